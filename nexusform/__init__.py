@@ -1,3 +1,3 @@
-"""nexusform: plan and apply where things land on Azure Operator Nexus."""
+"""nexusform: placement planning for Azure Operator Nexus, in Terraform style."""
 
 __version__ = "0.1.0"

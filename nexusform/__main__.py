@@ -1,4 +1,4 @@
-"""`python -m nexusform`."""
+"""Entry point of `python -m nexusform`."""
 
 from nexusform.cli.main import main
 

@@ -1,8 +1,8 @@
-"""The domains of nexusform beside its engine, one entry each: what a domain brings, and whom it may import.
+"""Domains of nexusform besides its engine, one entry each: their contents, and their allowed imports.
 
-The engine imports no domain. It reads this table, and imports what an entry names when a configuration, a
-state or a command line asks for it: a plan pays for the domains that it names. An entry whose folder is not
-there counts as absent.
+The engine imports no domain. It reads this table, and imports the objects of an entry on demand, for a
+configuration, a state or a command line: a plan loads only the domains it uses. An entry without a folder
+counts as absent.
 """
 
 from __future__ import annotations
@@ -19,42 +19,41 @@ PACKAGE: Final = "nexusform.domains"
 T = TypeVar("T")
 
 
-class Remark(Struct, frozen=True):
-    """What the engine must know of a diagnostic of a domain that is no error, beside its words.
+class DiagnosticTraits(Struct, frozen=True):
+    """Traits of a domain's diagnostic needed by the engine, if it is not simply an error or a warning.
 
-    `level`: how much it weighs (weights.py). `cause`: the one way in which a plan brings it about, a word of
-    planning/conclusion/held_before.py; "" where it counts as caused by every plan that tells it. `of_places`:
-    advice on places, which is nobody's where the plan is in error.
+    `level`: its level (diagnostics/levels.py). `cause`: the only way a plan can cause it, a word of
+    planning/conclusion/existing_findings.py; "" if every plan that reports it counts as the cause.
+    `is_placement_advice`: advice on placements, dropped if the plan has errors.
     """
 
     level: str = "warning"
     cause: str = ""
-    of_places: bool = False
+    is_placement_advice: bool = False
 
 
 class Domain(Struct, frozen=True, kw_only=True):
-    """What one domain brings. Modules are named below its folder, objects as `module:NAME`.
+    """Entry of one domain. Modules are named relative to its folder, objects as `module:NAME`.
 
-    `uses`: the other domains that it may import. `rim`: its rooms and modules that may reach files, clocks
-    and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is what
-    types/nexus_inventory.py calls NEXUS_INVENTORY. `phases`: its `Phases` (planning/phases.py), "" for none.
-    `placement_kinds`: what it places, by the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
-    computed attributes that hold such, and their kind.
-    `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: names, as
-    configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
-    writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
-    `explains`: what `explain` asks about objects of its types (`Explainer`). `shows`: types to what `show`
-    prints of them instead of attributes (cli/show.py). `adopts`: what `import -from=` may name, DIR for any
-    directory, to what takes that over (workflow/runs/importing.py). `reconciles`: what `reconcile -from=`
-    may name to what compares state with it (cli/reconciling.py). `simulates`: questions of `simulate` to what
-    asks all sites (domains/whatif/cli/simulate.py). `remarks`: its diagnostics by their ids,
-    where the engine must know more of one than that it is an error or a warning.
+    `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may access
+    files, clocks and sockets. `resource_types` and `data_sources`: names of types; `nexus_inventory` is
+    NEXUS_INVENTORY in types/nexus_inventory.py. `phases`: its `Phases` (planning/phases.py), "" for none.
+    `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the computed attributes
+    with such placements, and their kind. `page_parts`: its `PageParts` (rendering/page/domain_parts.py).
+    `providers` and `backends`: configured names, to their `ProviderKind` or `BackendKind`. `exports`: forms
+    of `export` to their writers (workflow/exporting.py). `checks`: additional checks of `validate`.
+    `explainer`: the `Explainer` of objects of its types. `show_renderers`: types to the functions that render
+    them for `show` instead of attributes (cli/show.py). `imports`: sources of `import -from=`, DIR for any
+    directory, to their importers (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile
+    -from=` to their comparison with state (cli/comparison_sources.py). `diagnostic_traits`: its diagnostics
+    by id, if
+    they have traits.
     """
 
     name: str
-    what: str
-    uses: tuple[str, ...] = ()
-    rim: tuple[str, ...] = ()
+    description: str
+    dependencies: tuple[str, ...] = ()
+    io_layer: tuple[str, ...] = ()
     resource_types: tuple[str, ...] = ()
     data_sources: tuple[str, ...] = ()
     phases: str = ""
@@ -65,25 +64,25 @@ class Domain(Struct, frozen=True, kw_only=True):
     backends: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
     checks: str = ""
-    explains: str = ""
-    shows: Mapping[str, str] = field(default_factory=dict)
-    adopts: Mapping[str, str] = field(default_factory=dict)
-    reconciles: Mapping[str, str] = field(default_factory=dict)
+    explainer: str = ""
+    show_renderers: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str] = field(default_factory=dict)
+    reconcilers: Mapping[str, str] = field(default_factory=dict)
     simulates: Mapping[str, str] = field(default_factory=dict)
-    remarks: Mapping[str, Remark] = field(default_factory=dict)
+    diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
 
-    def target(self, name: str) -> str:
-        """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
+    def build_target(self, name: str) -> str:
+        """Build the absolute target of a field: `nexusform.domains.azure.providers.azure:PROVIDER`."""
         return f"{PACKAGE}.{self.name}.{name}"
 
 
-def type_target(room: str, type_name: str) -> str:
-    """Where a type stands that is called like its module."""
-    return f"{room}.{type_name}:{type_name.upper()}"
+def build_type_target(package: str, type_name: str) -> str:
+    """Build the target of a type in the module of the same name."""
+    return f"{package}.{type_name}:{type_name.upper()}"
 
 
-class Loaded(Mapping[str, T]):
-    """A table of which each value is imported when it is asked for; targets are `package.module:NAME`."""
+class LazyTable(Mapping[str, T]):
+    """Table with values imported on first access; targets are `package.module:NAME`."""
 
     def __init__(self, targets: Mapping[str, str]) -> None:
         self._targets = targets
@@ -105,27 +104,27 @@ class Loaded(Mapping[str, T]):
         return len(self._targets)
 
 
-_ADVICE: Final = Remark("advice")
-_NOTE: Final = Remark("note")
+_ADVICE: Final = DiagnosticTraits("advice")
+_NOTE: Final = DiagnosticTraits("note")
 _ALL: Final = (
     Domain(
         name="azure",
-        what="A site as Azure shows it, and acting on it",
-        rim=("providers", "workflow", "cli"),
+        description="A site as Azure shows it, and acting on it",
+        io_layer=("providers", "workflow", "cli"),
         data_sources=("nexus_inventory",),
         providers={
             "azure": "providers.azure:PROVIDER",
             "azure_export": "providers.azure_export:PROVIDER",
         },
-        adopts={
-            "DIR": "workflow.adopting:import_site",
-            "azure": "workflow.adopting:import_site",
+        imports={
+            "DIR": "workflow.site_import:import_site",
+            "azure": "workflow.site_import:import_site",
         },
         exports={
-            "azapi": "rendering.exports:azapi",
-            "az": "rendering.exports:az",
+            "azapi": "rendering.exports:export_azapi",
+            "az": "rendering.exports:export_az",
         },
-        remarks={
+        diagnostic_traits={
             "age-of-the-inventory-unknown": _NOTE,
             "creation-times-not-captured": _NOTE,
             "nothing-to-foretell": _NOTE,
@@ -141,19 +140,19 @@ _ALL: Final = (
     ),
     Domain(
         name="vnf",
-        what="VNFs: what TOSCA and HOT files ask of machines and of one another",
+        description="VNFs: what TOSCA and HOT files ask of machines and of one another",
         resource_types=("tacker_vnf",),
-        exports={"sol003": "rendering.exports:sol003"},
-        remarks={
-            "document-read-with-a-correction": Remark("note", "document"),
+        exports={"sol003": "rendering.exports:export_sol003"},
+        diagnostic_traits={
+            "document-read-with-a-correction": DiagnosticTraits("note", "document"),
             "not-read-for-placement": _NOTE,
         },
     ),
     Domain(
         name="fleet",
-        what="Placements on the member clusters of a fleet, as KubeFleet decides them",
-        uses=("pods",),
-        rim=("workflow",),
+        description="Placements on the member clusters of a fleet, as KubeFleet decides them",
+        dependencies=("pods",),
+        io_layer=("workflow",),
         resource_types=(
             "fleet_member_cluster",
             "fleet_hub_manifest",
@@ -174,152 +173,160 @@ _ALL: Final = (
         placement_kinds={"binding": "binding_kind:KIND"},
         placement_maps={"bindings": "binding"},
         page_parts="rendering.fleet_page_parts:PARTS",
-        explains="workflow.explain_workloads:explain_fleet",
-        shows={
-            "fleet_cluster_resource_placement": "rendering.shown_placements:placements_text",
-            "fleet_resource_placement": "rendering.shown_placements:placements_text",
+        explainer="workflow.explain_workloads:explain_fleet",
+        show_renderers={
+            "fleet_cluster_resource_placement": "rendering.state_placements:render_placements",
+            "fleet_resource_placement": "rendering.state_placements:render_placements",
         },
         exports={
-            "manifests": "rendering.exports:manifests",
-            "node-labels": "rendering.exports:node_labels",
+            "manifests": "rendering.exports:export_manifests",
+            "node-labels": "rendering.exports:export_node_labels",
         },
         data_sources=("fleet_hub_export", "kubernetes_manifests"),
-        remarks={
-            "a-fresh-schedule-would-choose-otherwise": Remark("advice", of_places=True),
-            "a-real-hub-treats-this-differently": Remark("advice", "document"),
+        diagnostic_traits={
+            "a-fresh-schedule-would-choose-otherwise": DiagnosticTraits("advice", is_placement_advice=True),
+            "a-real-hub-treats-this-differently": DiagnosticTraits("advice", "document"),
             "health-of-a-member-is-unknown": _NOTE,
-            "invalid-resource-selectors": Remark(cause="block"),
+            "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-from-elsewhere": _NOTE,
-            "members-of-a-placement-share-machines": Remark("advice", "members", of_places=True),
-            "object-has-another-owner": Remark(cause="block"),
-            "older-property-name": Remark("advice", "block"),
-            "read-with-a-correction": Remark("note", "document"),
-            "selector-selects-nothing": Remark(cause="block"),
-            "staged-run-waits-for-an-approval": Remark("note", "block"),
+            "members-of-a-placement-share-machines": DiagnosticTraits(
+                "advice", "members", is_placement_advice=True
+            ),
+            "object-has-another-owner": DiagnosticTraits(cause="block"),
+            "older-property-name": DiagnosticTraits("advice", "block"),
+            "read-with-a-correction": DiagnosticTraits("note", "document"),
+            "selector-selects-nothing": DiagnosticTraits(cause="block"),
+            "staged-run-waits-for-an-approval": DiagnosticTraits("note", "block"),
         },
     ),
     Domain(
         name="pods",
-        what="Pods on nodes, as kube-scheduler and the controllers around it place them",
+        description="Pods on nodes, as kube-scheduler and the controllers around it place them",
         data_sources=("kubernetes_nodes",),
         placement_kinds={"pod": "pod_kind:KIND"},
         placement_maps={"workloads": "pod"},
-        remarks={
-            "anti-affinity-of-pods-cannot-be-met": Remark(cause="waiting"),
-            "deprecated-envelope": Remark("advice", "document"),
+        diagnostic_traits={
+            "anti-affinity-of-pods-cannot-be-met": DiagnosticTraits(cause="waiting"),
+            "deprecated-envelope": DiagnosticTraits("advice", "document"),
             "limits-of-volumes-are-not-known": _NOTE,
-            "pods-are-not-made": Remark(cause="rollout"),
+            "pods-are-not-made": DiagnosticTraits(cause="rollout"),
             "pods-are-not-predicted": _NOTE,
-            "pods-are-refused-by-kubelet": Remark(cause="waiting"),
-            "pods-share-a-machine": Remark("advice", "company", of_places=True),
-            "pods-share-a-rack": Remark("advice", "company", of_places=True),
-            "pods-stay-pending": Remark(cause="waiting"),
-            "pods-wait-for-scheduling-gates": Remark(cause="waiting"),
-            "replicas-are-changed-by-an-autoscaler": Remark("advice", "document"),
-            "rollout-hangs": Remark(cause="rollout"),
-            "rollout-will-hang": Remark(cause="rollout"),
-            "unknown-topology-key": Remark(cause="rollout"),
-            "volumes-are-not-known": Remark("note", "document"),
-            "workers-without-the-topology-label": Remark(cause="rollout"),
+            "pods-are-refused-by-kubelet": DiagnosticTraits(cause="waiting"),
+            "pods-share-a-machine": DiagnosticTraits("advice", "company", is_placement_advice=True),
+            "pods-share-a-rack": DiagnosticTraits("advice", "company", is_placement_advice=True),
+            "pods-stay-pending": DiagnosticTraits(cause="waiting"),
+            "pods-wait-for-scheduling-gates": DiagnosticTraits(cause="waiting"),
+            "replicas-are-changed-by-an-autoscaler": DiagnosticTraits("advice", "document"),
+            "rollout-hangs": DiagnosticTraits(cause="rollout"),
+            "rollout-will-hang": DiagnosticTraits(cause="rollout"),
+            "unknown-topology-key": DiagnosticTraits(cause="rollout"),
+            "volumes-are-not-known": DiagnosticTraits("note", "document"),
+            "workers-without-the-topology-label": DiagnosticTraits(cause="rollout"),
         },
     ),
     Domain(
         name="hub",
-        what="A fleet hub that is there: read it, be judged by it, act on it",
-        uses=("fleet", "pods"),
-        rim=("api", "providers", "workflow", "cli"),
+        description="A fleet hub that is there: read it, be judged by it, act on it",
+        dependencies=("fleet", "pods"),
+        io_layer=("api", "providers", "workflow", "cli"),
         data_sources=("fleet_hub",),
         providers={"fleet": "providers.fleet:PROVIDER"},
-        adopts={"hub": "workflow.adopting:import_hub"},
-        reconciles={"hub": "cli.reconciled_hub:compare_with_hub"},
-        remarks={"fields-of-others": _NOTE},
+        imports={"hub": "workflow.hub_import:import_hub"},
+        reconcilers={"hub": "cli.reconcile_answer:compare_with_hub"},
+        diagnostic_traits={"fields-of-others": _NOTE},
     ),
     Domain(
         name="whatif",
-        what="Questions: what would happen if",
-        uses=("fleet", "pods"),
-        rim=("workflow", "cli"),
+        description="Questions: what would happen if",
+        dependencies=("fleet", "pods"),
+        io_layer=("workflow", "cli"),
     ),
     Domain(
         name="testing",
-        what="`nexusform test`: assertions over plans",
-        uses=("pods",),
-        checks="workflow.testing_files:test_file_problems",
-        rim=("workflow", "cli"),
+        description="`nexusform test`: assertions over plans",
+        dependencies=("pods",),
+        checks="workflow.testing_files:list_test_file_problems",
+        io_layer=("workflow", "cli"),
     ),
-    Domain(name="editor", what="The language server", rim=("cli",)),
-    Domain(name="explorer", what="A plan to play with in a browser", rim=("server", "cli")),
+    Domain(name="editor", description="The language server", io_layer=("cli",)),
+    Domain(name="explorer", description="A plan to play with in a browser", io_layer=("server", "cli")),
     Domain(
         name="sites",
-        what="Many sites as data: one folded plan, waves, workers",
-        uses=("azure", "whatif"),
-        rim=("workflow", "engines", "cli"),
+        description="Many sites as data: one folded plan, waves, workers",
+        dependencies=("azure", "whatif"),
+        io_layer=("workflow", "engines", "cli"),
         simulates={"failure": "cli.ask:simulate_failure"},
     ),
     Domain(
         name="remote_state",
-        what="State where a team reaches it",
-        rim=("backends",),
+        description="State where a team reaches it",
+        io_layer=("backends",),
         backends={
-            "azurerm": "backends.kinds:AZURERM",
-            "http": "backends.kinds:HTTP",
-            "s3": "backends.kinds:S3",
-            "postgres": "backends.kinds:POSTGRES",
+            "azurerm": "backends.backend_kinds:AZURERM",
+            "http": "backends.backend_kinds:HTTP",
+            "s3": "backends.backend_kinds:S3",
+            "postgres": "backends.backend_kinds:POSTGRES",
         },
     ),
 )
 
 
 @cache
-def domains() -> Mapping[str, Domain]:
-    """The domains whose folders are there, by name."""
-    return {each.name: each for each in _ALL if find_spec(f"{PACKAGE}.{each.name}") is not None}
+def find_domains() -> Mapping[str, Domain]:
+    """Return the existing domains by name."""
+    return {domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None}
 
 
-def types_of_domains(kind: str) -> dict[str, str]:
-    """The targets of all `resource_types` or `data_sources`."""
+def collect_type_targets(field_name: str) -> dict[str, str]:
+    """Collect the targets of all `resource_types` or `data_sources`."""
     return {
-        name: type_target(domain.target("types"), name)
-        for domain in domains().values()
-        for name in getattr(domain, kind)
+        name: build_type_target(domain.build_target("types"), name)
+        for domain in find_domains().values()
+        for name in getattr(domain, field_name)
     }
 
 
-def targets_of_domains(kind: str) -> dict[str, str]:
-    """The targets of all `providers`, `backends`, `exports` or `placement_kinds`."""
+def collect_targets(field_name: str) -> dict[str, str]:
+    """Collect the targets of all `providers`, `backends`, `exports` or `placement_kinds`."""
     return {
-        name: domain.target(target)
-        for domain in domains().values()
-        for name, target in getattr(domain, kind).items()
+        name: domain.build_target(target)
+        for domain in find_domains().values()
+        for name, target in getattr(domain, field_name).items()
     }
 
 
-def placement_maps_of_domains() -> dict[str, str]:
-    """The `placement_maps` of all."""
-    return {name: kind for domain in domains().values() for name, kind in domain.placement_maps.items()}
+def collect_placement_maps() -> dict[str, str]:
+    """Collect all `placement_maps`."""
+    return {name: kind for domain in find_domains().values() for name, kind in domain.placement_maps.items()}
 
 
-def checks_of_domains() -> dict[str, str]:
-    """The targets of `checks`, by domain."""
-    return {domain.name: domain.target(domain.checks) for domain in domains().values() if domain.checks}
-
-
-def remarks_of_domains() -> dict[str, Remark]:
-    """The `remarks` of all."""
-    return {kind: remark for domain in domains().values() for kind, remark in domain.remarks.items()}
-
-
-def is_there(target: str) -> bool:
-    """Whether what a target names belongs to no domain, or to one whose folder is there."""
-    inner = target.removeprefix(f"{PACKAGE}.")
-    return inner == target or inner.partition(".")[0] in domains()
-
-
-def explainers_of_domains() -> dict[str, str]:
-    """The targets of `explains`, by resource type."""
+def collect_checks() -> dict[str, str]:
+    """Collect the targets of `checks`, by domain."""
     return {
-        name: domain.target(domain.explains)
-        for domain in domains().values()
+        domain.name: domain.build_target(domain.checks) for domain in find_domains().values() if domain.checks
+    }
+
+
+def collect_diagnostic_traits() -> dict[str, DiagnosticTraits]:
+    """Collect all `diagnostic_traits`."""
+    return {
+        diagnostic_id: traits
+        for domain in find_domains().values()
+        for diagnostic_id, traits in domain.diagnostic_traits.items()
+    }
+
+
+def is_available(target: str) -> bool:
+    """Check whether a target belongs to no domain, or to an existing one."""
+    relative_target = target.removeprefix(f"{PACKAGE}.")
+    return relative_target == target or relative_target.partition(".")[0] in find_domains()
+
+
+def collect_explainers() -> dict[str, str]:
+    """Collect the targets of `explainer`, by resource type."""
+    return {
+        name: domain.build_target(domain.explainer)
+        for domain in find_domains().values()
         for name in domain.resource_types
-        if domain.explains
+        if domain.explainer
     }

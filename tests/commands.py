@@ -166,14 +166,16 @@ def carry_out(task: list[bytes], files: list[int]) -> None:
 
 def load() -> None:
     """Let everything be loaded that most commands need."""
-    from nexusform.cli.main import run
+    from nexusform.cli.main import run_command_line
 
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         Path(folder, "main.nf.hcl").write_text(SITE)
-        run([f"-chdir={folder}", "init"])
-        run([f"-chdir={folder}", "plan", "-out=p", "-report=json:p.json", "-report=markdown:p.md"])
-        run([f"-chdir={folder}", "apply", "p"])
-        run([f"-chdir={folder}", "show", "-json", "p"])
+        run_command_line([f"-chdir={folder}", "init"])
+        run_command_line(
+            [f"-chdir={folder}", "plan", "-out=p", "-report=json:p.json", "-report=markdown:p.md"]
+        )
+        run_command_line([f"-chdir={folder}", "apply", "p"])
+        run_command_line([f"-chdir={folder}", "show", "-json", "p"])
     gc.collect()
     gc.freeze()
 

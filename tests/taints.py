@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nexusform.address import parse_address
-from nexusform.state.codec import decode, encode
+from nexusform.resources.address import parse_address
+from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import State
 
 
@@ -16,14 +16,14 @@ def taint_object(state: State, address: str) -> State:
     instance = state.instances[parse_address(address)]
     assert instance.current is not None
     tainted = replace(instance, current=replace(instance.current, tainted=True))
-    return replace(state.with_instance(parse_address(address), tainted), serial=state.serial + 1)
+    return replace(state.replace_instance(parse_address(address), tainted), serial=state.serial + 1)
 
 
 def taint_in_document(document: bytes, address: str) -> bytes:
     """Return the state document with the object at the address tainted."""
-    state, problems = decode(document, "state")
+    state, problems = decode_state(document, "state")
     assert state is not None, problems
-    return encode(taint_object(state, address))
+    return encode_state(taint_object(state, address))
 
 
 def taint_in_file(path: Path, address: str) -> None:

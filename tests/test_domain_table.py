@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.domain_table import PACKAGE, domains
-from nexusform.planning.conclusion.held_before import _CAUSES
+from nexusform.domain_table import PACKAGE, find_domains
+from nexusform.planning.conclusion.existing_findings import _CAUSES
 from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
@@ -29,18 +29,18 @@ def _arrows(name: str) -> Iterator[str]:
 
 def test_every_folder_is_an_entry() -> None:
     folders = {path.name for path in DOMAINS.iterdir() if (path / "__init__.py").exists()}
-    assert folders == set(domains())
+    assert folders == set(find_domains())
 
 
-@pytest.mark.parametrize("name", domains())
+@pytest.mark.parametrize("name", find_domains())
 def test_a_domain_imports_those_that_its_entry_names(name: str) -> None:
-    assert set(_arrows(name)) == set(domains()[name].uses)
+    assert set(_arrows(name)) == set(find_domains()[name].dependencies)
 
 
-@pytest.mark.parametrize("name", domains())
+@pytest.mark.parametrize("name", find_domains())
 def test_what_an_entry_names_is_there(name: str) -> None:
-    domain = domains()[name]
-    for room in domain.rim:
+    domain = find_domains()[name]
+    for room in domain.io_layer:
         assert (DOMAINS / name / room).is_dir() or (DOMAINS / name / f"{room}.py").is_file(), room
     for type_name in (*domain.resource_types, *domain.data_sources):
         table = RESOURCE_TYPES if type_name in domain.resource_types else DATA_SOURCES
@@ -49,10 +49,10 @@ def test_what_an_entry_names_is_there(name: str) -> None:
         assert isinstance(PROVIDERS[provider], ProviderKind)
 
 
-@pytest.mark.parametrize("name", domains())
+@pytest.mark.parametrize("name", find_domains())
 def test_what_an_entry_remarks_of_its_diagnostics_is_of_its_own(name: str) -> None:
     texts = "\n".join(path.read_text() for path in (DOMAINS / name).rglob("*.py"))
-    for kind, remark in domains()[name].remarks.items():
+    for kind, remark in find_domains()[name].diagnostic_traits.items():
         assert f'"{kind}"' in texts, f"{name} tells no {kind}"
         assert remark.level in ("advice", "note", "warning")
         assert remark.cause in ("", *_CAUSES), f"no cause {remark.cause}: they are in held_before.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 ROOT = Path(__file__).parents[1]
 PLACEMENTS = ROOT / "examples" / "fleet" / "documents"
@@ -74,7 +74,9 @@ resource "tacker_vnf" "printed" {
 
 def planned(place: Path, *flags: str) -> set[str]:
     """The addresses of the resources of which a plan places something."""
-    assert run([f"-chdir={place}", "plan", "-tie-breaks=0", "-report=json:plan.json", *flags]) == 0
+    assert (
+        run_command_line([f"-chdir={place}", "plan", "-tie-breaks=0", "-report=json:plan.json", *flags]) == 0
+    )
     rows = json.loads((place / "plan.json").read_text())["placement_changes"]
     return {row["address"] for row in rows if row["action"] == "place"}
 

@@ -1,7 +1,7 @@
 """Lint: one file per rule, registry.py lists them."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "facts": "Facts PoolFacts rehearsal SiteFacts",
-    "registry": "advise RULE_IDS RULES",
+# Public names of the package, by module.
+PUBLIC = {
+    "facts": "LintFacts PoolFacts build_simulator SiteFacts",
+    "registry": "run_rules RULE_IDS RULES",
 }

@@ -1,4 +1,4 @@
-"""shared-machine: VMs of one cluster had to share a machine, so they fail together."""
+"""shared-machine: VMs of one cluster share a machine, so they fail together."""
 
 from __future__ import annotations
 
@@ -6,38 +6,41 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.advice.facts import NAMED, Facts, PoolFacts, SiteFacts, finding
-from nexusform.diagnostics import Diagnostic
-from nexusform.words import counted, listed
+from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SiteFacts, build_finding
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_list
 
 ID: Final = "shared-machine"
 
 
-def rule(facts: Facts) -> list[Diagnostic]:
-    """One finding for every cluster of which this plan places VMs.
-
-    Silent where pinned zones are the whole reason: zones-pinned says so.
+def check(facts: LintFacts) -> list[Diagnostic]:
+    """Return one finding for every cluster with VMs placed by this plan. Silent if pinned zones are the only
+    reason, reported by zones-pinned.
     """
     owners: dict[str, list[PoolFacts]] = {}
     for pool in facts.pools:
         owners.setdefault(pool.owner, []).append(pool)
     findings: list[Diagnostic] = []
     for pools in owners.values():
-        shared = _shared(pools)
+        shared = _find_shared_machines(pools)
         if not shared or not any(pool.new_numbers for pool in pools):
             continue
-        site = facts.site(pools[0])
-        if _pins_explain_it(pools, site, facts):
+        site = facts.get_site(pools[0])
+        if _is_caused_by_pins(pools, site, facts):
             continue
-        houses = counted(len(shared), "machine houses", "machines house")
-        quorum = _quorum(pools)
-        brief = f"{pools[0].cluster}: {houses} two or more of its VMs{_short(quorum)}"
-        findings.append(finding(ID, _detail(pools, shared, site) + quorum, _first_new(pools), brief=brief))
+        machine_text = format_count(len(shared), "machine houses", "machines house")
+        quorum = _format_quorum_loss(pools)
+        summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{_format_quorum_summary(quorum)}"
+        findings.append(
+            build_finding(
+                ID, _format_detail(pools, shared, site) + quorum, _find_first_new(pools), summary=summary
+            )
+        )
     return findings
 
 
-def _quorum(pools: Sequence[PoolFacts]) -> str:
-    """What the loss of one machine does to the control plane, where it takes the quorum; "" elsewhere."""
+def _format_quorum_loss(pools: Sequence[PoolFacts]) -> str:
+    """Format the loss of quorum if one machine with control plane VMs fails; "" for none."""
     planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]
     on_machine = Counter(vm.placement.machine for pool in planes for vm in pool.vms.values())
     count = sum(pool.count for pool in planes)
@@ -48,45 +51,52 @@ def _quorum(pools: Sequence[PoolFacts]) -> str:
     return ""
 
 
-def _short(quorum: str) -> str:
-    return "; the loss of one takes the control plane's quorum" if quorum else ""
+def _format_quorum_summary(quorum_loss: str) -> str:
+    return "; the loss of one takes the control plane's quorum" if quorum_loss else ""
 
 
-def _first_new(pools: Sequence[PoolFacts]) -> PoolFacts:
+def _find_first_new(pools: Sequence[PoolFacts]) -> PoolFacts:
     return next(pool for pool in pools if pool.new_numbers)
 
 
-def _shared(pools: Sequence[PoolFacts]) -> dict[str, list[str]]:
-    """Machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name."""
-    standing: dict[str, list[str]] = {}
+def _find_shared_machines(pools: Sequence[PoolFacts]) -> dict[str, list[str]]:
+    """Return machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name."""
+    pools_by_machine: dict[str, list[str]] = {}
     for pool in pools:
         for vm in pool.vms.values():
-            standing.setdefault(vm.placement.machine, []).append(pool.pool)
-    return {machine: names for machine, names in sorted(standing.items()) if len(names) > 1}
+            pools_by_machine.setdefault(vm.placement.machine, []).append(pool.pool)
+    return {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
 
 
-def _pins_explain_it(pools: Sequence[PoolFacts], site: SiteFacts, facts: Facts) -> bool:
-    if site.rehearse is None or not any(pool.zones and pool.new_numbers for pool in pools):
+def _is_caused_by_pins(pools: Sequence[PoolFacts], site: SiteFacts, facts: LintFacts) -> bool:
+    if site.simulate is None or not any(pool.zones and pool.new_numbers for pool in pools):
         return False
     owner = pools[0].owner
-    freed = [p.in_zones(None) if p.owner == owner else p for p in facts.on_site(site.id)]
-    return not site.rehearse(freed).shared.get(owner, 0)
+    unpinned = [p.replace_zones(None) if p.owner == owner else p for p in facts.list_pools(site.id)]
+    return not site.simulate(unpinned).shared.get(owner, 0)
 
 
-def _detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: SiteFacts) -> str:
+def _format_detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: SiteFacts) -> str:
     cluster = pools[0].cluster
     vms = sum(pool.count for pool in pools)
-    take = len(site.schedulable(None))
-    examples = listed(
-        [f"{machine} ({listed(sorted(set(names)), NAMED)})" for machine, names in shared.items()], most=4
+    schedulable_count = len(site.list_schedulable(None))
+    examples = format_list(
+        [
+            f"{machine} ({format_list(sorted(set(names)), MAXIMUM_ITEMS)})"
+            for machine, names in shared.items()
+        ],
+        max_items=4,
     )
-    why = (
-        f"The site has {counted(take, 'machine')} that take VMs, and {cluster} has {vms} VMs."
-        if vms > take
+    reason = (
+        f"The site has {format_count(schedulable_count, 'machine')} that take VMs, and {cluster} has {vms} "
+        f"VMs."
+        if vms > schedulable_count
         else "A rack is chosen before a machine, and in the racks chosen no machine without a VM of this "
         "cluster had the room left."
     )
     return (
-        f"{counted(len(shared), 'machine houses', 'machines house')} two or more VMs of {cluster}, which "
-        f"fail together: {examples}. {why} A lower count, or larger clusters created first, keeps them apart."
+        f"{format_count(len(shared), 'machine houses', 'machines house')} two or more VMs of {cluster}, "
+        f"which "
+        f"fail together: {examples}. {reason} A lower count, or larger clusters created first, keeps them "
+        f"apart."
     )

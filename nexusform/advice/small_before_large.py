@@ -1,7 +1,6 @@
-"""small-before-large: a smaller cluster or pool is (or was) created before a larger one.
-
-Larger means more host memory in total. VMs are placed in the order of creation, and small ones
-break cells that extra-large ones need whole.
+"""small-before-large: a smaller cluster or pool is (or was) created before a larger one. Larger means more
+host memory in total. VMs are placed in order of creation, and small ones break cells that extra-large ones
+need whole.
 """
 
 from __future__ import annotations
@@ -9,23 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nexusform.advice.facts import NAMED, Facts, Outcome, PoolFacts, SiteFacts, finding
-from nexusform.diagnostics import Diagnostic
-from nexusform.words import counted, listed
+from nexusform.advice.facts import (
+    MAXIMUM_ITEMS,
+    LintFacts,
+    PoolFacts,
+    SimulationResult,
+    SiteFacts,
+    build_finding,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_list
 
 ID: Final = "small-before-large"
 
 
-class _Gain(NamedTuple):
-    """What another order gains, in a sentence and in a clause; both "" where nothing can be measured."""
+class _OrderGain(NamedTuple):
+    """Gain of another order, as a sentence and as a clause; both "" if nothing can be measured."""
 
-    words: str = ""
-    brief: str = ""
-    nothing: bool = False
+    text: str = ""
+    summary: str = ""
+    is_zero: bool = False
 
 
-class Group(NamedTuple):
-    """Pools that are created together: a cluster's, in order."""
+class CreationGroup(NamedTuple):
+    """Pools created together: a cluster's, in order."""
 
     name: str
     pools: tuple[PoolFacts, ...]
@@ -36,158 +42,195 @@ class Group(NamedTuple):
         return sum(pool.memory_gib for pool in self.pools)
 
     @property
-    def stands(self) -> bool:
-        """Whether some of them stood before the plan."""
-        return any(pool.stands for pool in self.pools)
+    def is_existing(self) -> bool:
+        """Whether some of them existed before the plan."""
+        return any(pool.is_existing for pool in self.pools)
 
 
-def rule(facts: Facts) -> list[Diagnostic]:
-    """Findings for clusters, then for pools inside a cluster; only for what is placed as a whole."""
+def check(facts: LintFacts) -> list[Diagnostic]:
+    """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed
+    together.
+    """
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
-        pools = facts.on_site(site_id)
-        created = [group for group in _groups(pools) if _is_new(group.pools)]
+        pools = facts.list_pools(site_id)
+        new_groups = [group for group in _group_pools(pools) if _is_new(group.pools)]
         site = facts.sites.get(site_id) or SiteFacts(site_id)
-        findings += _clusters(created, pools, site, costless=facts.costless)
-        for group in created:
-            findings += _inside(group, pools, site, costless=facts.costless)
+        findings += _check_clusters(new_groups, pools, site, includes_costless=facts.includes_costless)
+        for group in new_groups:
+            findings += _check_pools(group, pools, site, includes_costless=facts.includes_costless)
     return findings
 
 
-def _groups(pools: Sequence[PoolFacts]) -> list[Group]:
+def _group_pools(pools: Sequence[PoolFacts]) -> list[CreationGroup]:
     owners: dict[str, list[PoolFacts]] = {}
     for pool in pools:
         owners.setdefault(pool.owner, []).append(pool)
-    return [Group(members[0].cluster, tuple(members)) for members in owners.values()]
+    return [CreationGroup(members[0].cluster, tuple(members)) for members in owners.values()]
 
 
 def _is_new(pools: Sequence[PoolFacts]) -> bool:
-    """Whether all VMs are placed by this plan, or judged as if they were: another order is possible."""
+    """Return whether this plan places all VMs, or checks them as if it did: another order is possible."""
     return any(pool.numbers for pool in pools) and all(
         len(pool.new_numbers) == len(pool.numbers) for pool in pools
     )
 
 
-def _clusters(
-    created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts, *, costless: bool
+def _check_clusters(
+    new_groups: Sequence[CreationGroup],
+    pools: Sequence[PoolFacts],
+    site: SiteFacts,
+    *,
+    includes_costless: bool,
 ) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
     gain = None
-    for position, group in enumerate(created):
-        larger = [later for later in created[position + 1 :] if later.memory_gib > group.memory_gib]
+    for position, group in enumerate(new_groups):
+        larger = [
+            later_group
+            for later_group in new_groups[position + 1 :]
+            if later_group.memory_gib > group.memory_gib
+        ]
         if not larger:
             continue
-        gain = gain or _gain_of_clusters(created, pools, site)
-        if gain.nothing and not costless:
+        gain = gain or _measure_clusters(new_groups, pools, site)
+        if gain.is_zero and not includes_costless:
             return []
-        sizes = listed([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
-        was, when = ("was", " when they are created again") if group.stands else ("is", "")
-        detail = (
-            f"{group.name} ({group.memory_gib:,} GiB in all) {was} created before {sizes}. Put larger "
-            f"clusters first{when}: larger blocks of free cells stay whole. {gain.words}"
+        sizes = format_list(
+            [f"{later_group.name} ({later_group.memory_gib:,} GiB)" for later_group in larger], MAXIMUM_ITEMS
         )
-        brief = f"{group.name}: {gain.brief or 'created before a larger cluster'}"
-        findings.append(finding(ID, detail.rstrip(), group.pools[0], brief=brief))
+        verb, condition = ("was", " when they are created again") if group.is_existing else ("is", "")
+        detail = (
+            f"{group.name} ({group.memory_gib:,} GiB in all) {verb} created before {sizes}. Put larger "
+            f"clusters first{condition}: larger blocks of free cells stay whole. {gain.text}"
+        )
+        summary = f"{group.name}: {gain.summary or 'created before a larger cluster'}"
+        findings.append(build_finding(ID, detail.rstrip(), group.pools[0], summary=summary))
     return findings
 
 
-def _gain_of_clusters(created: Sequence[Group], pools: Sequence[PoolFacts], site: SiteFacts) -> _Gain:
-    """What it would gain to create the larger clusters first."""
-    order = sorted(created, key=lambda group: -group.memory_gib)
+def _measure_clusters(
+    new_groups: Sequence[CreationGroup], pools: Sequence[PoolFacts], site: SiteFacts
+) -> _OrderGain:
+    """Measure the gain of creating larger clusters first."""
+    order = sorted(new_groups, key=lambda group: -group.memory_gib)
     best: list[PoolFacts] = []
     for group in order:
         best += group.pools
     names = ", ".join(group.name for group in order)
-    return _gain(names, pools, _reordered(pools, best), site)
+    return _measure_order(names, pools, _order_pools(pools, best), site)
 
 
-def _inside(group: Group, pools: Sequence[PoolFacts], site: SiteFacts, *, costless: bool) -> list[Diagnostic]:
-    """The first agent pool of a cluster that is placed before larger ones of the cluster."""
+def _check_pools(
+    group: CreationGroup, pools: Sequence[PoolFacts], site: SiteFacts, *, includes_costless: bool
+) -> list[Diagnostic]:
+    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster."""
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    misplaced = _first_before_larger(agent_pools)
-    if misplaced is None:
+    candidate = _find_before_larger(agent_pools)
+    if candidate is None:
         return []
-    pool, larger = misplaced
+    pool, larger = candidate
     control_plane = [pool for pool in group.pools if pool.is_control_plane]
     larger_first = sorted(agent_pools, key=lambda pool: -pool.memory_gib)
     names = ", ".join(pool.pool for pool in larger_first)
-    gain = _gain(names, pools, _reordered(pools, [*control_plane, *larger_first]), site)
-    if gain.nothing and not costless:
+    gain = _measure_order(names, pools, _order_pools(pools, [*control_plane, *larger_first]), site)
+    if gain.is_zero and not includes_costless:
         return []
-    sizes = listed([f"{later.pool} ({later.memory_gib:,} GiB)" for later in larger], NAMED)
-    was, when = ("was", " when the cluster is created again") if group.stands else ("is", "")
-    detail = (
-        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {was} placed before {sizes}. "
-        f"Put larger pools first{when}. {gain.words}"
+    sizes = format_list(
+        [f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS
     )
-    brief = f"{group.name}/{pool.pool}: {gain.brief or 'placed before a larger pool'}"
-    return [finding(ID, detail.rstrip(), pool, brief=brief)]
+    verb, condition = ("was", " when the cluster is created again") if group.is_existing else ("is", "")
+    detail = (
+        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {verb} placed before {sizes}. "
+        f"Put larger pools first{condition}. {gain.text}"
+    )
+    summary = f"{group.name}/{pool.pool}: {gain.summary or 'placed before a larger pool'}"
+    return [build_finding(ID, detail.rstrip(), pool, summary=summary)]
 
 
-def _first_before_larger(pools: Sequence[PoolFacts]) -> tuple[PoolFacts, list[PoolFacts]] | None:
-    """The first pool that larger ones come after, with these; None where there is none."""
+def _find_before_larger(pools: Sequence[PoolFacts]) -> tuple[PoolFacts, list[PoolFacts]] | None:
+    """Return the first pool before larger ones, with these; None if there is none."""
     for position, pool in enumerate(pools):
-        larger = [later for later in pools[position + 1 :] if later.memory_gib > pool.memory_gib]
+        larger = [
+            later_pool for later_pool in pools[position + 1 :] if later_pool.memory_gib > pool.memory_gib
+        ]
         if larger:
             return pool, larger
     return None
 
 
-def _reordered(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[PoolFacts]:
-    """The pools with those of `order` in its order, in the places that they take up together."""
-    moved = {id(pool) for pool in order}
+def _order_pools(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list[PoolFacts]:
+    """Return the pools with those of `order` in its order, at their combined positions."""
+    moved_ids = {id(pool) for pool in order}
     queue = iter(order)
-    return [next(queue) if id(pool) in moved else pool for pool in pools]
+    return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 
 
-def _gain(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> _Gain:
-    """What the order of these names would gain, measured."""
-    if site.rehearse is None:
-        return _Gain()
-    again = any(pool.stands for pool in pools)
-    now, then = site.rehearse(pools), site.rehearse(better)
-    gains = _differences(now, then, again=again)
-    brief = f"in another order {_briefly(now, then)}" if gains else "another order would gain nothing today"
-    if again:
+def _measure_order(
+    names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts
+) -> _OrderGain:
+    """Measure the gain of the order of these names."""
+    if site.simulate is None:
+        return _OrderGain()
+    is_hypothetical = any(pool.is_existing for pool in pools)
+    current, alternative = site.simulate(pools), site.simulate(better)
+    gains = _list_gains(current, alternative, is_hypothetical=is_hypothetical)
+    summary = (
+        f"in another order {_format_gains(current, alternative)}"
+        if gains
+        else "another order would gain nothing today"
+    )
+    if is_hypothetical:
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
-        return _Gain(f"{lead}, {listed(gains, NAMED) or nothing}.", brief, not gains)
+        return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS) or nothing}.", summary, not gains)
     lead = f"In the order {names}"
     if gains:
-        return _Gain(f"{lead}, {listed(gains, NAMED)}.", brief)
-    words = f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
-    return _Gain(words, brief, nothing=True)
+        return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", summary)
+    text = f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
+    return _OrderGain(text, summary, is_zero=True)
 
 
-def _briefly(now: Outcome, then: Outcome) -> str:
-    """What is better then, as a clause."""
+def _format_gains(current: SimulationResult, alternative: SimulationResult) -> str:
+    """Format the improvements as a clause."""
     gains = []
-    if then.unplaced < now.unplaced:
-        gains.append(f"{now.unplaced - then.unplaced:,} more VMs fit")
-    fewer = sum(now.shared.values()) - sum(then.shared.values())
-    if fewer > 0:
-        gains.append(f"{counted(fewer, 'fewer machine is', 'fewer machines are')} shared")
-    if then.free_largest > now.free_largest:
-        gains.append(f"{then.free_largest:,} instead of {now.free_largest:,} {then.largest} stay free")
+    if alternative.unplaced_count < current.unplaced_count:
+        gains.append(f"{current.unplaced_count - alternative.unplaced_count:,} more VMs fit")
+    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
+    if fewer_shared > 0:
+        gains.append(f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared")
+    if alternative.free_largest > current.free_largest:
+        gains.append(
+            f"{alternative.free_largest:,} instead of {current.free_largest:,} {alternative.largest} stay "
+            f"free"
+        )
     return ", ".join(gains)
 
 
-def _differences(now: Outcome, then: Outcome, *, again: bool) -> list[str]:
-    """What is better then; with `again` it is told as what would be."""
-    fits, fit = ("would fit", "would fit") if again else ("fits", "fit")
-    houses, house = ("would house", "would house") if again else ("houses", "house")
+def _list_gains(
+    current: SimulationResult, alternative: SimulationResult, *, is_hypothetical: bool
+) -> list[str]:
+    """List the improvements; with `is_hypothetical` in the conditional."""
+    fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
+    verb_singular, verb_plural = ("would house", "would house") if is_hypothetical else ("houses", "house")
     gains = []
-    if then.unplaced < now.unplaced:
-        more = now.unplaced - then.unplaced
-        gains.append(f"{counted(more, f'more VM {fits}', f'more VMs {fit}')} ({then.unplaced:,} would not)")
-    fewer = sum(now.shared.values()) - sum(then.shared.values())
-    if fewer > 0:
-        machines = counted(fewer, f"fewer machine {houses}", f"fewer machines {house}")
-        gains.append(f"{machines} two VMs of one cluster")
-    room = then.free_largest - now.free_largest
-    if room > 0:
+    if alternative.unplaced_count < current.unplaced_count:
+        more_fitting = current.unplaced_count - alternative.unplaced_count
         gains.append(
-            f"room for {room:,} more {then.largest} {'would stay' if again else 'stays'} free "
-            f"({then.free_largest:,} instead of {now.free_largest:,})"
+            f"{format_count(more_fitting, f'more VM {fit_singular}', f'more VMs {fit_plural}')} "
+            f"({alternative.unplaced_count:,} would not)"
+        )
+    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
+    if fewer_shared > 0:
+        machines = format_count(
+            fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}"
+        )
+        gains.append(f"{machines} two VMs of one cluster")
+    more_free = alternative.free_largest - current.free_largest
+    if more_free > 0:
+        gains.append(
+            f"room for {more_free:,} more {alternative.largest} "
+            f"{'would stay' if is_hypothetical else 'stays'} free "
+            f"({alternative.free_largest:,} instead of {current.free_largest:,})"
         )
     return gains

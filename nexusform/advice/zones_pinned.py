@@ -1,7 +1,6 @@
-"""zones-pinned: a pool names its availability zones.
-
-Pinning is the main reason for VMs of one cluster to share a machine. It is right for a pool of two
-or three VMs on racks no two of which are neighbours: an upgrade takes rack after rack.
+"""zones-pinned: a pool names its availability zones. Pinning is the main reason for VMs of one cluster to
+share a machine. It is right for a pool of two or three VMs on non-adjacent racks: an upgrade proceeds rack by
+rack.
 """
 
 from __future__ import annotations
@@ -11,75 +10,93 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.advice.facts import NAMED, Facts, Outcome, PoolFacts, Rehearse, SiteFacts, finding
-from nexusform.diagnostics import Diagnostic
-from nexusform.words import counted, form, listed
+from nexusform.advice.facts import (
+    MAXIMUM_ITEMS,
+    LintFacts,
+    PoolFacts,
+    Simulate,
+    SimulationResult,
+    SiteFacts,
+    build_finding,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
 
 ID: Final = "zones-pinned"
-MAX_REHEARSALS: Final = 16
+MAXIMUM_SIMULATIONS: Final = 16
 
 
-def rule(facts: Facts) -> list[Diagnostic]:
-    """One finding for every pinned pool, with what the pin costs in this plan (or would cost again)."""
+def check(facts: LintFacts) -> list[Diagnostic]:
+    """Return one finding for every pinned pool, with the cost of the pin in this plan (or in a new
+    placement).
+    """
     findings: list[Diagnostic] = []
-    as_written: dict[str, Outcome] = {}
+    current_results: dict[str, SimulationResult] = {}
     for pool in facts.pools:
-        site = facts.site(pool)
+        site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_hand(pool, site):
             continue
         cost = _UNMEASURED
-        if site.rehearse is not None and len(findings) < MAX_REHEARSALS:
-            if site.id not in as_written:
-                as_written[site.id] = site.rehearse(facts.on_site(site.id))
-            cost = _measured(pool, facts, as_written[site.id], site.rehearse)
-            if not cost.brief and not facts.costless:
+        if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
+            if site.id not in current_results:
+                current_results[site.id] = site.simulate(facts.list_pools(site.id))
+            cost = _measure_cost(pool, facts, current_results[site.id], site.simulate)
+            if not cost.summary and not facts.includes_costless:
                 continue
-        brief = f"{pool.cluster}/{pool.pool}: {cost.brief or 'pinned, which costs nothing today'}"
-        findings.append(finding(ID, _detail(pool, site, cost.words), pool, pool.zones_span, brief=brief))
+        summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, which costs nothing today'}"
+        findings.append(
+            build_finding(ID, _format_detail(pool, site, cost.text), pool, pool.zones_span, summary=summary)
+        )
     return findings
 
 
-class _Cost(Struct, frozen=True):
-    """What a pin costs, in sentences and in a clause; the clause is "" when it costs nothing."""
+class _PinCost(Struct, frozen=True):
+    """Cost of a pin, as sentences and as a clause; the clause is "" without a cost."""
 
-    words: str
-    brief: str = ""
-
-
-_UNMEASURED: Final = _Cost("", "pinned to few racks")
+    text: str
+    summary: str = ""
 
 
-def _measured(pool: PoolFacts, facts: Facts, pinned: Outcome, rehearse: Rehearse) -> _Cost:
-    """What the pin costs: the site's pools are played once more without it."""
-    pools = facts.on_site(pool.site_id)
-    freed = rehearse([other.in_zones(None) if other is pool else other for other in pools])
-    tell = _cost_again if facts.is_replayed(pool.site_id) else _cost
-    return tell(pool, pinned, freed)
+_UNMEASURED: Final = _PinCost("", "pinned to few racks")
 
 
-def _detail(pool: PoolFacts, site: SiteFacts, cost: str) -> str:
-    zones, racks = sorted(pool.zones or ()), site.racks_in(pool.zones)
-    where = f"the {form(len(racks), 'rack')} {listed(racks, NAMED)}" if racks else ""
-    pinned_to = where or f"the zones {listed(zones, NAMED)}"
+def _measure_cost(
+    pool: PoolFacts, facts: LintFacts, pinned_result: SimulationResult, simulate: Simulate
+) -> _PinCost:
+    """Measure the cost of the pin by placing the site's pools without it."""
+    pools = facts.list_pools(pool.site_id)
+    free_result = simulate(
+        [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
+    )
+    format_result = _format_hypothetical_cost if facts.is_replayed(pool.site_id) else _format_cost
+    return format_result(pool, pinned_result, free_result)
+
+
+def _format_detail(pool: PoolFacts, site: SiteFacts, cost: str) -> str:
+    zones, racks = sorted(pool.zones or ()), site.list_racks(pool.zones)
+    rack_text = f"the {select_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
+    target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
     return (
-        f"{pool.pool} of {pool.cluster} is pinned to {pinned_to}. {cost or _why(pool, site)} "
+        f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost or _format_reason(pool, site)} "
         "Leave availability_zones out, or name as many zones as you can."
     )
 
 
 def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:
-    """Two or three VMs on racks no two of which are neighbours (or, no racks known, on several zones)."""
+    """Return whether the pool has two or three VMs on non-adjacent racks (or, with unknown racks, on several
+    zones).
+    """
     if pool.count not in {2, 3}:
         return False
-    racks = site.racks_in(pool.zones)
+    racks = site.list_racks(pool.zones)
     if racks:
-        places = [site.racks.index(rack) for rack in racks]
-        return len(racks) > 1 and all(b - a > 1 for a, b in pairwise(places))
+        positions = [site.racks.index(rack) for rack in racks]
+        return len(racks) > 1 and all(b - a > 1 for a, b in pairwise(positions))
     return len(pool.zones or ()) > 1
 
 
-def _why(pool: PoolFacts, site: SiteFacts) -> str:
-    if site.machines and set(site.racks_in(pool.zones)) == set(site.racks):
+def _format_reason(pool: PoolFacts, site: SiteFacts) -> str:
+    if site.machines and set(site.list_racks(pool.zones)) == set(site.racks):
         return "These are all racks of the site: the pin only keeps the pool off racks added later."
     return (
         "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find "
@@ -87,52 +104,62 @@ def _why(pool: PoolFacts, site: SiteFacts) -> str:
     )
 
 
-def _cost(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> _Cost:
-    shared = pinned.shared.get(pool.owner, 0) - freed.shared.get(pool.owner, 0)
-    unplaced = pinned.unplaced - freed.unplaced
-    words = []
+def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult) -> _PinCost:
+    shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
+    unplaced = pinned_result.unplaced_count - free_result.unplaced_count
+    sentences = []
     costs = []
     if unplaced > 0:
-        costs.append(f"{counted(unplaced, 'VM does', 'VMs do')} not fit because of it")
-        words.append(f"{costs[-1]}.")
+        costs.append(f"{format_count(unplaced, 'VM does', 'VMs do')} not fit because of it")
+        sentences.append(f"{costs[-1]}.")
     if shared > 0:
-        several = f"{_several(pool, pinned)} VMs of {pool.cluster} because of it"
-        costs.append(f"{counted(shared, 'machine houses', 'machines house')} {several}")
-        words.append(f"{counted(shared, 'machine')} will house {several}.")
-    if not words:
-        return _Cost(
+        vm_text = f"{_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it"
+        costs.append(f"{format_count(shared, 'machine houses', 'machines house')} {vm_text}")
+        sentences.append(f"{format_count(shared, 'machine')} will house {vm_text}.")
+    if not sentences:
+        return _PinCost(
             f"It costs nothing in this plan: no more machines house two VMs of {pool.cluster} than without "
             "it. Growth and repairs will find fewer machines."
         )
-    if not freed.unplaced:
-        vms, machines = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
-        words.append(f"Without the pin all {counted(vms, 'VM')} fit on {counted(machines, 'machine')}.")
-    return _Cost(" ".join(words), " and ".join(costs))
+    if not free_result.unplaced_count:
+        vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
+        sentences.append(
+            f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}."
+        )
+    return _PinCost(" ".join(sentences), " and ".join(costs))
 
 
-def _cost_again(pool: PoolFacts, pinned: Outcome, freed: Outcome) -> _Cost:
-    """What the pin of VMs that may stand for long would cost: all of the site are placed again."""
-    shared = pinned.shared.get(pool.owner, 0) - freed.shared.get(pool.owner, 0)
-    unplaced = pinned.unplaced - freed.unplaced
+def _format_hypothetical_cost(
+    pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult
+) -> _PinCost:
+    """Format the cost of the pin of existing VMs if all VMs of the site were placed again."""
+    shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
+    unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     costs = []
     if unplaced > 0:
-        costs.append(f"{counted(unplaced, 'VM')} would not fit because of it")
+        costs.append(f"{format_count(unplaced, 'VM')} would not fit because of it")
     if shared > 0:
-        machines = counted(shared, "machine")
-        costs.append(f"{machines} would house {_several(pool, pinned)} VMs of {pool.cluster} because of it")
+        machines = format_count(shared, "machine")
+        costs.append(
+            f"{machines} would house {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of "
+            f"it"
+        )
     if not costs:
-        return _Cost(
+        return _PinCost(
             "Were all VMs of the site placed again, it would cost nothing: no more machines would house two "
             f"VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
         )
-    words = f"Were all VMs of the site placed again, {listed(costs, NAMED)}."
-    brief = f"placed again, {' and '.join(costs)}"
-    if freed.unplaced:
-        return _Cost(words, brief)
-    vms, on = freed.vms.get(pool.owner, 0), freed.machines.get(pool.owner, 0)
-    freely = f"Without the pin all {counted(vms, 'VM')} would fit on {counted(on, 'machine')}."
-    return _Cost(f"{words} {freely}", brief)
+    text = f"Were all VMs of the site placed again, {format_list(costs, MAXIMUM_ITEMS)}."
+    summary = f"placed again, {' and '.join(costs)}"
+    if free_result.unplaced_count:
+        return _PinCost(text, summary)
+    vms, machine_count = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
+    sentence = (
+        f"Without the pin all {format_count(vms, 'VM')} would fit on "
+        f"{format_count(machine_count, 'machine')}."
+    )
+    return _PinCost(f"{text} {sentence}", summary)
 
 
-def _several(pool: PoolFacts, outcome: Outcome) -> str:
-    return "two" if outcome.most.get(pool.owner, 0) == 2 else "two or more"
+def _format_several(pool: PoolFacts, outcome: SimulationResult) -> str:
+    return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"

@@ -5,57 +5,77 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from nexusform.advice.facts import NAMED, Facts, PoolFacts, SiteFacts, finding
-from nexusform.diagnostics import Diagnostic
-from nexusform.words import counted, listed
+from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SiteFacts, build_finding
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_list
 
 ID: Final = "zones-too-small"
 
 
-def rule(facts: Facts) -> list[Diagnostic]:
-    """One finding for every pool whose VMs must share machines although other racks have more."""
+def check(facts: LintFacts) -> list[Diagnostic]:
+    """Return one finding for every pool with VMs on shared machines although other racks have more
+    machines.
+    """
     findings: list[Diagnostic] = []
     for pool in facts.pools:
-        site = facts.site(pool)
-        inside, all_machines = len(site.schedulable(pool.zones)), len(site.schedulable(None))
-        if not pool.zones or not pool.new_numbers or inside >= min(pool.count, all_machines):
+        site = facts.get_site(pool)
+        machine_count, all_machines = len(site.list_schedulable(pool.zones)), len(site.list_schedulable(None))
+        if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
             continue
-        wider = _wider(pool, site)
-        enough = len(site.schedulable(frozenset(wider)))
-        have, zones = counted(inside, "machine"), listed(sorted(pool.zones), NAMED)
+        wider_zones = _find_wider_zones(pool, site)
+        wider_count = len(site.list_schedulable(frozenset(wider_zones)))
+        machine_text, zones = (
+            format_count(machine_count, "machine"),
+            format_list(sorted(pool.zones), MAXIMUM_ITEMS),
+        )
         detail = (
-            f"The zones {zones} have {have} that take new VMs, and {pool.pool} of {pool.cluster} has "
+            f"The zones {zones} have {machine_text} that take new VMs, and {pool.pool} of {pool.cluster} has "
             f"{pool.count:,} VMs: some machines must house several, and they fail together. "
-            f"{_gain(pool, site, wider, enough, facts)}"
+            f"{_format_gain(pool, site, wider_zones, wider_count, facts)}"
         )
-        brief = (
-            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {have} of the zones {zones}: some share one"
+        summary = (
+            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {machine_text} of the zones {zones}: "
+            f"some share one"
         )
-        findings.append(finding(ID, detail, pool, pool.zones_span, brief=brief))
+        findings.append(build_finding(ID, detail, pool, pool.zones_span, summary=summary))
     return findings
 
 
-def _wider(pool: PoolFacts, site: SiteFacts) -> list[str]:
-    """The fewest zones, those of the pool among them, that have a machine for every VM (or all)."""
-    chosen = set(pool.zones or ())
-    sizes = Counter(m.availability_zone for m in site.schedulable(None) if m.availability_zone not in chosen)
-    have = len(site.schedulable(frozenset(chosen)))
+def _find_wider_zones(pool: PoolFacts, site: SiteFacts) -> list[str]:
+    """Return the fewest zones, including those of the pool, with a machine for every VM (or all)."""
+    selected = set(pool.zones or ())
+    sizes = Counter(
+        m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected
+    )
+    machine_count = len(site.list_schedulable(frozenset(selected)))
     for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
-        if have >= pool.count:
+        if machine_count >= pool.count:
             break
-        chosen.add(zone)
-        have += size
-    return sorted(chosen)
+        selected.add(zone)
+        machine_count += size
+    return sorted(selected)
 
 
-def _gain(pool: PoolFacts, site: SiteFacts, wider: list[str], enough: int, facts: Facts) -> str:
-    quoted = ", ".join(f'"{zone}"' for zone in wider)
+def _format_gain(
+    pool: PoolFacts, site: SiteFacts, wider_zones: list[str], machine_count: int, facts: LintFacts
+) -> str:
+    quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
-    if site.rehearse is not None:
-        widened = [p.in_zones(frozenset(wider)) if p is pool else p for p in facts.on_site(site.id)]
-        after = site.rehearse(widened)
+    if site.simulate is not None:
+        pools = [
+            p.replace_zones(frozenset(wider_zones)) if p is pool else p for p in facts.list_pools(site.id)
+        ]
+        after = site.simulate(pools)
         shared = after.shared.get(pool.owner, 0)
-        left = f"{counted(shared, 'machine houses', 'machines house')} two or more" if shared else "none does"
-        fits = "" if not after.unplaced else f" {counted(after.unplaced, 'VM')} of the site would not fit."
-        return f"With {zones}, {left} ({pool.cluster} as a whole).{fits}"
-    return f"{zones} has {enough}."
+        shared_text = (
+            f"{format_count(shared, 'machine houses', 'machines house')} two or more"
+            if shared
+            else "none does"
+        )
+        unplaced_text = (
+            ""
+            if not after.unplaced_count
+            else f" {format_count(after.unplaced_count, 'VM')} of the site would not fit."
+        )
+        return f"With {zones}, {shared_text} ({pool.cluster} as a whole).{unplaced_text}"
+    return f"{zones} has {machine_count}."

@@ -1,17 +1,18 @@
-"""Follow a plan's steps through providers. Decides nothing."""
+"""Execution of a plan's steps through providers, without decisions."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "agreement": "agree Miss",
-    "claims": (
-        "addresses_done addresses_left_to_others records_of_claims settle_claims settle_open Settlement "
-        "vms_of"
+# Public names of the package, by module.
+PUBLIC = {
+    "answer_comparison": "compare_answer WrongPrediction",
+    "prediction_checks": (
+        "list_completed_addresses list_delegated_addresses build_prediction_records verify_predictions "
+        "verify_open_predictions PredictionResults "
+        "index_vms"
     ),
-    "events": "Listener Outcome StepEvent",
-    "executor": "Applied execute Options",
-    "open_claims": "open_claims OpenClaims",
-    "outcomes": "Whereabouts",
-    "recorder": "opening_records Recorder",
-    "settling": "settle",
-    "standing": "provider_of unfinished_of",
+    "events": "Listener StepOutcome StepEvent",
+    "executor": "ApplyResult execute_plan ExecutionOptions",
+    "open_predictions": "read_open_predictions OpenPredictions",
+    "step_results": "MachineLocations",
+    "recorder": "build_opening_records Recorder",
+    "interrupted_steps": "resolve_intents",
+    "provider_calls": "get_provider_name get_unfinished",
 }

@@ -1,4 +1,4 @@
-"""What the executor tells while it works. Listeners return nothing, so they cannot steer."""
+"""Events of the executor. Listeners return nothing, so they cannot influence it."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from msgspec import Struct
 from nexusform.plans.plan import StepKind
 
 
-class Outcome(StrEnum):
-    """How a step ended."""
+class StepOutcome(StrEnum):
+    """Outcome of a step."""
 
     DONE = "done"
     FAILED = "failed"
-    WAITING = "waiting"  # it has begun, and goes on with the next run
+    WAITING = "waiting"  # started, continues with the next run
     SKIPPED = "skipped"
 
 
 class StepEvent(Struct, frozen=True):
-    """A step started, goes on, or ended (`outcome` set). `elapsed` in seconds; `error` the
-    message of a failure, or why it was skipped. `news` is what the provider told of it, "" when it only goes
-    on. `by_others`: it failed because somebody else is to do it.
+    """Start, progress or end (`outcome` set) of a step. `elapsed` in seconds; `error` is the message of a
+    failure, or the reason of skipping. `message` is the provider's progress message, "" for none.
+    `is_delegated`: it failed because another process must do it.
     """
 
     address: str
     kind: StepKind
     id: str
     elapsed: float = 0.0
-    outcome: Outcome | None = None
+    outcome: StepOutcome | None = None
     error: str = ""
     deposed: str = ""
-    news: str = ""
-    by_others: bool = False
+    message: str = ""
+    is_delegated: bool = False
 
 
 class Listener(Protocol):
-    """Told about every step, from one thread at a time."""
+    """Listener to all steps, called from one thread at a time."""
 
-    def started(self, event: StepEvent) -> None:
-        """A step begins."""
+    def report_start(self, event: StepEvent) -> None:
+        """Report the start of a step."""
         ...
 
-    def progressed(self, event: StepEvent) -> None:
-        """Ten more seconds have passed, or its provider told something (`news`)."""
+    def report_progress(self, event: StepEvent) -> None:
+        """Report ten more seconds of a step, or a message of its provider."""
         ...
 
-    def ended(self, event: StepEvent) -> None:
-        """A step ended."""
+    def report_end(self, event: StepEvent) -> None:
+        """Report the end of a step."""
         ...

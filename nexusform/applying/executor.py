@@ -1,8 +1,7 @@
-"""Follow a plan's steps in the order of their graph. Start reading at `execute`.
-
-One thread, the caller's, decides everything: it hands steps that wait for nothing to the workers,
-and takes their answers back. Before a step is handed out its intent is in the journal; the outcomes
-that came in meanwhile are written in the same go, so that a busy run costs one flush per round.
+"""Execution of a plan's steps in the order of their graph. Start reading at `execute_plan`. One thread, the
+caller's, makes all decisions: it passes ready steps to the workers and receives their answers. The intent of
+a step is in the journal before it is passed on; outcomes received meanwhile are written in the same flush, so
+that a busy run needs one flush per iteration.
 """
 
 from __future__ import annotations
@@ -14,85 +13,81 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.applying.agreement import Miss
-from nexusform.applying.events import Listener, Outcome, StepEvent
-from nexusform.applying.outcomes import Whereabouts, after_answer, after_problem
-from nexusform.applying.recorder import Recorder
-from nexusform.applying.standing import (
+from nexusform.applying.answer_comparison import WrongPrediction
+from nexusform.applying.events import Listener, StepEvent, StepOutcome
+from nexusform.applying.provider_calls import (
     ProviderCall,
-    RunTerms,
-    call_for,
-    carry_out,
-    deposed_of,
-    object_of,
-    provider_of,
-    with_current,
-    without_deposed,
+    RunContext,
+    build_call,
+    build_object_key,
+    call_provider,
+    get_deposed_key,
+    get_provider_name,
+    remove_deposed,
+    replace_current,
 )
-from nexusform.applying.workers import CallNews, EndedCall, Workers
-from nexusform.forecasts import Claim
-from nexusform.log import log
-from nexusform.plans.plan import Plan, Step, StepKind
-from nexusform.ports import (
+from nexusform.applying.recorder import Recorder
+from nexusform.applying.step_results import MachineLocations, process_answer, process_problem
+from nexusform.applying.workers import CallNews, CompletedCall, Workers
+from nexusform.files.log import log_event
+from nexusform.interfaces.plugins import (
+    ChangeResult,
     Clock,
-    NotDoneYet,
+    ManualStepPending,
     Provider,
-    ProviderAnswer,
     ProviderProblem,
     ResourceType,
-    StepNews,
-    StepWaits,
+    StepPending,
+    StepProgress,
 )
-from nexusform.state.journal import Done
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.placements.prediction_scores import VerifiedPrediction
+from nexusform.plans.plan import Plan, Step, StepKind
+from nexusform.state.journal import InstanceOutcome
 from nexusform.state.objects import State
-from nexusform.state_ports import BackendProblem
 
-PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
-WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed out ahead
-MOST_RESTING: Final = 19  # times the parallelism: how many steps that only wait others do not wait for
+PROGRESS_SECONDS: Final = 10.0  # interval of progress events of a long step
+MAXIMUM_WIDTH: Final = 32  # times the parallelism: maximum of quick steps passed on in advance
+MAXIMUM_IDLE: Final = 19  # times the parallelism: maximum of idle steps that do not occupy a slot
 
 
-class Options(Struct, frozen=True):
-    """How to apply.
-
-    `parallelism` steps at a time; `fail_fast`: the first failure stops the rest; `stopping` is
-    asked before every step whether somebody wants to stop; `waits_for_people`: somebody watches who can do
-    what a provider cannot.
+class ExecutionOptions(Struct, frozen=True):
+    """Options of apply. `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining
+    steps; `should_stop` is called before every step; `waits_for_user`: a user is present for actions that a
+    provider cannot do.
     """
 
     parallelism: int = 10
     fail_fast: bool = False
-    stopping: Callable[[], bool] = lambda: False
-    waits_for_people: bool = False
+    should_stop: Callable[[], bool] = lambda: False
+    waits_for_user: bool = False
 
 
-class Applied(Struct, frozen=True):
-    """What came of a plan.
-
-    `ends` are the steps' ends in the plan's order; `added`, `changed`, `destroyed` and
-    `forgotten` count the main steps that were done. `hits` and `misses` are predictions that a
-    provider looked at, `claims` those of the plan's claims that one settled. `problem` tells that
-    the journal could not be written any more, "" otherwise.
+class ApplyResult(Struct, frozen=True):
+    """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`,
+    `changed`, `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are
+    predictions observed by a provider, `predictions` those of the plan that were verified. `problem` is the
+    reason if the journal could not be written any more, "" otherwise.
     """
 
     state: State
-    ends: tuple[StepEvent, ...]
+    end_events: tuple[StepEvent, ...]
     added: int = 0
     changed: int = 0
     destroyed: int = 0
     forgotten: int = 0
     hits: int = 0
-    misses: tuple[Miss, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    wrong_predictions: tuple[WrongPrediction, ...] = ()
+    predictions: tuple[VerifiedPrediction, ...] = ()
     problem: str = ""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every step was done."""
-        return not self.problem and all(end.outcome is Outcome.DONE for end in self.ends)
+        return not self.problem and all(event.outcome is StepOutcome.DONE for event in self.end_events)
 
 
-def execute(
+def execute_plan(
     plan: Plan,
     recorder: Recorder,
     providers: Mapping[str, Provider],
@@ -100,14 +95,21 @@ def execute(
     *,
     clock: Clock,
     listener: Listener,
-    options: Options | None = None,
-) -> Applied:
-    """Carry out a plan on the recorder's state, which has taken the opening records.
-
-    `providers` are by the name that changes carry. A failed step skips what waits for it; the
-    others go on. Returns when nothing more can run.
+    options: ExecutionOptions | None = None,
+) -> ApplyResult:
+    """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name
+    in changes. A failed step skips its dependents; the others continue. Returns when no step can run any
+    more.
     """
-    run = _Run(plan, recorder, providers, types, clock=clock, listener=listener, options=options or Options())
+    run = _Execution(
+        plan,
+        recorder,
+        providers,
+        types,
+        clock=clock,
+        listener=listener,
+        options=options or ExecutionOptions(),
+    )
     return run.run()
 
 
@@ -117,7 +119,7 @@ class _Counts(Struct):
     destroyed: int = 0
     forgotten: int = 0
 
-    def count(self, step: Step) -> None:
+    def count_step(self, step: Step) -> None:
         if not step.main:
             return
         if step.kind is StepKind.CREATE:
@@ -131,53 +133,53 @@ class _Counts(Struct):
 
 
 class _Timing(Struct):
-    started: float
-    last_told: float
+    start_time: float
+    last_report: float
 
 
-class _Graph(Struct):
-    """What waits for what, and what waits for nothing any more (smallest id first)."""
+class _WaitGraph(Struct):
+    """Waits between steps, and the steps without open waits (smallest id first)."""
 
     dependents: dict[int, list[int]] = field(default_factory=dict)
     open_waits: dict[int, int] = field(default_factory=dict)
     ready: list[int] = field(default_factory=list)
 
     @staticmethod
-    def of(steps: Mapping[int, Step]) -> _Graph:
-        graph = _Graph()
+    def build_graph(steps: Mapping[int, Step]) -> _WaitGraph:
+        graph = _WaitGraph()
         for step in steps.values():
             waits = {w for w in step.waits_for if w in steps}
             graph.open_waits[step.id] = len(waits)
-            for waited in waits:
-                graph.dependents.setdefault(waited, []).append(step.id)
+            for awaited in waits:
+                graph.dependents.setdefault(awaited, []).append(step.id)
         graph.ready = [step for step, waits in graph.open_waits.items() if not waits]
         heapify(graph.ready)
         return graph
 
-    def done(self, step: int) -> None:
+    def complete_step(self, step: int) -> None:
         for dependent in self.dependents.get(step, ()):
             self.open_waits[dependent] -= 1
             if not self.open_waits[dependent]:
                 heappush(self.ready, dependent)
 
-    def below(self, step: int) -> list[int]:
-        """Everything that waits for a step, directly or not, nearest first."""
-        below: dict[int, None] = {}
-        waiting = list(self.dependents.get(step, ()))
-        while waiting:
-            nearest = waiting.pop(0)
-            if nearest not in below:
-                below[nearest] = None
-                waiting.extend(self.dependents.get(nearest, ()))
-        return list(below)
+    def list_dependents(self, step: int) -> list[int]:
+        """Return all direct and indirect dependents of a step, nearest first."""
+        dependents: dict[int, None] = {}
+        pending = list(self.dependents.get(step, ()))
+        while pending:
+            nearest = pending.pop(0)
+            if nearest not in dependents:
+                dependents[nearest] = None
+                pending.extend(self.dependents.get(nearest, ()))
+        return list(dependents)
 
 
-def _rests(news: StepNews) -> bool:
-    return news.rests
+def _is_idle(news: StepProgress) -> bool:
+    return news.is_waiting
 
 
-class _Run:
-    """One execution; all its methods run in the caller's thread except `carry_out`."""
+class _Execution:
+    """One execution; all its methods run in the caller's thread except `call_provider`."""
 
     def __init__(
         self,
@@ -188,187 +190,206 @@ class _Run:
         *,
         clock: Clock,
         listener: Listener,
-        options: Options,
+        options: ExecutionOptions,
     ) -> None:
         self._plan = plan
         self._steps = {step.id: step for step in plan.steps}
         self._providers = providers
         self._types = types
         self._recorder = recorder
-        self._whereabouts = Whereabouts(recorder.state)
+        self._locations = MachineLocations(recorder.get_state)
         self._clock = clock
         self._listener = listener
         self._options = options
-        self._graph = _Graph.of(self._steps)
+        self._graph = _WaitGraph.build_graph(self._steps)
         self._depth = max(options.parallelism, 1)
-        self._terms = RunTerms(options.waits_for_people, options.stopping)
-        self._begun = recorder.begun()
-        self._workers: Workers[ProviderCall, ProviderAnswer | None, StepNews] = Workers(
-            max(options.parallelism, 1), carry_out, _rests
+        self._context = RunContext(options.waits_for_user, options.should_stop)
+        self._operations = recorder.list_operations()
+        self._workers: Workers[ProviderCall, ChangeResult | None, StepProgress] = Workers(
+            max(options.parallelism, 1), call_provider, _is_idle
         )
         self._timings: dict[int, _Timing] = {}
-        self._ends: dict[int, StepEvent] = {}
-        self._untold: list[StepEvent] = []
-        self._unheard: list[CallNews[ProviderCall, StepNews]] = []
+        self._end_events: dict[int, StepEvent] = {}
+        self._unreported: list[StepEvent] = []
+        self._unacknowledged: list[CallNews[ProviderCall, StepProgress]] = []
         self._counts = _Counts()
         self._hits = 0
-        self._misses: list[Miss] = []
-        self._claims: list[Claim] = []
-        self._failed = False
-        self._interrupted = False
+        self._wrong_predictions: list[WrongPrediction] = []
+        self._predictions: list[VerifiedPrediction] = []
+        self._has_failed = False
+        self._is_interrupted = False
         self._problem = ""
 
-    def run(self) -> Applied:
-        """Hand out and take back until nothing is left that may run."""
+    def run(self) -> ApplyResult:
+        """Start steps and process results until no step can run."""
         while True:
-            calls = self._gather()
+            calls = self._gather_calls()
             if self._flush():
-                self._adapt()
-                self._tell()
+                self._adjust_depth()
+                self._report_ends()
                 for call in calls:
-                    self._start(call)
-            if not self._workers.running:
+                    self._start_call(call)
+            if not self._workers.running_count:
                 break
-            for message in self._workers.collect(self._patience()):
+            for message in self._workers.collect(self._compute_timeout()):
                 if isinstance(message, CallNews):
-                    self._take_news(message)
+                    self._handle_news(message)
                 else:
-                    self._take_back(message)
-            self._tell_progress()
+                    self._handle_end(message)
+            self._report_progress()
         self._workers.close()
-        self._skip_the_rest()
-        self._tell()
-        return self._result()
+        self._skip_remaining()
+        self._report_ends()
+        return self._build_result()
 
-    # --- handing out ---------------------------------------------------------------------------
+    # --- starting steps -------------------------------------------------------------------------
 
-    def _gather(self) -> list[ProviderCall]:
-        """Note the intents of what may start now; steps that ask no provider end here, gates untold."""
+    def _gather_calls(self) -> list[ProviderCall]:
+        """Record the intents of the steps that may start; steps without a provider end here, gates without
+        events.
+        """
         calls: list[ProviderCall] = []
-        room = self._depth + self._resting() - self._workers.running
-        while self._graph.ready and len(calls) < room and self._may_start():
+        free_slots = self._depth + self._count_idle() - self._workers.running_count
+        while self._graph.ready and len(calls) < free_slots and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
             if step.kind is StepKind.GATE:
-                self._graph.done(step.id)
+                self._graph.complete_step(step.id)
                 continue
             change = self._plan.changes[step.change]
-            provider = self._providers.get(provider_of(change))
+            provider = self._providers.get(get_provider_name(change))
             if step.kind is StepKind.FORGET:
-                self._forget(step)
+                self._forget_object(step)
             elif provider is None:
-                self._end(step, Outcome.FAILED, f'There is no provider "{provider_of(change)}".')
+                self._record_end(
+                    step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".'
+                )
             else:
-                before = self._recorder.instance(change.address)
-                call = call_for(step, change, provider, self._begun.get(step.id), self._terms, before)
-                self._recorder.intend(call)
+                before = self._recorder.get_instance(change.address)
+                call = build_call(
+                    step, change, provider, self._operations.get(step.id), self._context, before
+                )
+                self._recorder.record_intent(call)
                 calls.append(call)
         return calls
 
-    def _adapt(self) -> None:
-        """Hand out more at once while steps end faster than the journal is written.
-
-        Each round costs one flush: when all running steps ended during it, the disk is what holds
-        the apply up, and more steps to a flush are worth while. Never when steps are to go one
-        by one, or when the first failure is to stop the rest.
+    def _adjust_depth(self) -> None:
+        """Start more steps at once while steps end faster than the journal is written. Each iteration needs
+        one flush: if all running steps ended during it, the disk is the bottleneck, and more steps per flush
+        are faster. Never with a parallelism of 1 or with fail_fast.
         """
-        least = max(self._options.parallelism, 1)
-        if not self._may_widen() or not self._workers.running:
+        minimum = max(self._options.parallelism, 1)
+        if not self._may_widen() or not self._workers.running_count:
             return
-        if self._workers.all_ended:
-            self._depth = min(self._depth * 2, least * WIDEST)
+        if self._workers.has_only_ended:
+            self._depth = min(self._depth * 2, minimum * MAXIMUM_WIDTH)
         else:
-            self._depth = max(self._depth // 2, least)
+            self._depth = max(self._depth // 2, minimum)
 
     def _may_widen(self) -> bool:
         return self._options.parallelism > 1 and not self._options.fail_fast
 
-    def _resting(self) -> int:
-        """How many steps leave their place to others, since they only wait."""
+    def _count_idle(self) -> int:
+        """Return the number of idle steps that leave their slot to others."""
         if not self._may_widen():
             return 0
-        return min(self._workers.resting, MOST_RESTING * self._options.parallelism)
+        return min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
 
     def _may_start(self) -> bool:
-        self._interrupted = self._interrupted or self._options.stopping()
-        return not (self._interrupted or self._problem or (self._failed and self._options.fail_fast))
+        self._is_interrupted = self._is_interrupted or self._options.should_stop()
+        return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
 
-    def _start(self, call: ProviderCall) -> None:
-        now = self._now()
-        self._timings[call.step.id] = _Timing(now, now)
-        log("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
-        self._listener.started(self._event(call.step))
+    def _start_call(self, call: ProviderCall) -> None:
+        start_time = self._read_clock()
+        self._timings[call.step.id] = _Timing(start_time, start_time)
+        log_event(
+            "debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address
+        )
+        self._listener.report_start(self._build_event(call.step))
         self._workers.submit(call)
 
-    def _forget(self, step: Step) -> None:
+    def _forget_object(self, step: Step) -> None:
         change = self._plan.changes[step.change]
-        before = self._recorder.instance(change.address)
-        left = without_deposed(before, change.deposed) if change.deposed else with_current(before, None)
-        self._recorder.note(Done(change.address, object_of(step, change).creation, left, number=step.id))
-        self._end(step, Outcome.DONE, "")
+        before = self._recorder.get_instance(change.address)
+        remaining = (
+            remove_deposed(before, change.deposed) if change.deposed else replace_current(before, None)
+        )
+        self._recorder.add_record(
+            InstanceOutcome(
+                change.address, build_object_key(step, change).creation, remaining, number=step.id
+            )
+        )
+        self._record_end(step, StepOutcome.DONE, "")
 
-    # --- taking back ---------------------------------------------------------------------------
+    # --- processing results ---------------------------------------------------------------------
 
-    def _take_news(self, call_news: CallNews[ProviderCall, StepNews]) -> None:
-        """The provider goes on once its operation is in the journal."""
-        self._unheard.append(call_news)
+    def _handle_news(self, call_news: CallNews[ProviderCall, StepProgress]) -> None:
+        """Handle progress of a call; the provider continues once its operation is in the journal."""
+        self._unacknowledged.append(call_news)
         if call_news.news.operation is not None:
-            self._recorder.goes_on(call_news.task, call_news.news.operation)
-        if call_news.news.words:
-            event = replace(self._event(call_news.task.step), news=call_news.news.words)
-            self._listener.progressed(event)
+            self._recorder.record_operation(call_news.task, call_news.news.operation)
+        if call_news.news.message:
+            event = replace(self._build_event(call_news.task.step), message=call_news.news.message)
+            self._listener.report_progress(event)
 
-    def _take_back(self, finished: EndedCall[ProviderCall, ProviderAnswer | None]) -> None:
-        call = finished.task
-        if isinstance(finished.problem, StepWaits):
-            # Its intent stays without an outcome: the next run looks it up, as after a crash.
-            self._end(call.step, Outcome.WAITING, str(finished.problem))
+    def _handle_end(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
+        call = completed_call.task
+        if isinstance(completed_call.problem, StepPending):
+            # Its intent keeps no outcome: the next run reads the object, as after a crash.
+            self._record_end(call.step, StepOutcome.WAITING, str(completed_call.problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
-        before = self._recorder.instance(call.change.address)
-        if finished.problem is None:
-            result = after_answer(call, finished.answer, schema, before)
-            if result.misses:
-                result = result.followed(self._whereabouts)
+        before = self._recorder.get_instance(call.change.address)
+        if completed_call.problem is None:
+            result = process_answer(call, completed_call.answer, schema, before)
+            if result.wrong_predictions:
+                result = result.update_locations(self._locations)
         else:
-            result = after_problem(call, finished.problem, before)
-        self._recorder.conclude(call, result.instance, result.error)
+            result = process_problem(call, completed_call.problem, before)
+        self._recorder.record_outcome(call, result.instance, result.error)
         self._hits += result.hits
-        self._misses.extend(result.misses)
-        self._claims.extend(result.claims)
-        outcome = Outcome.FAILED if result.error else Outcome.DONE
-        self._end(call.step, outcome, result.error, by_others=isinstance(finished.problem, NotDoneYet))
+        self._wrong_predictions.extend(result.wrong_predictions)
+        self._predictions.extend(result.predictions)
+        outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
+        self._record_end(
+            call.step,
+            outcome,
+            result.error,
+            is_delegated=isinstance(completed_call.problem, ManualStepPending),
+        )
 
-    def _end(self, step: Step, outcome: Outcome, error: str, *, by_others: bool = False) -> None:
-        event = replace(self._event(step, outcome, error), by_others=by_others)
-        log("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
-        self._ends[step.id] = event
+    def _record_end(
+        self, step: Step, outcome: StepOutcome, error: str, *, is_delegated: bool = False
+    ) -> None:
+        event = replace(self._build_event(step, outcome, error), is_delegated=is_delegated)
+        log_event("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
+        self._end_events[step.id] = event
         self._timings.pop(step.id, None)
-        self._untold.append(event)
-        if outcome is Outcome.DONE:
-            self._counts.count(step)
-            self._graph.done(step.id)
+        self._unreported.append(event)
+        if outcome is StepOutcome.DONE:
+            self._counts.count_step(step)
+            self._graph.complete_step(step.id)
             return
-        self._failed = self._failed or outcome is Outcome.FAILED
-        word = "waits" if outcome is Outcome.WAITING else "failed"
-        reason = f"{event.address} {word}, and this depends on it."
-        for dependent in self._graph.below(step.id):
-            self._skip(self._steps[dependent], reason)
+        self._has_failed = self._has_failed or outcome is StepOutcome.FAILED
+        verb = "waits" if outcome is StepOutcome.WAITING else "failed"
+        reason = f"{event.address} {verb}, and this depends on it."
+        for dependent in self._graph.list_dependents(step.id):
+            self._skip_step(self._steps[dependent], reason)
 
-    def _skip(self, step: Step, reason: str) -> None:
-        if step.id not in self._ends and step.kind is not StepKind.GATE:
-            event = self._event(step, Outcome.SKIPPED, reason)
-            self._ends[step.id] = event
-            self._untold.append(event)
+    def _skip_step(self, step: Step, reason: str) -> None:
+        if step.id not in self._end_events and step.kind is not StepKind.GATE:
+            event = self._build_event(step, StepOutcome.SKIPPED, reason)
+            self._end_events[step.id] = event
+            self._unreported.append(event)
 
-    def _skip_the_rest(self) -> None:
-        if self._interrupted:
+    def _skip_remaining(self) -> None:
+        if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:
             reason = "The journal could not be written any more."
         else:
             reason = "An earlier step failed, and -fail-fast was given."
         for step in self._plan.steps:
-            self._skip(step, reason)
+            self._skip_step(step, reason)
 
     # --- the journal, time and events ----------------------------------------------------------
 
@@ -377,57 +398,59 @@ class _Run:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
-        for call_news in self._unheard:
-            call_news.heard.put(ProviderProblem(self._problem) if self._problem else None)
-        self._unheard.clear()
+        for call_news in self._unacknowledged:
+            call_news.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
+        self._unacknowledged.clear()
         return not self._problem
 
-    def _tell(self) -> None:
-        """Tell of the steps that ended; called once their outcomes are durable."""
-        for event in self._untold:
-            self._listener.ended(event)
-        self._untold.clear()
+    def _report_ends(self) -> None:
+        """Report the ended steps, once their outcomes are durable."""
+        for event in self._unreported:
+            self._listener.report_end(event)
+        self._unreported.clear()
 
-    def _now(self) -> float:
-        return self._clock.now().timestamp()
+    def _read_clock(self) -> float:
+        return self._clock.read_time().timestamp()
 
-    def _patience(self) -> float:
-        """Seconds until somebody must be told that a step goes on."""
-        now = self._now()
-        longest_silent = min((timing.last_told for timing in self._timings.values()), default=now)
-        return max(longest_silent + self._silence() - now, 0.01)
+    def _compute_timeout(self) -> float:
+        """Return the seconds until the next progress report is due."""
+        current_time = self._read_clock()
+        earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
+        return max(earliest_report + self._compute_report_interval() - current_time, 0.01)
 
-    def _silence(self) -> float:
-        """How long a step may be silent: the more go on at once, the longer, so that lines stay readable."""
+    def _compute_report_interval(self) -> float:
+        """Return the interval of progress reports: longer with more running steps, so that the output stays
+        readable.
+        """
         return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
 
-    def _tell_progress(self) -> None:
-        now, silence = self._now(), self._silence()
+    def _report_progress(self) -> None:
+        current_time, interval = self._read_clock(), self._compute_report_interval()
         for step, timing in self._timings.items():
-            if now - timing.last_told >= silence:
-                timing.last_told = now
-                self._listener.progressed(self._event(self._steps[step]))
+            if current_time - timing.last_report >= interval:
+                timing.last_report = current_time
+                self._listener.report_progress(self._build_event(self._steps[step]))
 
-    def _event(self, step: Step, outcome: Outcome | None = None, error: str = "") -> StepEvent:
+    def _build_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
-        elapsed = max(self._now() - timing.started, 0.0) if timing else 0.0
+        elapsed = max(self._read_clock() - timing.start_time, 0.0) if timing else 0.0
         attributes = step.planned if step.planned is not None else step.prior
         object_id = str((attributes or {}).get("id", ""))
-        deposed = deposed_of(step, change)
+        deposed = get_deposed_key(step, change)
         return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
 
-    def _result(self) -> Applied:
+    def _build_result(self) -> ApplyResult:
         counts = self._counts
-        return Applied(
-            state=self._recorder.state(),
-            ends=tuple(self._ends[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
+        return ApplyResult(
+            state=self._recorder.get_state(),
+            end_events=tuple(self._end_events[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
             added=counts.added,
             changed=counts.changed,
             destroyed=counts.destroyed,
             forgotten=counts.forgotten,
             hits=self._hits,
-            misses=tuple(self._misses),
-            claims=tuple(self._claims),
+            wrong_predictions=tuple(self._wrong_predictions),
+            predictions=tuple(self._predictions),
             problem=self._problem,
         )

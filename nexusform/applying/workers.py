@@ -1,4 +1,4 @@
-"""Threads that call providers, and nothing else: decisions stay with the executor."""
+"""Threads for provider calls; decisions stay with the executor."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from nexusform.ports import ProviderProblem
+from nexusform.interfaces.plugins import ProviderProblem
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 News = TypeVar("News")
 
 
-class EndedCall(Struct, Generic[Task, Answer], frozen=True):
-    """A call that ended: with an answer, or with the problem that the provider raised."""
+class CompletedCall(Struct, Generic[Task, Answer], frozen=True):
+    """Completed call: with an answer, or with the provider's problem."""
 
     task: Task
     answer: Answer | None
@@ -25,128 +25,126 @@ class EndedCall(Struct, Generic[Task, Answer], frozen=True):
 
 
 class CallNews(Struct, Generic[Task, News], frozen=True):
-    """What is told of a call that goes on; whoever takes it says so to `heard`, for the call waits for it."""
+    """Progress of a running call, which waits for the acknowledgement."""
 
     task: Task
     news: News
-    heard: SimpleQueue[ProviderProblem | None]
+    acknowledgement: SimpleQueue[ProviderProblem | None]
 
 
 class Workers(Generic[Task, Answer, News]):
-    """At most `count` calls at work at once, others wait in line; threads start as they are needed. A call
-    that tells news of which `rests` says so only waits from then on, and others may be at work meanwhile.
-
-    `call` does a task, and tells news of it by its second argument, which returns once they were heard (or
-    raises what stands against going on). The threads are daemons: a run that must stop at once does not wait
-    for a provider that hangs.
+    """Pool of at most `count` active calls, others wait in line; threads start on demand. A call with
+    `is_idle` news frees its slot for others. `call` runs a task, and reports news by its second argument,
+    which returns after the acknowledgement (or raises the reason to stop). The threads are daemons: a run
+    that must stop at once does not wait for a hanging provider.
     """
 
     def __init__(
         self,
         count: int,
         call: Callable[[Task, Callable[[News], None]], Answer],
-        rests: Callable[[News], bool] = lambda _news: False,
+        is_idle: Callable[[News], bool] = lambda _news: False,
     ) -> None:
         self._count = count
         self._call = call
-        self._rests = rests
-        self._at_work = Semaphore(count)
-        self._resting = 0
+        self._is_idle = is_idle
+        self._slots = Semaphore(count)
+        self._idle_count = 0
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
-        self._outbox: SimpleQueue[EndedCall[Task, Answer] | CallNews[Task, News]] = SimpleQueue()
+        self._outbox: SimpleQueue[CompletedCall[Task, Answer] | CallNews[Task, News]] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._running = 0
-        self._ended = 0  # of those running
-        self._counting = Lock()
+        self._running_count = 0
+        self._ended_count = 0  # of the running calls
+        self._count_lock = Lock()
 
     @property
-    def running(self) -> int:
-        """How many calls were handed out and not collected."""
-        return self._running
+    def running_count(self) -> int:
+        """Number of calls submitted and not collected."""
+        return self._running_count
 
     @property
-    def resting(self) -> int:
-        """How many calls only wait."""
-        return self._resting
+    def idle_count(self) -> int:
+        """Number of idle calls."""
+        return self._idle_count
 
     @property
-    def all_ended(self) -> bool:
-        """Whether every call that was handed out has ended and only waits to be collected."""
-        return self._ended == self._running
+    def has_only_ended(self) -> bool:
+        """Whether every submitted call has ended and can be collected."""
+        return self._ended_count == self._running_count
 
     def submit(self, task: Task) -> None:
-        """Hand out one call."""
-        self._running += 1
-        self._grow()
+        """Submit one call."""
+        self._running_count += 1
+        self._start_threads()
         self._inbox.put(task)
 
-    def collect(self, seconds: float) -> list[EndedCall[Task, Answer] | CallNews[Task, News]]:
-        """Wait for at least one call to end or to tell something, at most `seconds`; all that came meanwhile,
-        in order.
+    def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | CallNews[Task, News]]:
+        """Wait for at least one call to end or report news, at most `seconds`; return everything received
+        meanwhile, in order.
         """
-        collected: list[EndedCall[Task, Answer] | CallNews[Task, News]] = []
+        collected: list[CompletedCall[Task, Answer] | CallNews[Task, News]] = []
         try:
             collected.append(self._outbox.get(timeout=seconds))
             while True:
                 collected.append(self._outbox.get_nowait())
         except Empty:
-            ended = sum(isinstance(each, EndedCall) for each in collected)
-            self._running -= ended
-            with self._counting:
-                self._ended -= ended
+            ended_count = sum(isinstance(item, CompletedCall) for item in collected)
+            self._running_count -= ended_count
+            with self._count_lock:
+                self._ended_count -= ended_count
             return collected
 
     def close(self) -> None:
-        """Let the idle threads go."""
+        """Stop the idle threads."""
         for _ in self._threads:
             self._inbox.put(None)
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         while (task := self._inbox.get()) is not None:
-            self._at_work.acquire()
-            ended = self._attempt(task)
-            with self._counting:
-                self._ended += 1
-            self._outbox.put(ended)
+            self._slots.acquire()
+            completed_call = self._run_call(task)
+            with self._count_lock:
+                self._ended_count += 1
+            self._outbox.put(completed_call)
 
-    def _attempt(self, task: Task) -> EndedCall[Task, Answer]:
+    def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
         is_resting = False
 
-        def tell(news: News) -> None:
+        def report(news: News) -> None:
             nonlocal is_resting
-            if self._rests(news) and not is_resting:
+            if self._is_idle(news) and not is_resting:
                 is_resting = True
-                self._count_resting(1)
-                self._at_work.release()
-            heard: SimpleQueue[ProviderProblem | None] = SimpleQueue()
-            self._outbox.put(CallNews(task, news, heard))
-            problem = heard.get()
+                self._update_idle_count(1)
+                self._slots.release()
+            acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
+            self._outbox.put(CallNews(task, news, acknowledgement))
+            problem = acknowledgement.get()
             if problem is not None:
                 raise problem
 
         try:
-            return EndedCall(task, self._call(task, tell), None)
+            return CompletedCall(task, self._call(task, report), None)
         except ProviderProblem as problem:
-            return EndedCall(task, None, problem)
+            return CompletedCall(task, None, problem)
         except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply
-            words = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
-            return EndedCall(task, None, ProviderProblem(words))
+            text = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
+            return CompletedCall(task, None, ProviderProblem(text))
         finally:
             if is_resting:
-                self._count_resting(-1)
+                self._update_idle_count(-1)
             else:
-                self._at_work.release()
+                self._slots.release()
 
-    def _count_resting(self, change: int) -> None:
-        with self._counting:
-            self._resting += change
+    def _update_idle_count(self, change: int) -> None:
+        with self._count_lock:
+            self._idle_count += change
         if change > 0:
-            self._grow()  # for a call that was handed out before this one began to rest
+            self._start_threads()  # for a call submitted before this one became idle
 
-    def _grow(self) -> None:
-        """Start the threads that the calls in line may have."""
-        with self._counting:
-            while len(self._threads) < min(self._running, self._count + self._resting):
-                thread = Thread(target=self._work, daemon=True, name=f"step-{len(self._threads)}")
+    def _start_threads(self) -> None:
+        """Start the threads needed for waiting calls."""
+        with self._count_lock:
+            while len(self._threads) < min(self._running_count, self._count + self._idle_count):
+                thread = Thread(target=self._run_worker, daemon=True, name=f"step-{len(self._threads)}")
                 thread.start()
                 self._threads.append(thread)

@@ -1,13 +1,19 @@
-"""Where state lives. registry.py lists them."""
+"""Backends that store state. registry.py lists them."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "backend_kind": "BackendKind Directories needed setting",
-    "deadlines": "Deadline deadline_seconds GivenUp not_counted silence_seconds still_wanted",
-    "journal_lines": "check_records compaction_mark Gathering KeepsLines lines_of seal",
-    "locks": "describe from_json Lease lease_seconds LeaseLost member not_broken not_released now to_json",
+# Public names of the package, by module.
+PUBLIC = {
+    "backend_kind": "BackendKind Directories build_required_setting build_setting",
+    "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_wanted",
+    "journal_lines": "check_records build_compaction_mark LineBatcher LineJournal split_lines build_seal",
+    "locks": (
+        "describe_holder parse_lock Lease read_lease_seconds LeaseLost read_member format_break_failure "
+        "format_release_failure read_clock format_lock"
+    ),
     "memory": "MemoryBackend",
-    "refusals": "check_deletable check_name DEFAULT LARGEST LARGEST_LOCK needing Reading too_large",
+    "backend_checks": (
+        "check_deletable check_name DEFAULT_WORKSPACE MAXIMUM_SIZE MAXIMUM_LOCK_SIZE "
+        "require_package ReadBudget build_size_problem"
+    ),
     "registry": "BACKENDS is_local",
     "state_files": "JournalFile",
 }

@@ -1,4 +1,4 @@
-"""What a kind of backend says of itself."""
+"""Kinds of backends."""
 
 from __future__ import annotations
 
@@ -7,63 +7,62 @@ from typing import Any
 
 from msgspec import Struct
 
+from nexusform.backends.backend_checks import MAXIMUM_SIZE
 from nexusform.backends.deadlines import Deadline
-from nexusform.backends.guarded import guarded
-from nexusform.backends.refusals import LARGEST
-from nexusform.regular_files import FREE, Confinement
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.state_ports import StateBackend
-from nexusform.value_types import STRING, Type
+from nexusform.backends.guarded_backend import guard_backend
+from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.interfaces.state_storage import StateBackend
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import STRING, Type
 
 
 class Directories(Struct, frozen=True):
-    """Where a run takes place.
-
-    `directory` is the root module's; `data_directory` (NF_DATA_DIR) is for what a remote backend
-    keeps on this machine. `confinement` is that of paths among the settings, `largest` the most bytes of a
-    state or a journal that are read.
+    """Directories and limits of a run. `directory` is the root module's; `data_directory` (NF_DATA_DIR) holds
+    the local files of a remote backend. `confinement` is that of paths in settings, `maximum_size` the
+    maximum bytes of a state or journal to read.
     """
 
     directory: str
     data_directory: str
-    confinement: Confinement = FREE
-    largest: int = LARGEST
+    confinement: Confinement = UNCONFINED
+    maximum_size: int = MAXIMUM_SIZE
 
 
 class BackendKind(Struct, frozen=True):
-    """One kind: the settings of its `backend` block, and how to make one from them.
-
-    `make` takes the settings as plain data (absent: null) and raises BackendProblem. `addresses` are the URLs
-    that settings lead to, and `naming` the settings that say no more than that: in a confined run a block
-    may hold those, when all addresses are allowed, and no others. `is_remote`: a server is asked, so each
-    operation has a deadline.
+    """Kind of backend: the settings of its `backend` block, and its factory. `make` takes the settings as
+    plain data (absent: null) and raises BackendProblem. `list_addresses` returns the URLs of the settings,
+    and `address_settings` are those that only contain addresses: in a confined run a block may have these, if
+    all addresses are allowed, and no others. `is_remote`: a server is called, so each operation has a
+    deadline.
     """
 
     schema: BlockSchema
     make: Callable[[Mapping[str, Any], Directories], StateBackend]
-    addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
-    naming: tuple[str, ...] = ()
+    list_addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
+    address_settings: tuple[str, ...] = ()
     is_remote: bool = True
 
-    def open(self, settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-        """The backend of these settings as all commands see it (see guarded). Raises BackendProblem."""
+    def open_backend(self, settings: Mapping[str, Any], directories: Directories) -> StateBackend:
+        """Return the backend of these settings for commands (see guarded_backend). Raises BackendProblem."""
         if not self.is_remote:
-            return guarded(self.make(settings, directories), is_remote=False)
-        place = next(iter(self.addresses(settings)), "the server").split("?")[0]
-        opening = Deadline(lambda: _without_login(place))
-        return guarded(opening.within("sign in", lambda: self.make(settings, directories)), is_remote=True)
+            return guard_backend(self.make(settings, directories), is_remote=False)
+        address = next(iter(self.list_addresses(settings)), "the server").split("?")[0]
+        deadline = Deadline(lambda: _strip_login(address))
+        return guard_backend(
+            deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True
+        )
 
 
-def _without_login(address: str) -> str:
-    scheme, mark, rest = address.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+def _strip_login(address: str) -> str:
+    scheme, mark, remainder = address.partition("://")
+    return f"{scheme}{mark}{remainder.rpartition('@')[2]}"
 
 
-def setting(kind: Type, description: str, *, sensitive: bool = False) -> Attribute:
-    """A setting that may be left out."""
-    return Attribute(kind, description, optional=True, sensitive=sensitive)
+def build_setting(kind: Type, description: str, *, is_sensitive: bool = False) -> AttributeSchema:
+    """Build an optional setting."""
+    return AttributeSchema(kind, description, optional=True, sensitive=is_sensitive)
 
 
-def needed(description: str) -> Attribute:
-    """A text that must be there."""
-    return Attribute(STRING, description, required=True)
+def build_required_setting(description: str) -> AttributeSchema:
+    """Build a required text setting."""
+    return AttributeSchema(STRING, description, required=True)

@@ -1,9 +1,7 @@
-"""How long a conversation with a server may take in all, whatever the other side does.
-
-An operation runs in a thread of its own, and whoever asked for it waits until it is over, until its time is
-up, or until the lease under which it runs is lost: a server that keeps silent, or drips, holds up nobody for
-longer. What was given up goes on in its thread as far as its client lets it, and tries nothing anew
-(`still_wanted`).
+"""Time limits of operations on servers, independent of the server. An operation runs in its own thread. Its
+caller waits until it is done, until its time is up, or until the lease of the run is lost: a silent or slow
+server blocks a command no longer than that. An abandoned operation continues in its thread as far as its
+client allows, without retries (`is_wanted`).
 """
 
 from __future__ import annotations
@@ -17,23 +15,23 @@ from contextvars import ContextVar
 from math import inf
 from typing import Final, TypeVar
 
-from nexusform.state_ports import BackendProblem
+from nexusform.interfaces.state_storage import BackendProblem
 
 VARIABLE: Final = "NF_NET_DEADLINE"
-SECONDS: Final = 180.0  # of one operation, retries included, beside a second for each MiB
+SECONDS: Final = 180.0  # of one operation including retries, plus a second per MiB
 SILENCE: Final = 60.0  # seconds without a byte until one request counts as failed
-_ASKED_AGAIN: Final = 15.0  # seconds for a server that kept silent for its whole time before
-_LOOKS_EVERY: Final = 0.5  # seconds between looks at whether a lease still holds
+_REPEAT_SECONDS: Final = 15.0  # seconds for a server that was silent for its whole time before
+_CHECK_INTERVAL: Final = 0.5  # seconds between checks of the lease
 _MIB: Final = 1 << 20
 _Result = TypeVar("_Result")
 
 
-class GivenUp(BackendProblem):
-    """An operation did not come to its end in its time, or its lease was lost while it ran."""
+class OperationAbandoned(BackendProblem):
+    """Operation that did not end in time, or lost its lease while it ran."""
 
 
-def deadline_seconds() -> float:
-    """How long an operation may take: NF_NET_DEADLINE, else 180 s. Raises BackendProblem."""
+def read_deadline() -> float:
+    """Return the time limit of an operation: NF_NET_DEADLINE, else 180 s. Raises BackendProblem."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return SECONDS
@@ -42,13 +40,13 @@ def deadline_seconds() -> float:
     return float(text)
 
 
-def silence_seconds() -> float:
-    """How long one request may stay without a byte."""
-    return min(SILENCE, deadline_seconds())
+def compute_silence_limit() -> float:
+    """Return the maximum time of one request without a byte."""
+    return min(SILENCE, read_deadline())
 
 
 class _Operation:
-    """One operation: when it must be over, and whether somebody still waits for it."""
+    """One operation: its end time, and whether a caller still waits for it."""
 
     __slots__ = ("ends_at", "is_wanted", "seconds")
 
@@ -57,8 +55,8 @@ class _Operation:
         self.ends_at = time.monotonic() + seconds
         self.is_wanted = True
 
-    def allow(self, size: int) -> None:
-        """More time, for so many bytes."""
+    def extend(self, size: int) -> None:
+        """Extend the time limit for a number of bytes."""
         self.seconds += size / _MIB
         self.ends_at += size / _MIB
 
@@ -66,85 +64,86 @@ class _Operation:
 _current: ContextVar[_Operation | None] = ContextVar("operation", default=None)
 
 
-def allow_for(size: int) -> None:
-    """Give the operation of this thread the time that so many bytes take."""
+def extend_deadline(size: int) -> None:
+    """Extend the time limit of this thread's operation for a number of bytes."""
     operation = _current.get()
     if operation is not None:
-        operation.allow(size)
+        operation.extend(size)
 
 
-def still_wanted() -> bool:
-    """Whether somebody waits for the operation of this thread: what nobody waits for is not tried again."""
+def is_wanted() -> bool:
+    """Return whether a caller still waits for this thread's operation; otherwise it is not retried."""
     operation = _current.get()
     return operation is None or operation.is_wanted
 
 
 @contextmanager
-def not_counted() -> Iterator[None]:
-    """What the operation of this thread waits for in here is our own doing, and takes nothing of its time."""
+def pause_deadline() -> Iterator[None]:
+    """Exclude the duration of a block from the time of this thread's operation."""
     operation = _current.get()
     if operation is None:
         yield
         return
-    begun, ends_at = time.monotonic(), operation.ends_at
+    start_time, ends_at = time.monotonic(), operation.ends_at
     operation.ends_at = inf
     try:
         yield
     finally:
-        operation.ends_at = ends_at + time.monotonic() - begun
+        operation.ends_at = ends_at + time.monotonic() - start_time
 
 
 class Deadline:
-    """The time that operations on one backend have. `place` is the backend in words.
-
-    `check_lease` raises a BackendProblem when the lease of its lock is lost.
+    """Time limit of operations on one backend. `place` returns the backend's display name. `check_lease`
+    raises a BackendProblem if the lease of its lock is lost.
     """
 
-    def __init__(self, place: Callable[[], str], check_lease: Callable[[], None] = lambda: None) -> None:
-        self._place = place
+    def __init__(self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None) -> None:
+        self._get_name = get_name
         self._check_lease = check_lease
         self._has_been_silent = False
 
-    def within(self, what: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """The result of some work on so many bytes, or what it raised. `what` reads "read the state".
-
-        Raises GivenUp when it is not over in time.
+    def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
+        """Return the result of an operation with a number of bytes, or raise its exception. `description` is
+        a phrase like "read the state". Raises OperationAbandoned if it is not done in time.
         """
-        seconds = deadline_seconds()
-        operation = _Operation(min(seconds, _ASKED_AGAIN) if self._has_been_silent else seconds)
-        operation.allow(size)
+        seconds = read_deadline()
+        operation = _Operation(min(seconds, _REPEAT_SECONDS) if self._has_been_silent else seconds)
+        operation.extend(size)
         results: list[_Result] = []
         failures: list[BaseException] = []
-        over = threading.Event()
+        finished = threading.Event()
 
-        def run() -> None:
+        def run_operation() -> None:
             _current.set(operation)
             try:
                 results.append(work())
-            except BaseException as failure:  # noqa: BLE001 - raised again where it is waited for
+            except BaseException as failure:  # noqa: BLE001 - raised again in the waiting thread
                 failures.append(failure)
             finally:
-                over.set()
+                finished.set()
 
-        threading.Thread(target=run, name=f"nexusform: {what}", daemon=True).start()
+        threading.Thread(target=run_operation, name=f"nexusform: {description}", daemon=True).start()
         try:
-            self._wait(what, operation, over)
+            self._wait(description, operation, finished)
         finally:
             operation.is_wanted = False
         if failures:
             raise failures[0]
         return results[0]
 
-    def _wait(self, what: str, operation: _Operation, over: threading.Event) -> None:
-        """Until the work is over. Raises GivenUp."""
-        while not over.wait(min(_LOOKS_EVERY, max(operation.ends_at - time.monotonic(), 0.0))):
+    def _wait(self, description: str, operation: _Operation, finished: threading.Event) -> None:
+        """Wait until the operation is done. Raises OperationAbandoned."""
+        while not finished.wait(min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))):
             if time.monotonic() >= operation.ends_at:
                 self._has_been_silent = True
-                raise GivenUp(
-                    f"Cannot {what} at {self._place()}: it was not done within {operation.seconds:.0f} s "
+                raise OperationAbandoned(
+                    f"Cannot {description} at {self._get_name()}: it was not done within "
+                    f"{operation.seconds:.0f} s "
                     f"and was given up. Is the server well? {VARIABLE}=SECONDS gives it more time."
                 )
             try:
                 self._check_lease()
             except BackendProblem as problem:
-                raise GivenUp(f"Cannot {what} at {self._place()}, it was given up. {problem}") from None
+                raise OperationAbandoned(
+                    f"Cannot {description} at {self._get_name()}, it was given up. {problem}"
+                ) from None

@@ -1,9 +1,7 @@
-"""Locks: LockInfo as the JSON that lock files and state servers hold; and `Lease`, a claim that runs out
-unless it is renewed, with the thread that renews it while it is held.
-
-A process can be stopped for minutes (SIGSTOP, a sleeping laptop) and go on as if nothing had happened. So
-whoever holds a claim asks `check` before each write: it goes by a clock that runs on meanwhile, and by
-when the last renewal was *sent*, never by what the thread last believed.
+"""Locks: LockInfo as JSON in lock files and state servers; and `Lease`, a lock that expires unless it is
+renewed, with its renewal thread. A process can be stopped for minutes (SIGSTOP, a sleeping laptop) and
+continue afterwards. Therefore the holder calls `check` before each write: it uses a clock that continues
+meanwhile, and the time at which the last renewal was *sent*.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from nexusform.state_ports import BackendProblem, LockInfo
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 
-_LONGEST_ID: Final = 128
-# Member in JSON -> field. The first seven are what Terraform writes too.
+_MAXIMUM_ID_LENGTH: Final = 128
+# Member in JSON -> field. The first seven are also written by Terraform.
 _TEXT_MEMBERS: Final = {
     "ID": "id",
     "Operation": "operation",
@@ -33,32 +31,30 @@ _TEXT_MEMBERS: Final = {
 }
 
 
-def to_json(info: LockInfo, **more: str) -> bytes:
-    """The lock as indented JSON; `more` are members of the backend's own."""
+def format_lock(info: LockInfo, **extra_members: str) -> bytes:
+    """Return the lock as indented JSON; `extra_members` are additional members of the backend."""
     members: dict[str, Any] = {member: getattr(info, name) for member, name in _TEXT_MEMBERS.items()}
-    return json.dumps(members | {"Pid": info.pid} | more, indent=2).encode() + b"\n"
+    return json.dumps(members | {"Pid": info.pid} | extra_members, indent=2).encode() + b"\n"
 
 
-def from_json(data: bytes) -> LockInfo:
-    """The lock that the JSON tells of; absent members are empty.
-
-    One that does not say who holds it, or by an ID that nobody could type, gets an ID from its content, so
-    that it can be named and broken.
+def parse_lock(data: bytes) -> LockInfo:
+    """Parse the lock from JSON; absent members are empty. A lock without a readable holder, or with an ID
+    that cannot be typed, gets an ID derived from its content, so that it can be named and broken.
     """
-    members = _members(data)
+    members = _read_members(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
-    if not all(isinstance(text, str) for text in texts.values()) or not _can_be_typed(texts["id"]):
-        return _unreadable(data)
+    if not all(isinstance(text, str) for text in texts.values()) or not _is_typable(texts["id"]):
+        return _build_unreadable_lock(data)
     return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
 
 
-def _can_be_typed(lock_id: str) -> bool:
-    """Whether a command may name the lock so."""
-    return 0 < len(lock_id) <= _LONGEST_ID and lock_id.isprintable() and not lock_id.startswith("-")
+def _is_typable(lock_id: str) -> bool:
+    """Return whether a command can name the lock by this id."""
+    return 0 < len(lock_id) <= _MAXIMUM_ID_LENGTH and lock_id.isprintable() and not lock_id.startswith("-")
 
 
-def _unreadable(data: bytes) -> LockInfo:
+def _build_unreadable_lock(data: bytes) -> LockInfo:
     return LockInfo(
         id=f"unreadable-{hashlib.sha256(data).hexdigest()[:8]}",
         operation="",
@@ -72,13 +68,13 @@ def _unreadable(data: bytes) -> LockInfo:
     )
 
 
-def member(data: bytes, name: str) -> str:
-    """One member as text, "" when there is none."""
-    value = _members(data).get(name, "")
+def read_member(data: bytes, name: str) -> str:
+    """Return one member as text, "" if it is missing."""
+    value = _read_members(data).get(name, "")
     return value if isinstance(value, str) else ""
 
 
-def _members(data: bytes) -> dict[str, Any]:
+def _read_members(data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -86,8 +82,8 @@ def _members(data: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def describe(info: LockInfo) -> str:
-    """Who holds the lock, as part of a sentence."""
+def describe_holder(info: LockInfo) -> str:
+    """Describe the holder of the lock as part of a sentence."""
     if not info.who:
         return f"somebody (ID {info.id})"
     since = f" since {info.created}" if info.created else ""
@@ -95,103 +91,102 @@ def describe(info: LockInfo) -> str:
     return f"{info.who} (process {info.pid} on {info.host}, {operation}{since}, ID {info.id})"
 
 
-def not_released(lock_id: str, holder: LockInfo | None) -> str:
-    """Why a lock could not be given back."""
-    now = f"it is held by {describe(holder)}" if holder else "nobody holds it"
-    return f'The lock "{lock_id}" was not released: {now} now. Somebody broke it, or it ran out.'
+def format_release_failure(lock_id: str, holder: LockInfo | None) -> str:
+    """Format the reason that a lock could not be released."""
+    current_state = f"it is held by {describe_holder(holder)}" if holder else "nobody holds it"
+    return f'The lock "{lock_id}" was not released: {current_state} now. Somebody broke it, or it ran out.'
 
 
-def not_broken(lock_id: str, holder: LockInfo | None) -> str:
-    """Why a lock could not be broken."""
+def format_break_failure(lock_id: str, holder: LockInfo | None) -> str:
+    """Format the reason that a lock could not be broken."""
     if holder is None:
         return f'Not unlocked: nobody holds the lock "{lock_id}".'
-    return f'Not unlocked: the lock is held by {describe(holder)}, not by "{lock_id}".'
+    return f'Not unlocked: the lock is held by {describe_holder(holder)}, not by "{lock_id}".'
 
 
 LEASE_VARIABLE: Final = "NF_LEASE_SECONDS"
 LEASE_SECONDS: Final = 45  # a dead holder frees the lock within a minute
-SHORTEST: Final = 15  # the least that Azure leases
-LONGEST: Final = 60
-_RENEWALS: Final = 3  # so many renewals are sent in the time of one claim
+MINIMUM_SECONDS: Final = 15  # minimum lease of Azure
+MAXIMUM_SECONDS: Final = 60
+_RENEWALS: Final = 3  # number of renewals sent during one lease
 _RETRY_SECONDS: Final = 1.0
-_MARGIN_SECONDS: Final = 1.0  # a claim counts as run out this long before it does
+_MARGIN_SECONDS: Final = 1.0  # a lease counts as expired this long in advance
 
 
-def lease_seconds() -> int:
-    """How long a claim lasts: NF_LEASE_SECONDS (15 to 60), else 45. Raises BackendProblem."""
+def read_lease_seconds() -> int:
+    """Return the duration of a lease: NF_LEASE_SECONDS (15 to 60), else 45. Raises BackendProblem."""
     text = os.environ.get(LEASE_VARIABLE, "")
     if not text:
         return LEASE_SECONDS
-    if not text.isdigit() or not SHORTEST <= int(text) <= LONGEST:
+    if not text.isdigit() or not MINIMUM_SECONDS <= int(text) <= MAXIMUM_SECONDS:
         raise BackendProblem(
-            f'{LEASE_VARIABLE}="{text}": a whole number from {SHORTEST} to {LONGEST} is needed.'
+            f'{LEASE_VARIABLE}="{text}": a whole number from {MINIMUM_SECONDS} to {MAXIMUM_SECONDS} is '
+            f"needed."
         )
     return int(text)
 
 
-def now() -> float:
-    """Seconds of a clock that runs on while the machine sleeps, where the system has one."""
+def read_clock() -> float:
+    """Return the seconds of a clock that continues while the machine sleeps, if the system has one."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class LeaseLost(Exception):
-    """The server says that the claim is no longer ours."""
+    """Lease lost to another process, reported by the server."""
 
 
 class Lease:
-    """One claim of `seconds`, renewed by `renew` from `begin` to `end`.
-
-    `renew` raises LeaseLost when somebody else has the lock by now; any other exception is taken for a
-    disturbance and tried again until the claim has run out.
+    """One lease of `seconds`, renewed by `renew` from `begin` to `stop`. `renew` raises LeaseLost if another
+    process has the lock; any other exception counts as temporary and is retried until the lease has expired.
     """
 
     def __init__(self, seconds: float, renew: Callable[[], None]) -> None:
         self._seconds = seconds
         self._renew = renew
-        self._sent_at = now()
-        self._lost = ""
+        self._sent_at = read_clock()
+        self._loss_reason = ""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nexusform-lease", daemon=True)
+        self._thread = threading.Thread(target=self._run_renewals, name="nexusform-lease", daemon=True)
 
     def begin(self, sent_at: float) -> None:
-        """Start renewing a claim that was asked for at this time (see `now`)."""
+        """Start renewing a lease requested at this time (see `read_clock`)."""
         self._sent_at = sent_at
         self._thread.start()
 
-    def end(self) -> None:
-        """Stop renewing; returns when no renewal is under way any more."""
+    def stop(self) -> None:
+        """Stop renewing; returns when no renewal is in progress any more."""
         self._ended.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=self._seconds)
 
-    def check(self) -> None:
-        """Raise a BackendProblem unless the claim certainly still holds."""
-        if self._lost:
-            raise BackendProblem(_stopped(self._lost))
-        held_for = now() - self._sent_at
-        if held_for >= self._seconds - _MARGIN_SECONDS:
-            raise BackendProblem(_stopped(f"it could not be renewed for {held_for:.0f} s"))
+    def check_valid(self) -> None:
+        """Raise a BackendProblem unless the lease is certainly valid."""
+        if self._loss_reason:
+            raise BackendProblem(_format_loss(self._loss_reason))
+        age = read_clock() - self._sent_at
+        if age >= self._seconds - _MARGIN_SECONDS:
+            raise BackendProblem(_format_loss(f"it could not be renewed for {age:.0f} s"))
 
-    def _run(self) -> None:
-        """Renew the lease until the lock is given back or the lease is lost."""
+    def _run_renewals(self) -> None:
+        """Renew the lease until the lock is released or the lease is lost."""
         pause = self._seconds / _RENEWALS
         while not self._ended.wait(pause):
-            sent_at = now()
+            sent_at = read_clock()
             try:
                 self._renew()
-            except LeaseLost as lost:
-                self._lost = str(lost) or "somebody else holds it now"
+            except LeaseLost as problem:
+                self._loss_reason = str(problem) or "somebody else holds it now"
                 return
-            except Exception:  # noqa: BLE001 - whatever it was: `check` says when it is too late
+            except Exception:  # noqa: BLE001 - any error: `check_valid` detects the expiry
                 pause = min(_RETRY_SECONDS, self._seconds / _RENEWALS)
             else:
                 self._sent_at = sent_at
                 pause = self._seconds / _RENEWALS
 
 
-def _stopped(why: str) -> str:
+def _format_loss(reason: str) -> str:
     return (
-        f"The lock of the state was lost: {why}. Another run may hold it, so this one starts nothing more "
+        f"The lock of the state was lost: {reason}. Another run may hold it, so this one starts nothing more "
         "and writes nothing more. What it did is in the journal; the next run looks it up."
     )

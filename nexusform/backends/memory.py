@@ -1,4 +1,4 @@
-"""State in the memory of this process: for tests and for looking at what a plan would do."""
+"""State in the memory of this process: for tests and for previews of plans."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_name
 from nexusform.backends.backend_kind import BackendKind, Directories
-from nexusform.backends.refusals import DEFAULT, check_name
-from nexusform.schema import BlockSchema
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StateBackend, StoredVersion
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    LockInfo,
+    StateBackend,
+    StateLocked,
+    StoredVersion,
+)
+from nexusform.schemas.block_schema import BlockSchema
 
 
 class _Workspace(Struct):
@@ -22,27 +28,29 @@ class _Workspace(Struct):
 
 
 class MemoryBackend:
-    """One workspace; backends made by `for_workspace` share the same memory."""
+    """One workspace; backends created by `for_workspace` share the same memory."""
 
-    def __init__(self, workspace: str = DEFAULT, shared: dict[str, _Workspace] | None = None) -> None:
+    def __init__(
+        self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None
+    ) -> None:
         check_name(workspace)
         self._name = workspace
         self._shared = {} if shared is None else shared
         self._guard = RLock()
 
     def describe(self) -> str:
-        """That it is in memory, and the workspace."""
+        """Return a text with the workspace."""
         return f"memory ({self._name})"
 
     def read(self) -> bytes | None:
-        """The state document, None when there is none."""
-        return self._here.document
+        """Return the state document, None if there is none."""
+        return self._workspace.document
 
     def write(self, document: bytes) -> None:
-        """Replace the document; the one before is kept as the backup."""
+        """Replace the document; the previous one becomes the backup."""
         with self._guard:
-            if document != self._here.document:
-                self._here.backup, self._here.document = self._here.document, document
+            if document != self._workspace.document:
+                self._workspace.backup, self._workspace.document = self._workspace.document, document
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal."""
@@ -53,73 +61,75 @@ class MemoryBackend:
         if any(b"\n" in record for record in records):
             raise ValueError("a journal record is one line")
         with self._guard:
-            self._here.journal.extend(records)
+            self._workspace.journal.extend(records)
 
-    def journal(self) -> list[bytes]:
-        """All records since the last compaction."""
-        return list(self._here.journal)
+    def read_journal(self) -> list[bytes]:
+        """Return all records since the last compaction."""
+        return list(self._workspace.journal)
 
-    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal but for what is to be kept."""
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Write the document and empty the journal except for records to keep."""
         with self._guard:
             self.write(document)
-            self._here.journal[:] = keep
+            self._workspace.journal[:] = keep
 
-    def history(self) -> list[StoredVersion]:
-        """The document before the last one."""
-        return [StoredVersion("backup", "backup")] if self._here.backup is not None else []
+    def list_versions(self) -> list[StoredVersion]:
+        """Return the previous document."""
+        return [StoredVersion("backup", "backup")] if self._workspace.backup is not None else []
 
     def read_version(self, version: str) -> bytes:
-        """The backup. Raises BackendProblem for another id."""
-        if version != "backup" or self._here.backup is None:
+        """Return the backup. Raises BackendProblem for another id."""
+        if version != "backup" or self._workspace.backup is None:
             raise BackendProblem(f'There is no version "{version}" in memory.')
-        return self._here.backup
+        return self._workspace.backup
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Take the lock or raise LockHeld."""
+        """Acquire the lock or raise LockHeld."""
         with self._guard:
-            if self._here.holder is not None:
-                raise LockHeld(self._here.holder)
-            self._here.holder = info
+            if self._workspace.holder is not None:
+                raise StateLocked(self._workspace.holder)
+            self._workspace.holder = info
         return []
 
     def unlock(self, lock_id: str) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self.force_unlock(lock_id)
 
-    def holder(self) -> LockInfo | None:
-        """Who holds the lock now."""
-        return self._here.holder
+    def read_lock(self) -> LockInfo | None:
+        """Return the holder of the lock."""
+        return self._workspace.holder
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lock with this id."""
         with self._guard:
-            holder = self._here.holder
+            holder = self._workspace.holder
             if holder is None or holder.id != lock_id:
-                now = f"it is held by {holder.who} under the ID {holder.id}" if holder else "nobody holds it"
-                raise BackendProblem(f'The lock "{lock_id}" was not released: {now}.')
-            self._here.holder = None
+                current_state = (
+                    f"it is held by {holder.who} under the ID {holder.id}" if holder else "nobody holds it"
+                )
+                raise BackendProblem(f'The lock "{lock_id}" was not released: {current_state}.')
+            self._workspace.holder = None
 
-    def workspaces(self) -> list[str]:
-        """The default workspace and those with a document."""
-        kept = [name for name, workspace in self._shared.items() if workspace.document is not None]
-        return [DEFAULT, *sorted(name for name in kept if name != DEFAULT)]
+    def list_workspaces(self) -> list[str]:
+        """Return the default workspace and those with a document."""
+        names = [name for name, workspace in self._shared.items() if workspace.document is not None]
+        return [DEFAULT_WORKSPACE, *sorted(name for name in names if name != DEFAULT_WORKSPACE)]
 
-    def for_workspace(self, name: str) -> MemoryBackend:
-        """The same memory, another workspace."""
+    def select_workspace(self, name: str) -> MemoryBackend:
+        """Return the backend of another workspace in the same memory."""
         return MemoryBackend(name, self._shared)
 
     def delete_workspace(self, name: str) -> None:
-        """Forget a workspace."""
+        """Remove a workspace."""
         check_name(name)
-        if name == DEFAULT:
-            raise BackendProblem(f'The workspace "{DEFAULT}" cannot be deleted.')
-        if name not in self.workspaces():
+        if name == DEFAULT_WORKSPACE:
+            raise BackendProblem(f'The workspace "{DEFAULT_WORKSPACE}" cannot be deleted.')
+        if name not in self.list_workspaces():
             raise BackendProblem(f'There is no workspace "{name}".')
         del self._shared[name]
 
     @property
-    def _here(self) -> _Workspace:
+    def _workspace(self) -> _Workspace:
         return self._shared.setdefault(self._name, _Workspace())
 
 
@@ -128,8 +138,8 @@ class MemoryBackend:
 _SCHEMA: Final = BlockSchema({}, description="State in memory, lost when the command ends.")
 
 
-def _open(_settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
+def _open_backend(_settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
     return MemoryBackend()
 
 
-MEMORY: Final = BackendKind(_SCHEMA, _open, is_remote=False)
+MEMORY: Final = BackendKind(_SCHEMA, _open_backend, is_remote=False)

@@ -1,6 +1,5 @@
-"""State and journal files of this machine: what goes wrong with them is said in words, directories are
-made, and a journal is a file of lines that only grows: each line is on disk when `append` returns (see
-journal_lines).
+"""State and journal files of this machine: error messages, directories, and append-only journals of lines;
+each line is on disk when `append` returns (see journal_lines).
 """
 
 from __future__ import annotations
@@ -12,100 +11,110 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from nexusform import regular_files
-from nexusform.backends import journal_lines, refusals
-from nexusform.regular_files import NotRegular, TooLarge, create, open_regular, sync_directory, write_all
-from nexusform.state_ports import BackendProblem
+from nexusform.backends import backend_checks, journal_lines
+from nexusform.files import regular_files
+from nexusform.files.regular_files import (
+    NotRegular,
+    TooLarge,
+    create_file,
+    open_regular,
+    sync_directory,
+    write_all,
+)
+from nexusform.interfaces.state_storage import BackendProblem
 
 _CHUNK: Final = 65536
 
 
 class JournalFile:
-    """The journal at one path; threads may append at once and share the waiting for the disk."""
+    """Journal at one path; threads may append concurrently and share the disk flush."""
 
-    def __init__(self, path: Path, largest: int = refusals.LARGEST) -> None:
+    def __init__(self, path: Path, maximum_size: int = backend_checks.MAXIMUM_SIZE) -> None:
         self._path = path
-        self._largest = largest
+        self._maximum_size = maximum_size
         self._descriptor: int | None = None
         self._writing = Lock()
         self._syncing = Lock()
         self._written = 0
         self._synced = 0
 
-    def append(self, records: Sequence[bytes]) -> None:
-        """Add lines in order, all durable on return. Raises BackendProblem; ValueError for no lines."""
+    def append_lines(self, records: Sequence[bytes]) -> None:
+        """Append lines in order, all durable on return. Raises BackendProblem; ValueError for invalid
+        lines.
+        """
         journal_lines.check_records(records)
         if records:
-            self._add(records)
+            self._add_lines(records)
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Say that the lines so far are in this document, if there are any, and go on with those to keep.
-
-        Raises BackendProblem.
+        """Mark existing lines as part of this document, and append the records to keep. Raises
+        BackendProblem.
         """
         if keep or self._descriptor is not None or os.path.lexists(self._path):
-            self._add([journal_lines.compaction_mark(document), *keep])
+            self._add_lines([journal_lines.build_compaction_mark(document), *keep])
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""
-        with self._writing, explained("empty the journal", self._path):
-            self._close()
+        with self._writing, convert_errors("empty the journal", self._path):
+            self._close_file()
             with suppress(FileNotFoundError):
                 self._path.unlink()
                 sync_directory(self._path.parent)
 
-    def pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
-        """The whole lines that are not in the document yet (read if need be). Raises BackendProblem."""
-        with explained("read the journal", self._path):
-            data = read_file(self._path, self._largest)
+    def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
+        """Return the complete lines that are not in the document yet (read if needed). Raises
+        BackendProblem.
+        """
+        with convert_errors("read the journal", self._path):
+            data = read_file(self._path, self._maximum_size)
         if not data:
             return []
         lines = data.split(b"\n")[:-1]
-        return journal_lines.pending(lines, document())
+        return journal_lines.list_pending(lines, document())
 
-    def _add(self, lines: Sequence[bytes]) -> None:
-        """Add lines; one sync serves all that were written before it began."""
-        with explained("write to the journal", self._path):
+    def _add_lines(self, lines: Sequence[bytes]) -> None:
+        """Append lines; one flush covers all lines written before it began."""
+        with convert_errors("write to the journal", self._path):
             with self._writing:
-                descriptor = self._open()
+                descriptor = self._open_file()
                 try:
                     write_all(descriptor, b"\n".join([*lines, b""]))
                 except OSError:
-                    self._close()  # the next one opens it anew and cuts the torn line off
+                    self._close_file()  # the next call reopens it and removes the incomplete line
                     raise
                 self._written += 1
-                mine = self._written
+                number = self._written
             with self._syncing:
-                # One sync serves every line that was written before it began.
-                if self._synced < mine:
+                # One flush covers every line written before it began.
+                if self._synced < number:
                     reached = self._written
                     os.fsync(descriptor)
                     self._synced = reached
 
-    def _open(self) -> int:
+    def _open_file(self) -> int:
         if self._descriptor is None:
             directory = self._path.parent
             make_directories(directory)
-            self._descriptor = _opened(self._path)
+            self._descriptor = _open_for_append(self._path)
             sync_directory(directory)
         return self._descriptor
 
-    def _close(self) -> None:
+    def _close_file(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def _opened(path: Path) -> int:
-    """A descriptor for adding lines to the file, which is made when there is none; never through a link."""
+def _open_for_append(path: Path) -> int:
+    """Open the file for appending, and create it if needed; never through a link."""
     with suppress(FileExistsError):
-        os.close(create(path))
-    _cut_torn_line(path)
+        os.close(create_file(path))
+    _remove_incomplete_line(path)
     return open_regular(path, os.O_WRONLY | os.O_APPEND, follow=False)
 
 
-def _cut_torn_line(path: Path) -> None:
-    """Cut off what stands after the last newline: the write of a process that was killed."""
+def _remove_incomplete_line(path: Path) -> None:
+    """Remove the bytes after the last newline: the write of an interrupted process."""
     with os.fdopen(open_regular(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -121,8 +130,8 @@ def _cut_torn_line(path: Path) -> None:
 
 
 @contextmanager
-def explained(what: str, path: Path) -> Iterator[None]:
-    """Turn an error of the operating system into a BackendProblem that says what could not be done."""
+def convert_errors(description: str, path: Path) -> Iterator[None]:
+    """Convert an error of the operating system to a BackendProblem with the failed action."""
     try:
         yield
     except NotRegular:
@@ -130,11 +139,11 @@ def explained(what: str, path: Path) -> Iterator[None]:
             f'"{path}" is not a regular file; state, journals and locks are kept in regular files only.'
         ) from None
     except TooLarge as problem:
-        raise refusals.too_large(what, f'"{path}"', problem) from None
+        raise backend_checks.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
-        why = problem.strerror or str(problem)
+        reason = problem.strerror or str(problem)
         hint = _HINTS.get(type(problem), "")
-        raise BackendProblem(f'Cannot {what} "{path}": {why}.{hint}') from None
+        raise BackendProblem(f'Cannot {description} "{path}": {reason}.{hint}') from None
 
 
 _HINTS: Final[dict[type[OSError], str]] = {
@@ -144,16 +153,16 @@ _HINTS: Final[dict[type[OSError], str]] = {
 }
 
 
-def read_file(path: Path, largest: int) -> bytes | None:
-    """The content of a regular file of at most so many bytes, None when there is none. Raises OSError."""
+def read_file(path: Path, maximum_size: int) -> bytes | None:
+    """Return the content of a regular file up to a maximum size, None if it is missing. Raises OSError."""
     try:
-        return regular_files.read_regular(path, largest, follow=False)
+        return regular_files.read_regular(path, maximum_size, follow=False)
     except FileNotFoundError:
         return None
 
 
 def make_directories(path: Path) -> list[Path]:
-    """Make the directory and those above it; the ones made, outermost first. Raises OSError."""
+    """Create the directory and its parents; return the created ones, outermost first. Raises OSError."""
     missing = []
     while not path.is_dir() and path != path.parent:
         missing.append(path)

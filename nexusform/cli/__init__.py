@@ -1,17 +1,22 @@
-"""One file per command; the only code that writes to the screen."""
+"""Command line, with a module per command. No other package prints to the screen."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "answers": "Answer AnswerFlags AnswerFormFlags tell",
-    "apply": "verification_of",
-    "arguments": "choice group number optional optional_choice positional positionals switch text texts",
-    "commands": "command Entry LazyGroup trust_flags",
-    "flags": "duration LockFlags place_of state_flag variable_flags ViewFlags",
-    "interrupts": "graceful_interrupts",
+# Public names of the package, by module.
+PUBLIC = {
+    "answer_output": "Answer AnswerFlags AnswerFormFlags write_answer",
+    "apply": "parse_verification",
+    "arguments": (
+        "declare_choice declare_group declare_number declare_optional declare_optional_choice "
+        "declare_positional declare_positionals declare_switch declare_text declare_texts"
+    ),
+    "commands": "define_command CommandEntry LazyGroup get_trust_flags",
+    "shared_flags": (
+        "parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags"
+    ),
+    "interrupts": "handle_interrupts",
     "main": "main",
-    "plan": "exit_code limits_in Showing showing_of",
+    "plan": "get_exit_code parse_limit_flag PlanDisplay create_display",
     "planning_flags": "PlacementFlags",
-    "reconciling": "Comparison SOURCES",
-    "report_flag": "parse_reports to_stdout write_report write_to_stdout",
-    "screen": "input_allowed Screen",
+    "comparison_sources": "Comparison COMPARISON_SOURCES",
+    "report_flag": "parse_reports has_stdout_report write_report write_to_stdout",
+    "screen": "is_input_allowed Screen",
 }

@@ -1,53 +1,53 @@
-"""`nexusform advise`."""
+"""`nexusform advise`: risks in configuration and placement."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFlags, tell
-from nexusform.cli.arguments import group
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
-from nexusform.diagnostics import has_errors
-from nexusform.workflow.advise import Advice, find_advice
+from nexusform.cli.answer_output import Answer, AnswerFlags, write_answer
+from nexusform.cli.arguments import declare_group
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.workflow.lint_advice import Advice, find_advice
 
 
 class AdviseArguments(Struct, frozen=True, kw_only=True):
-    """What `advise` takes."""
+    """Arguments of `advise`."""
 
-    answer: AnswerFlags = group(AnswerFlags)
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    answer: AnswerFlags = declare_group(AnswerFlags)
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("advise", AdviseArguments)
+@define_command("advise", AdviseArguments)
 def advise(arguments: AdviseArguments) -> int:
     """List placement risks: pins, creation order, SKUs, shared machines.
 
     Checks all existing and configured objects, or a saved plan with -plan. Exit code 0 without
     advice, 2 with advice, 1 for errors.
     """
-    screen = arguments.view.screen()
-    advice = find_advice(place_of(arguments.state, arguments.variables), arguments.answer.plan)
+    screen = arguments.view.create_screen()
+    advice = find_advice(create_context(arguments.state, arguments.variables), arguments.answer.plan)
     if has_errors(advice.diagnostics):
-        screen.diagnostics(advice.diagnostics, advice.sources)
+        screen.print_diagnostics(advice.diagnostics, advice.sources)
         return 1
-    return tell(_answer(advice), arguments.answer, screen)
+    return write_answer(_build_answer(advice), arguments.answer, screen)
 
 
-def _answer(advice: Advice) -> Answer:
-    from nexusform.rendering.answers.advice_findings import advice_outline, render_advice
-    from nexusform.rendering.json.json_parts import diagnostic_documents
+def _build_answer(advice: Advice) -> Answer:
+    from nexusform.rendering.answers.advice_findings import build_advice_report, render_advice
+    from nexusform.rendering.json.json_parts import build_diagnostic_documents
 
-    def text(colour: bool, width: int) -> str:
+    def render_text(colour: bool, width: int) -> str:
         return render_advice(advice.findings, advice.sources, colour=colour, width=width)
 
-    document = {"findings": diagnostic_documents(advice.findings, advice.sources)}
+    document = {"findings": build_diagnostic_documents(advice.findings, advice.sources)}
     return Answer(
         question="advise",
         origin=advice.origin,
-        outline=advice_outline(advice.findings, advice.origin),
+        report=build_advice_report(advice.findings, advice.origin),
         document=document,
-        text=text,
+        text=render_text,
     )

@@ -1,4 +1,4 @@
-"""`nexusform apply`, and what destroy shares with it."""
+"""`nexusform apply`, and functions shared with destroy and refresh."""
 
 from __future__ import annotations
 
@@ -9,54 +9,78 @@ import click
 from msgspec import Struct
 
 from nexusform.applying.events import Listener, StepEvent
-from nexusform.cli.arguments import group, number, optional, switch, texts
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
-from nexusform.cli.interrupts import Interrupts, graceful_interrupts
-from nexusform.cli.plan import Showing, showing_of
+from nexusform.cli.arguments import (
+    declare_group,
+    declare_number,
+    declare_optional,
+    declare_switch,
+    declare_texts,
+)
+from nexusform.cli.commands import define_command
+from nexusform.cli.interrupts import Interrupts, handle_interrupts
+from nexusform.cli.plan import PlanDisplay, create_display
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.screen import input_allowed
-from nexusform.cli.voice import TextVoice, Voice
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.placement_kinds.kinds import noun_of
-from nexusform.plans.impact.effects import Effect, effect_counts
+from nexusform.cli.run_reporter import Reporter, TextReporter
+from nexusform.cli.screen import is_input_allowed
+from nexusform.cli.shared_flags import (
+    LockFlags,
+    ViewFlags,
+    create_context,
+    declare_ownership_flag,
+    declare_state_flag,
+    declare_variable_flags,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.phrases import format_count, format_first, format_list
+from nexusform.placement_kinds.kinds import get_noun
+from nexusform.plans.impact.effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.words import counted, first_of, listed
-from nexusform.workflow.opening.project import Opened, Project, open_project
-from nexusform.workflow.opening.stored import Stored, state_digest
-from nexusform.workflow.plan_files.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
-from nexusform.workflow.plan_files.resuming import Rest, differences, discard, find_rest, rest_of
-from nexusform.workflow.plan_files.saved_plans import open_saved, read_plan
-from nexusform.workflow.plan_files.signed_plans import signature_problems
-from nexusform.workflow.runs.locking import Locking
-from nexusform.workflow.runs.plan_verdicts import judge
-from nexusform.workflow.runs.run import PlanOptions, Run, begin
+from nexusform.workflow.opening.project import OpenResult, Project, open_project
+from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+from nexusform.workflow.plan_files.plan_execution import (
+    ApplyOutcome,
+    PlanApplyOptions,
+    apply_plan,
+    apply_remaining_steps,
+)
+from nexusform.workflow.plan_files.plan_signing import verify_signature
+from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
+from nexusform.workflow.plan_files.unfinished_apply import (
+    RemainingSteps,
+    check_same_inputs,
+    discard_remaining_steps,
+    find_remaining_steps,
+    open_remaining_steps,
+)
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 
-SURE_CLAIM_BROKE: Final = 2  # exit code: all was done, and what the plan was sure of is not so
+EXIT_WRONG_PREDICTION: Final = 2  # exit code: all steps were done, and a certain prediction is wrong
 
 
 class ApplyFlags(Struct, frozen=True, kw_only=True):
-    """What apply and destroy take beyond planning flags."""
+    """Flags of apply, destroy and refresh besides planning flags."""
 
-    auto_approve: bool = switch("Skip the confirmation")
-    input: bool = switch("Fail instead of asking", default=True)
-    parallelism: int = number("Limit the number of concurrent steps", default=10, at_least=1)
-    fail_fast: bool = switch("Start no further step after a failure")
-    as_json: bool = switch("Print JSON events (with -auto-approve or PLANFILE)", flag="json")
-    concise: bool = switch("Print no line per step")
-    show_sensitive: bool = switch("Show sensitive values")
-    take_ownership: bool = ownership_flag()
-    shown: PlacementFlags = group(PlacementFlags)
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    auto_approve: bool = declare_switch("Skip the confirmation")
+    input: bool = declare_switch("Fail instead of asking", default=True)
+    parallelism: int = declare_number("Limit the number of concurrent steps", default=10, minimum=1)
+    fail_fast: bool = declare_switch("Start no further step after a failure")
+    as_json: bool = declare_switch("Print JSON events (with -auto-approve or PLANFILE)", flag="json")
+    concise: bool = declare_switch("Print no line per step")
+    show_sensitive: bool = declare_switch("Show sensitive values")
+    take_ownership: bool = declare_ownership_flag()
+    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
-    def showing(self) -> Showing:
-        """How the run tells its plan. Raises a usage error for reports that cannot be written."""
-        return showing_of(
-            self.shown,
+    def create_display(self) -> PlanDisplay:
+        """Create the display of the plan. Raises a usage error for reports that cannot be written."""
+        return create_display(
+            self.placement_flags,
             self.view,
             as_json=self.as_json,
             show_sensitive=self.show_sensitive,
@@ -65,28 +89,28 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 
 
 class ApplyArguments(Struct, frozen=True, kw_only=True):
-    """What `apply` takes; without `planfile` it plans afresh."""
+    """Arguments of `apply`; without `planfile` it makes a new plan."""
 
-    planfile: str | None = optional(None)
-    resume: bool = switch("Continue an interrupted or failed apply")
-    discard: bool = switch("Drop the rest of an interrupted or failed apply")
-    verify: tuple[str, ...] = texts(
+    planfile: str | None = declare_optional(None)
+    resume: bool = declare_switch("Continue an interrupted or failed apply")
+    discard: bool = declare_switch("Drop the rest of an interrupted or failed apply")
+    verify: tuple[str, ...] = declare_texts(
         "Reject an outdated plan, or one without this signature",
         metavar="replan|key:FILE",
     )
-    planning: PlanningFlags = group(PlanningFlags)
-    flags: ApplyFlags = group(ApplyFlags)
+    planning: PlanningFlags = declare_group(PlanningFlags)
+    flags: ApplyFlags = declare_group(ApplyFlags)
 
 
-@command("apply", ApplyArguments)
+@define_command("apply", ApplyArguments)
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask for approval and apply; or apply the saved plan PLANFILE.
 
     Exit code 0 if all steps succeeded, 1 for errors. Exit code 2: applied, but a certain prediction
     was wrong.
     """
-    shaping = arguments.planning.changed()
-    verification = verification_of(arguments.verify)
+    planning_flags = arguments.planning.list_changed()
+    verification = parse_verification(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
         raise click.UsageError(
             "-verify is about a plan that was saved: name its file, and apply it as a whole."
@@ -94,264 +118,291 @@ def apply(arguments: ApplyArguments) -> int:
     if arguments.discard and arguments.resume:
         raise click.UsageError("-resume does what is left and -discard drops it: they do not go together.")
     if arguments.discard:
-        return _discard(arguments.flags)
+        return _discard_steps(arguments.flags)
     if arguments.resume:
-        if shaping:
-            raise click.UsageError(f"-{shaping[0]} shapes a plan, and -resume follows one that was begun.")
-        return _resume(arguments.flags, arguments.planfile)
+        if planning_flags:
+            raise click.UsageError(
+                f"-{planning_flags[0]} shapes a plan, and -resume follows one that was begun."
+            )
+        return _resume_apply(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
-        return apply_fresh(arguments.flags, arguments.planning.options())
-    if shaping:
+        return apply_new_plan(arguments.flags, arguments.planning.build_options())
+    if planning_flags:
         raise click.UsageError(
-            f"-{shaping[0]} shapes a plan, and {arguments.planfile} is one already. Plan again with it."
+            f"-{planning_flags[0]} shapes a plan, and {arguments.planfile} is one already. Plan again with "
+            f"it."
         )
-    return _apply_saved(arguments.planfile, verification, arguments.flags)
+    return _apply_saved_plan(arguments.planfile, verification, arguments.flags)
 
 
 class Verification(Struct, frozen=True):
-    """What -verify asks for: `key_files` hold the keys with which a plan must be signed; with `replan`
-    planning again must give the same.
+    """The checks of -verify: `key_files` are the keys that must have signed the plan; with `replan`, planning
+    again must give the same plan.
     """
 
     key_files: tuple[str, ...] = ()
     replan: bool = False
 
 
-def verification_of(words: Sequence[str]) -> Verification:
-    """What the words of -verify say. Raises a usage error."""
+def parse_verification(values: Sequence[str]) -> Verification:
+    """Parse the values of -verify. Raises a usage error."""
     key_files: list[str] = []
-    for word in words:
-        kind, _, value = word.partition(":")
+    for text in values:
+        kind, _, value = text.partition(":")
         if kind == "key" and value:
             key_files.append(value)
-        elif word != "replan":
+        elif text != "replan":
             raise click.UsageError(
-                f'-verify: "{word}" is not known; write -verify=replan or -verify=key:FILE.'
+                f'-verify: "{text}" is not known; write -verify=replan or -verify=key:FILE.'
             )
-    return Verification(tuple(key_files), replan="replan" in words)
+    return Verification(tuple(key_files), replan="replan" in values)
 
 
 class _Job(Struct, frozen=True):
-    """One apply: its flags, how it tells what it does, how it locks."""
+    """One apply: its flags, its display and its lock options."""
 
     flags: ApplyFlags
-    showing: Showing
-    locking: Locking
+    display: PlanDisplay
+    locking: LockOptions
 
     @property
-    def voice(self) -> Voice:
-        return self.showing.voice
+    def reporter(self) -> Reporter:
+        return self.display.reporter
 
-    def may_ask(self) -> bool:
-        return self.voice.asks and input_allowed(self.flags.input)
-
-
-def _job(flags: ApplyFlags) -> _Job:
-    return _Job(flags, flags.showing(), flags.lock.locking())
+    def can_prompt(self) -> bool:
+        return self.reporter.can_prompt and is_input_allowed(self.flags.input)
 
 
-def apply_fresh(flags: ApplyFlags, options: PlanOptions) -> int:
-    """Plan, ask and apply."""
-    job = _job(flags)
-    if not flags.auto_approve and not job.may_ask():
-        job.voice.diagnostics([_cannot_ask()], {})
+def _create_job(flags: ApplyFlags) -> _Job:
+    return _Job(flags, flags.create_display(), flags.lock.build_options())
+
+
+def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
+    """Plan, ask for approval and apply."""
+    job = _create_job(flags)
+    if not flags.auto_approve and not job.can_prompt():
+        job.reporter.report_diagnostics([_build_approval_error()], {})
         return 1
-    opened = open_project(place_of(flags.state, flags.variables, take_ownership=flags.take_ownership))
-    job.voice.diagnostics(opened.diagnostics, opened.sources)
+    opened = open_project(create_context(flags.state, flags.variables, take_ownership=flags.take_ownership))
+    job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    return _run(job, opened.project, lambda run: _plan_ask_apply(run, job, options))
+    return _run_locked(job, opened.project, lambda run: _plan_and_apply(run, job, options))
 
 
-def _plan_ask_apply(run: Run, job: _Job, options: PlanOptions) -> int:
-    """Plan, ask unless that is not wanted, and apply; the exit code."""
-    code = _finish_first(run, job) if options.mode is Mode.NORMAL else 0
+def _plan_and_apply(run: Run, job: _Job, options: PlanOptions) -> int:
+    """Plan, ask for approval if needed, and apply; return the exit code."""
+    code = _finish_interrupted(run, job) if options.mode is Mode.NORMAL else 0
     if code:
         return code
-    with job.voice.planning():
+    with job.reporter.track_planning():
         plan = run.plan(options).plan
-    job.showing.tell(plan, run, next_step=False)
+    job.display.report_plan(plan, run, next_step=False)
     if plan.errored:
         return 1
-    if plan.has_changes and not job.flags.auto_approve and not _agreed(job.voice, plan):
+    if plan.has_changes and not job.flags.auto_approve and not _confirm_plan(job.reporter, plan):
         return 1
-    return _carry_out(run, job, plan)
+    return _apply_approved(run, job, plan)
 
 
-def _finish_first(run: Run, job: _Job) -> int:
-    """What an apply that was killed has left comes before a new plan; 0 when there is nothing left of it that
-    speaks against one.
-    """
-    rest, problems = rest_of(run.stored, run.project.place)
-    if rest is None:
-        # what cannot be read may still be the rest of a killed apply: only -discard drops it
-        job.voice.diagnostics(problems, run.project.sources)
+def _finish_interrupted(run: Run, job: _Job) -> int:
+    """Finish an interrupted apply before a new plan; return 0 if nothing prevents the plan."""
+    remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
+    if remaining_steps is None:
+        # an unreadable journal may belong to an interrupted apply: only -discard drops it
+        job.reporter.report_diagnostics(problems, run.project.sources)
         return 1 if has_errors(problems) else 0
-    if not rest.killed:
+    if not remaining_steps.was_interrupted:
         return 0
-    asks = job.may_ask() and not job.flags.auto_approve
-    problems += [] if asks else differences(run, rest)
+    can_prompt = job.can_prompt() and not job.flags.auto_approve
+    problems += [] if can_prompt else check_same_inputs(run, remaining_steps)
     if has_errors(problems):
-        job.voice.diagnostics(problems, run.project.sources)
+        job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
-    if asks and not _agreed_to_finish(job.voice, rest):
+    if can_prompt and not _confirm_finish(job.reporter, remaining_steps):
         return 1
-    job.voice.notice(f"Finishing an earlier apply first. {rest.left}.")
-    outcome = _carry_out_rest(run, job, rest)
-    run.stored = Stored(outcome.applied.state, digest=state_digest(outcome.applied.state))
-    return _exit_code(outcome)
+    job.reporter.report_notice(f"Finishing an earlier apply first. {remaining_steps.summary}.")
+    outcome = _apply_remaining(run, job, remaining_steps)
+    run.stored = StoredState(outcome.applied.state, digest=compute_state_digest(outcome.applied.state))
+    return _get_exit_code(outcome)
 
 
-def _resume(flags: ApplyFlags, planfile: str | None) -> int:
-    """Do what is left of the last apply; of PLANFILE when one is named."""
-    job = _job(flags)
-    place = place_of(flags.state, flags.variables, take_ownership=flags.take_ownership)
-    rest, backend, problems = find_rest(place)
-    if planfile is not None and rest is not None:
-        saved, wrong = read_plan(planfile, place)
-        problems += wrong
-        if saved is not None and saved.digest != rest.plan_digest:
-            problems.append(error("nothing-to-resume", f'"{planfile}" is not the plan that was begun last.'))
-    opened = Opened(None, (), {})
-    if rest is not None and not has_errors(problems):
-        opened = open_saved(place, rest.saved, backend, vouched=True)
-    job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
+def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
+    """Resume the last apply, or that of PLANFILE."""
+    job = _create_job(flags)
+    context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
+    remaining_steps, backend, problems = open_remaining_steps(context)
+    if planfile is not None and remaining_steps is not None:
+        saved, new_problems = read_plan(planfile, context)
+        problems += new_problems
+        if saved is not None and saved.digest != remaining_steps.plan_digest:
+            problems.append(
+                build_error("nothing-to-resume", f'"{planfile}" is not the plan that was begun last.')
+            )
+    opened = OpenResult(None, (), {})
+    if remaining_steps is not None and not has_errors(problems):
+        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
+    job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
-    return _run(job, opened.project, lambda run: _carry_on(run, job))
+    return _run_locked(job, opened.project, lambda run: _resume_steps(run, job))
 
 
-def _carry_on(run: Run, job: _Job) -> int:
-    """Do what an earlier apply left to do."""
-    rest, problems = rest_of(run.stored, run.project.place)
-    job.voice.diagnostics(problems, run.project.sources)
+def _resume_steps(run: Run, job: _Job) -> int:
+    """Apply the remaining steps of an earlier apply."""
+    remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
+    job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):
         return 1
-    if rest is None:
-        job.voice.notice("Nothing is left to do.")
+    if remaining_steps is None:
+        job.reporter.report_notice("Nothing is left to do.")
         return 0
-    return _exit_code(_carry_out_rest(run, job, rest))
+    return _get_exit_code(_apply_remaining(run, job, remaining_steps))
 
 
-def _discard(flags: ApplyFlags) -> int:
-    """Drop what an earlier apply left to do."""
-    job = _job(flags)
-    opened = open_project(place_of(flags.state, flags.variables, take_ownership=flags.take_ownership))
-    job.voice.diagnostics(opened.diagnostics, opened.sources)
+def _discard_steps(flags: ApplyFlags) -> int:
+    """Drop the remaining steps of an earlier apply."""
+    job = _create_job(flags)
+    opened = open_project(create_context(flags.state, flags.variables, take_ownership=flags.take_ownership))
+    job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
 
-    def drop(run: Run) -> int:
-        steps, problems = discard(run)
-        job.voice.diagnostics(problems, run.project.sources)
+    def drop_steps(run: Run) -> int:
+        steps, problems = discard_remaining_steps(run)
+        job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        done = "Dropped what was left of an earlier apply: its end, for its steps were done."
-        dropped = f"Dropped {counted(steps, 'step')} of an earlier apply." if steps else done
-        job.voice.notice("No apply had left anything to do." if steps is None else dropped)
+        completed_text = "Dropped what was left of an earlier apply: its end, for its steps were done."
+        dropped_text = (
+            f"Dropped {format_count(steps, 'step')} of an earlier apply." if steps else completed_text
+        )
+        job.reporter.report_notice("No apply had left anything to do." if steps is None else dropped_text)
         return 0
 
-    return _run(job, opened.project, drop)
+    return _run_locked(job, opened.project, drop_steps)
 
 
-def _apply_saved(path: str, verification: Verification, flags: ApplyFlags) -> int:
-    """Apply a saved plan, once its signatures are verified."""
-    job = _job(flags)
-    place = place_of(flags.state, flags.variables, take_ownership=flags.take_ownership)
-    saved, problems = read_plan(path, place)
+def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) -> int:
+    """Apply a saved plan after verifying its signatures."""
+    job = _create_job(flags)
+    context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
+    saved, problems = read_plan(path, context)
     if saved is not None:
         for key in verification.key_files:
-            problems += signature_problems(saved.signature, saved.signed_digest, key, place.confinement)
-    opened = Opened(None, (), {})
+            problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
+    opened = OpenResult(None, (), {})
     if saved is not None and not has_errors(problems):
-        opened = open_saved(place, saved, vouched=bool(verification.key_files))
-    job.voice.diagnostics([*problems, *opened.diagnostics], opened.sources)
+        opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
+    job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1
-    return _run(job, opened.project, lambda run: _judge_and_apply(run, job, saved, verification))
+    return _run_locked(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
 
 
-def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verification) -> int:
-    rest, _ = rest_of(run.stored, run.project.place)
-    if rest is not None and rest.killed and rest.plan_digest == saved.digest and not rest.steps:
-        # What the plan says is done; only its end was not recorded any more.
-        job.voice.notice("All steps of this plan were done when its apply was cut off. Recording its end.")
-        return _exit_code(_carry_out_rest(run, job, rest))
-    if rest is None and run.left_open and run.stored.state.applied_plans[-1:] == (saved.digest,):
-        job.voice.notice("All of this plan was done when its apply was cut off. Its end is recorded now.")
+def _check_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verification) -> int:
+    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
+    if (
+        remaining_steps is not None
+        and remaining_steps.was_interrupted
+        and remaining_steps.plan_digest == saved.digest
+        and not remaining_steps.step_count
+    ):
+        # All steps are done; only the end of the apply is not recorded.
+        job.reporter.report_notice(
+            "All steps of this plan were done when its apply was cut off. Recording its end."
+        )
+        return _get_exit_code(_apply_remaining(run, job, remaining_steps))
+    if (
+        remaining_steps is None
+        and run.has_unfinished_apply
+        and run.stored.state.applied_plans[-1:] == (saved.digest,)
+    ):
+        job.reporter.report_notice(
+            "All of this plan was done when its apply was cut off. Its end is recorded now."
+        )
         return 0
-    verdict = judge(run, saved, replan=verification.replan, vouched=bool(verification.key_files))
-    job.voice.diagnostics(verdict.diagnostics, run.project.sources)
+    verdict = check_saved_plan(
+        run, saved, replan=verification.replan, is_verified=bool(verification.key_files)
+    )
+    job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1
-    job.showing.write_reports(verdict.plan, run)
-    return _carry_out(run, job, verdict.plan, saved.digest)
+    job.display.write_reports(verdict.plan, run)
+    return _apply_approved(run, job, verdict.plan, saved.digest)
 
 
-def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
-    """Do the work while the lock is held; the exit code."""
-    with begin(project, "OperationTypeApply", job.locking, notices=job.showing.notices) as run:
-        already_told = len(run.diagnostics)
-        job.voice.diagnostics(run.diagnostics, project.sources)
-        code = work(run) if run.ready else 1
-    job.voice.diagnostics(run.diagnostics[already_told:], project.sources)
+def _run_locked(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
+    """Run the work while the lock is held; return the exit code."""
+    with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
+        reported_count = len(run.diagnostics)
+        job.reporter.report_diagnostics(run.diagnostics, project.sources)
+        code = work(run) if run.is_ready else 1
+    job.reporter.report_diagnostics(run.diagnostics[reported_count:], project.sources)
     return 1 if has_errors(run.diagnostics) else code
 
 
-def _carry_out(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
-    """Apply an approved plan; a plan without changes leaves the state alone."""
-    outcome = _watched(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
-    return _exit_code(_told(run, job, plan, outcome))
+def _apply_approved(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
+    """Apply an approved plan; a plan without changes does not write the state."""
+    outcome = _apply_with_progress(
+        job, plan, digest, lambda events, options: apply_plan(run, plan, events, options)
+    )
+    return _get_exit_code(_report_result(run, job, plan, outcome))
 
 
-def _exit_code(outcome: ApplyOutcome) -> int:
-    if not outcome.complete:
+def _get_exit_code(outcome: ApplyOutcome) -> int:
+    if not outcome.is_complete:
         return 1
-    return SURE_CLAIM_BROKE if outcome.broken_sure else 0
+    return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
-def _carry_out_rest(run: Run, job: _Job, rest: Rest) -> ApplyOutcome:
-    outcome = _watched(job, rest.plan, "", lambda events, options: apply_rest(run, rest, events, options))
-    return _told(run, job, rest.plan, outcome)
+def _apply_remaining(run: Run, job: _Job, remaining_steps: RemainingSteps) -> ApplyOutcome:
+    outcome = _apply_with_progress(
+        job,
+        remaining_steps.plan,
+        "",
+        lambda events, options: apply_remaining_steps(run, remaining_steps, events, options),
+    )
+    return _report_result(run, job, remaining_steps.plan, outcome)
 
 
-def _watched(
-    job: _Job, plan: Plan, digest: str, carry_out: Callable[[Listener, ApplyOptions], ApplyOutcome]
+def _apply_with_progress(
+    job: _Job, plan: Plan, digest: str, execute: Callable[[Listener, PlanApplyOptions], ApplyOutcome]
 ) -> ApplyOutcome:
-    """Carry out under the progress display, interruptible."""
-    voice, flags = job.voice, job.flags
+    """Apply with a progress display and interrupt handling."""
+    reporter, flags = job.reporter, job.flags
     steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
-    with graceful_interrupts(voice.notice) as interrupts, voice.applying(steps):
-        options = ApplyOptions(
+    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(steps):
+        options = PlanApplyOptions(
             flags.parallelism,
             flags.fail_fast,
-            interrupts.stopping,
+            interrupts.is_stopping,
             plan_digest=digest,
-            waits_for_people=job.may_ask(),
+            waits_for_people=job.can_prompt(),
         )
-        return carry_out(_WhileSomebodyReads(voice, interrupts), options)
+        return execute(_PipeSafeListener(reporter, interrupts), options)
 
 
-def _told(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
-    voice = job.voice
-    voice.applied(outcome, plan.mode)
-    voice.diagnostics(outcome.diagnostics, run.project.sources)
+def _report_result(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
+    reporter = job.reporter
+    reporter.report_result(outcome, plan.mode)
+    reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
     if plan.mode is not Mode.DESTROY:
-        voice.outputs(outcome.applied.state.outputs)
+        reporter.report_outputs(outcome.applied.state.outputs)
     return outcome
 
 
 # --- questions ---------------------------------------------------------------------------------
 
 
-def _cannot_ask() -> Diagnostic:
-    return error(
+def _build_approval_error() -> Diagnostic:
+    return build_error(
         "approval-is-needed",
-        f"The plan must be approved, and no question may be asked here. {_WITHOUT_QUESTION}",
+        f"The plan must be approved, and no question may be asked here. {_APPROVAL_HINT}",
     )
 
 
-_WITHOUT_QUESTION: Final = (
+_APPROVAL_HINT: Final = (
     "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
 )
 
@@ -372,83 +423,89 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 }
 
 
-def _agreed(voice: Voice, plan: Plan) -> bool:
-    """Whether somebody agreed to carry the plan out."""
-    assert isinstance(voice, TextVoice), "only people are asked"
+def _confirm_plan(reporter: Reporter, plan: Plan) -> bool:
+    """Prompt whether to apply the plan; return whether it is approved."""
+    assert isinstance(reporter, TextReporter), "only people are asked"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
-        question = f"Do you really want to destroy {_destroyed(plan)}"
-    where = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
-    screen = voice.screen
-    answer = screen.ask(f"{question}{where}?", f"  {explanation}\n  Only 'yes' will be accepted to approve.")
+        question = f"Do you really want to destroy {_describe_destroyed(plan)}"
+    workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
+    screen = reporter.screen
+    answer = screen.prompt_user(
+        f"{question}{workspace_note}?", f"  {explanation}\n  Only 'yes' will be accepted to approve."
+    )
     if answer == "yes":
-        screen.out()
+        screen.print_text()
         return True
-    screen.out(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
+    screen.print_text(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
     if answer is None:
-        screen.out(f"There was nobody to answer. {_WITHOUT_QUESTION}")
+        screen.print_text(f"There was nobody to answer. {_APPROVAL_HINT}")
     return False
 
 
-def _destroyed(plan: Plan) -> str:
-    """What a destroy plan of a part destroys: `2 objects (a.b, c.d) with 33 VMs`."""
-    going = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
-    counts = effect_counts(plan.placements)
-    leaving = [
-        f"{counted(each.count, noun_of(each.kind))}" for each in counts if each.effect is Effect.REMOVED
+def _describe_destroyed(plan: Plan) -> str:
+    """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
+    addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
+    counts = count_effects(plan.placements)
+    removed = [
+        f"{format_count(effect_count.count, get_noun(effect_count.kind))}"
+        for effect_count in counts
+        if effect_count.effect is Effect.REMOVED
     ]
-    inhabitants = f" with {listed(leaving)}" if leaving else ""
-    return f"{counted(len(going), 'object')} ({first_of(going, _MOST_NAMED)}){inhabitants}"
+    placement_note = f" with {format_list(removed)}" if removed else ""
+    return f"{format_count(len(addresses), 'object')} ({format_first(addresses, _MAX_NAMES)}){placement_note}"
 
 
-_MOST_NAMED: Final = 4
+_MAX_NAMES: Final = 4
 
 
-def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:
-    """Whether somebody agreed to do first what an earlier apply left to do."""
-    assert isinstance(voice, TextVoice), "only people are asked"
-    screen = voice.screen
-    answer = screen.ask(
-        f"An earlier apply was interrupted. {rest.left}. Finish it first?",
+def _confirm_finish(reporter: Reporter, remaining_steps: RemainingSteps) -> bool:
+    """Prompt whether to finish an earlier apply first."""
+    assert isinstance(reporter, TextReporter), "only people are asked"
+    screen = reporter.screen
+    answer = screen.prompt_user(
+        f"An earlier apply was interrupted. {remaining_steps.summary}. Finish it first?",
         "  It is done as it was planned. Only 'yes' will be accepted;\n"
         "  `nexusform apply -discard` drops it.",
     )
     if answer != "yes":
-        screen.out("\nApply cancelled.")
+        screen.print_text("\nApply cancelled.")
         return False
-    screen.out()
+    screen.print_text()
     return True
 
 
 # --- interrupts --------------------------------------------------------------------------------
 
 
-class _WhileSomebodyReads:
-    """Tells a voice of steps until its reader is gone (`apply | head`): then no further step is begun."""
+class _PipeSafeListener:
+    """Listener that reports steps until the output pipe is closed (`apply | head`); then no further step
+    starts.
+    """
 
-    def __init__(self, voice: Voice, interrupts: Interrupts) -> None:
-        self._voice = voice
+    def __init__(self, reporter: Reporter, interrupts: Interrupts) -> None:
+        self._reporter = reporter
         self._interrupts = interrupts
-        self._heard = True
+        self._is_open = True
 
-    def started(self, event: StepEvent) -> None:
-        """A step began."""
-        self._tell(self._voice.started, event)
+    def report_start(self, event: StepEvent) -> None:
+        """Report the start of a step."""
+        self._forward_event(self._reporter.report_start, event)
 
-    def progressed(self, event: StepEvent) -> None:
-        """A step goes on."""
-        self._tell(self._voice.progressed, event)
+    def report_progress(self, event: StepEvent) -> None:
+        """Report the progress of a step."""
+        self._forward_event(self._reporter.report_progress, event)
 
-    def ended(self, event: StepEvent) -> None:
-        """A step ended."""
-        self._tell(self._voice.ended, event)
+    def report_end(self, event: StepEvent) -> None:
+        """Report the end of a step."""
+        self._forward_event(self._reporter.report_end, event)
 
-    def _tell(self, tell: Callable[[StepEvent], None], event: StepEvent) -> None:
-        """Tell what happens to a step, until nobody listens any more."""
-        if not self._heard:
+    def _forward_event(self, report: Callable[[StepEvent], None], event: StepEvent) -> None:
+        """Forward an event while the pipe is open."""
+        if not self._is_open:
             return
         try:
-            tell(event)
+            report(event)
         except BrokenPipeError:
-            self._heard = False
-            self._interrupts.received += 1
+            self._is_open = False
+            self._interrupts.count += 1

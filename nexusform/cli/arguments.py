@@ -1,13 +1,8 @@
-"""What a command takes: a frozen record whose fields declare flags and words of the command line.
-
-    class UntaintArguments(Struct, frozen=True, kw_only=True):
-        address: str = positional()
-        allow_missing: bool = switch("Do not fail when the object is not there")
-        lock: LockFlags = group(LockFlags)
-
-The field `allow_missing` is the flag `-allow-missing`; `flag` names another one. A group is a record of
-flags that several commands share. The declared types are what click hands over, so mypy sees every use.
-Flags are shown in the order of the fields.
+"""Declaration of command-line arguments as fields of frozen records. class TaintArguments(Struct,
+frozen=True, kw_only=True): address: str = declare_positional() allow_missing: bool = declare_switch("Do not
+fail when the object is not there") lock: LockFlags = declare_group(LockFlags) The field `allow_missing` is
+the flag `-allow-missing`; `flag` sets another name. A group is a record of shared flags. The declared types
+are those of the click values, for mypy. Flags appear in the order of the fields.
 """
 
 from __future__ import annotations
@@ -24,39 +19,37 @@ if TYPE_CHECKING:  # only shells that complete load it
 Record = TypeVar("Record", bound=Struct)
 Default = TypeVar("Default")
 
-_NONE: Final = object()  # a word without default
+_NO_DEFAULT: Final = object()  # an argument without default
 
 
-class _Declared(Struct, frozen=True):
-    """What a field's default stands for: the click parameter of the field's name, and its default."""
+class _Declaration(Struct, frozen=True):
+    """Default of a field: a factory of the click parameter, and its default."""
 
     parameter: Callable[[str], click.Parameter]
     default: object
 
 
 class _Group(Struct, frozen=True):
-    """What a field's default stands for: a record of shared flags."""
+    """Default of a field: a record of shared flags."""
 
     record: type[Struct]
 
 
 class Flag(click.Option):
-    """A flag of ours, written with one dash or two.
-
-    `switch` ones stand alone (`-x`), or take what follows at once (`-x=false`, `-x=DIR`); `tagged` ones
-    hand over (flag name, value) pairs, so that the order of several flags is kept.
+    """A flag with one or two dashes. `is_switch` flags have no separate value (`-x`, `-x=false`, `-x=DIR`);
+    `is_tagged` ones return (flag name, value) pairs to keep the order of several flags.
     """
 
     def __init__(
-        self, names: Sequence[str], *, switch: bool = False, tagged: bool = False, **more: Any
+        self, names: Sequence[str], *, is_switch: bool = False, is_tagged: bool = False, **options: Any
     ) -> None:
-        super().__init__(list(names), **more)
-        self.switch = switch
-        self.tagged = tagged
+        super().__init__(list(names), **options)
+        self.is_switch = is_switch
+        self.is_tagged = is_tagged
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the values of a shell's completion; a switch has none and leaves the word to an argument."""
-        if self.switch:
+        if self.is_switch:
             words = [each for each in ctx.command.params if isinstance(each, click.Argument)]
             return words[0].shell_complete(ctx, incomplete) if words else []
         if isinstance(self.type, click.Choice):
@@ -66,20 +59,20 @@ class Flag(click.Option):
         return complete_value(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
-        """The flag as users write it: `-name=METAVAR`; None when it is hidden."""
+        """Return the flag as typed by users: `-name=METAVAR`."""
         if self.hidden:
             return None
         names = [name.lstrip("-") for name in self.opts]
         value = f"={self.metavar or 'VALUE'}"
-        if self.switch:
+        if self.is_switch:
             value = f"[{value}]" if self.metavar else ""
-        shown = ", ".join(f"-{name}{value}" for name in names)
+        usage = ", ".join(f"-{name}{value}" for name in names)
         meaning = self.help or ""
         if self.multiple:
             meaning += " (repeatable)"
-        if self.switch and self.default is True:
-            return shown.replace(f"-{names[0]}", f"-{names[0]}=false", 1), meaning
-        return shown, meaning
+        if self.is_switch and self.default is True:
+            return usage.replace(f"-{names[0]}", f"-{names[0]}=false", 1), meaning
+        return usage, meaning
 
 
 class Word(click.Argument):
@@ -94,154 +87,160 @@ class Word(click.Argument):
         return complete_argument(ctx, str(self.name), incomplete)
 
 
-def switch(meaning: str, *, default: bool = False, flag: str = "") -> bool:
-    """A flag that is on or off: `-name`, `-name=false`."""
+def declare_switch(meaning: str, *, default: bool = False, flag: str = "") -> bool:
+    """Declare a switch: `-name`, `-name=false`."""
 
-    def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name, flag), switch=True, type=click.BOOL, default=default, help=meaning)
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name, flag), is_switch=True, type=click.BOOL, default=default, help=meaning)
 
-    return cast("bool", _Declared(parameter, default))
-
-
-def switch_or_text(meaning: str, *, metavar: str) -> str:
-    """A flag that stands alone ("true") or takes a text: `-name`, `-name=value`; "" when it is absent."""
-
-    def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name), switch=True, type=str, metavar=metavar, default="", help=meaning)
-
-    return cast("str", _Declared(parameter, ""))
+    return cast("bool", _Declaration(create_parameter, default))
 
 
-def text(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
-    """A flag with a text: `-name=value` or `-name value`."""
+def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
+    """Declare a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
 
-    def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name), is_switch=True, type=str, metavar=metavar, default="", help=meaning)
 
-    return cast("str", _Declared(parameter, default))
-
-
-def texts(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
-    """A flag with a text that may be repeated."""
-
-    def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
-
-    return cast("tuple[str, ...]", _Declared(parameter, ()))
+    return cast("str", _Declaration(create_parameter, ""))
 
 
-def number(
-    meaning: str, *, default: Default, metavar: str = "N", at_least: int | None = None
+def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
+    """Declare a flag with a text: `-name=value` or `-name value`."""
+
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
+
+    return cast("str", _Declaration(create_parameter, default))
+
+
+def declare_texts(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
+    """Declare a repeatable flag with a text."""
+
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
+
+    return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
+
+
+def declare_number(
+    meaning: str, *, default: Default, metavar: str = "N", minimum: int | None = None
 ) -> int | Default:
-    """A flag with an integer."""
-    kind = click.INT if at_least is None else click.IntRange(min=at_least)
+    """Declare a flag with an integer."""
+    kind = click.INT if minimum is None else click.IntRange(min=minimum)
 
-    def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name), type=kind, metavar=metavar, default=default, help=meaning)
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name), type=kind, metavar=metavar, default=default, help=meaning)
 
-    return cast("int | Default", _Declared(parameter, default))
+    return cast("int | Default", _Declaration(create_parameter, default))
 
 
-def choice(meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None) -> str:
-    """A flag with one of a few words; the first one, if any, unless `default` says otherwise."""
-    first = default if default is not None else next(iter(choices), "")
+def declare_choice(
+    meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None
+) -> str:
+    """Declare a flag with one of several values, by default the first."""
+    default_value = default if default is not None else next(iter(choices), "")
 
-    def parameter(name: str) -> click.Parameter:
+    def create_parameter(name: str) -> click.Parameter:
         return Flag(
-            _names(name),
+            _build_names(name),
             type=click.Choice(choices),
             metavar=metavar or "|".join(choices),
-            default=first,
+            default=default_value,
             help=meaning,
         )
 
-    return cast("str", _Declared(parameter, first))
+    return cast("str", _Declaration(create_parameter, default_value))
 
 
-def optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
-    """A flag with one of a few words, or none."""
+def declare_optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
+    """Declare a flag with one of several values, or none."""
 
-    def parameter(name: str) -> click.Parameter:
-        return Flag(_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
 
-    return cast("str | None", _Declared(parameter, None))
+    return cast("str | None", _Declaration(create_parameter, None))
 
 
 def ignored(name: str, *, switch: bool = False) -> Flag:
     """Return a flag of Terraform that a command accepts, ignores and does not show in its help."""
     kind = click.BOOL if switch else click.INT
-    return Flag([f"-{name}"], switch=switch, type=kind, hidden=True, expose_value=False)
+    return Flag([f"-{name}"], is_switch=switch, type=kind, hidden=True, expose_value=False)
 
 
-def in_order(meaning: str, flags: Sequence[str], *, metavar: str = "VALUE") -> tuple[tuple[str, str], ...]:
-    """Several flags whose order among each other counts: (flag name, value) pairs as typed."""
+def declare_ordered_flags(
+    meaning: str, flags: Sequence[str], *, metavar: str = "VALUE"
+) -> tuple[tuple[str, str], ...]:
+    """Declare flags with a significant order: (flag name, value) pairs as typed."""
 
-    def parameter(name: str) -> click.Parameter:
-        declared = [f"-{flag}" for flag in flags]
-        return Flag([*declared, name], tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning)
+    def create_parameter(name: str) -> click.Parameter:
+        option_names = [f"-{flag}" for flag in flags]
+        return Flag(
+            [*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning
+        )
 
-    return cast("tuple[tuple[str, str], ...]", _Declared(parameter, ()))
+    return cast("tuple[tuple[str, str], ...]", _Declaration(create_parameter, ()))
 
 
-def positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
-    """A word that must stand on the command line."""
+def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
+    """Declare a required positional argument."""
     kind = click.Choice(choices) if choices else None
 
-    def parameter(name: str) -> click.Parameter:
+    def create_parameter(name: str) -> click.Parameter:
         return Word([name], metavar=metavar, type=kind)
 
-    return cast("str", _Declared(parameter, _NONE))
+    return cast("str", _Declaration(create_parameter, _NO_DEFAULT))
 
 
-def optional(default: Default, *, metavar: str | None = None) -> str | Default:
-    """A word that may stand on the command line."""
+def declare_optional(default: Default, *, metavar: str | None = None) -> str | Default:
+    """Declare an optional positional argument."""
 
-    def parameter(name: str) -> click.Parameter:
+    def create_parameter(name: str) -> click.Parameter:
         return Word([name], required=False, default=default, metavar=metavar)
 
-    return cast("str | Default", _Declared(parameter, default))
+    return cast("str | Default", _Declaration(create_parameter, default))
 
 
-def positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
-    """All further words of the command line."""
+def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
+    """Declare all remaining positional arguments."""
 
-    def parameter(name: str) -> click.Parameter:
+    def create_parameter(name: str) -> click.Parameter:
         return Word([name], nargs=-1, required=required, metavar=metavar)
 
-    return cast("tuple[str, ...]", _Declared(parameter, ()))
+    return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
 
 
-def group(record: type[Record]) -> Record:
-    """Flags that several commands share."""
+def declare_group(record: type[Record]) -> Record:
+    """Declare a group of shared flags."""
     return cast("Record", _Group(record))
 
 
-def parameters_of(record: type[Struct]) -> list[click.Parameter]:
-    """The click parameters that a record's fields declare, in their order."""
+def build_parameters(record: type[Struct]) -> list[click.Parameter]:
+    """Build the click parameters of the fields of a record, in order."""
     parameters: list[click.Parameter] = []
-    for name, declared in _fields(record):
-        if isinstance(declared, _Group):
-            parameters += parameters_of(declared.record)
+    for name, declaration in _list_fields(record):
+        if isinstance(declaration, _Group):
+            parameters += build_parameters(declaration.record)
         else:
-            parameters.append(declared.parameter(name))
+            parameters.append(declaration.parameter(name))
     return parameters
 
 
-def filled(record: type[Record], values: Mapping[str, Any]) -> Record:
-    """The record with the values that click read, by field name; what is not among them has its default."""
+def fill_record(record: type[Record], values: Mapping[str, Any]) -> Record:
+    """Fill the record with values of click by field name; missing ones have their defaults."""
     arguments: dict[str, Any] = {}
-    for name, declared in _fields(record):
-        if isinstance(declared, _Group):
-            arguments[name] = filled(declared.record, values)
-        elif name in values or declared.default is not _NONE:
-            arguments[name] = values.get(name, declared.default)
+    for name, declaration in _list_fields(record):
+        if isinstance(declaration, _Group):
+            arguments[name] = fill_record(declaration.record, values)
+        elif name in values or declaration.default is not _NO_DEFAULT:
+            arguments[name] = values.get(name, declaration.default)
     return record(**arguments)
 
 
-def _fields(record: type[Struct]) -> Iterator[tuple[str, _Declared | _Group]]:
+def _list_fields(record: type[Struct]) -> Iterator[tuple[str, _Declaration | _Group]]:
     return zip(record.__struct_fields__, record.__struct_defaults__, strict=True)
 
 
-def _names(field_name: str, flag: str = "") -> list[str]:
-    """What click is told: the flag as typed, and under which name its value is handed over."""
+def _build_names(field_name: str, flag: str = "") -> list[str]:
+    """Return the click names: the flag as typed, and the field name for its value."""
     return [f"-{flag or field_name.replace('_', '-')}", field_name]

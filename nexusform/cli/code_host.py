@@ -1,4 +1,4 @@
-"""Where a code host keeps the configuration: from -source-url, or from the environment of its CI."""
+"""Location of the configuration at a code host, from -source-url or the CI environment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from nexusform.rendering.report.code_origin import CodeOrigin
 
 
 class _Host(Struct, frozen=True):
-    """The variables by which a CI system says which commit it runs, where that is, and where its clone is.
-
-    `files` stands between the repository's address and the commit.
+    """Environment variables of a CI system with repository, commit and clone directory. `files` is the path
+    segment between the repository address and the commit.
     """
 
     repository: tuple[str, ...]
@@ -30,34 +29,32 @@ _HOSTS: Final = (
 )
 
 
-def origin_of(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
-    """The origin of the configuration in this directory.
-
-    `source_url` is the address of that directory, "" = what the environment says. Raises a usage error for
-    one that is no address of a web page.
+def find_origin(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
+    """Return the origin of the configuration in this directory. `source_url` is the address of that
+    directory, "" = from the environment. Raises a usage error for an invalid address.
     """
     if source_url and not source_url.startswith(("https://", "http://")):
         raise click.UsageError(f'-source-url: "{source_url}" does not begin with https:// or http://.')
     for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
-            return _origin_at(host, commit, source_url, environment)
+            return _build_origin(host, commit, source_url, environment)
     return CodeOrigin(url=source_url)
 
 
-def _origin_at(host: _Host, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
-    """The origin as one CI system tells it."""
+def _build_origin(host: _Host, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
+    """Build the origin from the variables of one CI system."""
     if source_url:
         return CodeOrigin(source_url, commit=commit)
     repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
-    directory = _inside(environment.get(host.clone, ""))
+    directory = _get_relative_path(environment.get(host.clone, ""))
     if not repository.startswith(("https://", "http://")) or directory is None:
         return CodeOrigin(commit=commit)
     return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
 
 
-def _inside(clone: str) -> str | None:
-    """The path from a clone to this directory; None where it is not inside."""
+def _get_relative_path(clone: str) -> str | None:
+    """Return the path from a clone to this directory, or None if outside."""
     if not clone:
         return None
     path = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(clone))

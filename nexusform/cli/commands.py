@@ -1,12 +1,6 @@
-"""What every command has in common: flags with one dash or two, and loading on demand.
-
-A command module is written so, and returns its exit code:
-
-    @command("untaint", UntaintArguments)
-    def untaint(arguments: UntaintArguments) -> int:
-        ...
-
-The record says what the command takes; see arguments.py.
+"""Base of all commands: flags with one or two dashes, and loading on demand. A command module returns its
+exit code: @define_command("taint", TaintArguments) def taint(arguments: TaintArguments) -> int: ... The
+record declares the arguments; see arguments.py.
 """
 
 from __future__ import annotations
@@ -20,83 +14,96 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import Flag, Record, filled, ignored, parameters_of, switch_or_text, texts
-from nexusform.diagnostics import did_you_mean
+from nexusform.cli.arguments import (
+    Flag,
+    Record,
+    build_parameters,
+    declare_switch_or_text,
+    declare_texts,
+    fill_record,
+    ignored,
+)
+from nexusform.diagnostics.diagnostic import suggest_name
 
 if TYPE_CHECKING:  # only shells that complete load it
     from click.shell_completion import CompletionItem
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
-_TRUST: Final = "nexusform.trust"
+_TRUST_KEY: Final = "nexusform.trust"
 
 
 class TrustFlags(Struct, frozen=True, kw_only=True):
-    """What every command takes that looks at configuration or state: how far configuration is trusted."""
+    """Flags of every command that reads configuration or state: limits on untrusted configuration."""
 
-    confine: str = switch_or_text(
+    confine: str = declare_switch_or_text(
         "Restrict files to DIR (default: work tree), block addresses",
         metavar="DIR",
     )
-    allow_remote: tuple[str, ...] = texts(
+    allow_remote: tuple[str, ...] = declare_texts(
         "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
     )
-    limit: tuple[str, ...] = texts("Set a resource limit (docs/security.md)", metavar="NAME=N")
-    backend_config: tuple[str, ...] = texts(
+    limit: tuple[str, ...] = declare_texts("Set a resource limit (docs/security.md)", metavar="NAME=N")
+    backend_config: tuple[str, ...] = declare_texts(
         "Set a backend argument, or read a file of them", metavar="FILE|K=V"
     )
 
 
-def trust_flags() -> TrustFlags:
-    """Those of the command that runs."""
+def get_trust_flags() -> TrustFlags:
+    """Return the trust flags of the running command."""
     context = click.get_current_context(silent=True)
-    flags = context.meta.get(_TRUST) if context is not None else None
-    return flags if isinstance(flags, TrustFlags) else filled(TrustFlags, {})
+    flags = context.meta.get(_TRUST_KEY) if context is not None else None
+    return flags if isinstance(flags, TrustFlags) else fill_record(TrustFlags, {})
 
 
 class Command(click.Command):
-    """A command whose flags take one dash or two; NF_CLI_ARGS go before what was typed."""
+    """A command with flags of one or two dashes; NF_CLI_ARGS precede the typed arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the flags into click's form, then let click parse."""
-        words = [*_environment_arguments(ctx), *args]
+        words = [*_read_environment_arguments(ctx), *args]
         ctx.allow_extra_args = True
         try:
-            extra = super().parse_args(ctx, self._rewritten(ctx, words))
+            extra_arguments = super().parse_args(ctx, self._rewrite_arguments(ctx, words))
         except click.UsageError:
             if ctx.resilient_parsing:  # a shell completes a line whose end is missing
                 return super().parse_args(ctx, args)
             _reject_removed_flags(ctx, words)
             raise
-        if extra and not ctx.resilient_parsing:
+        if extra_arguments and not ctx.resilient_parsing:
             raise click.UsageError(
-                f'There is no place for "{extra[0]}" here.{self._hint(extra[0], words)}', ctx
+                f'There is no place for "{extra_arguments[0]}" '
+                f"here.{self._format_hint(extra_arguments[0], words)}",
+                ctx,
             )
-        return extra
+        return extra_arguments
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Flags by what they are for, then what people type."""
-        from nexusform.cli.help_chapters import examples_of, in_chapters
+        """Format flags by purpose, then examples."""
+        from nexusform.cli.help_sections import get_examples, group_flags
 
-        records = [(each.opts[0].lstrip("-"), each.get_help_record(ctx)) for each in self.get_params(ctx)]
-        told = in_chapters((name, record) for name, record in records if record)
-        examples = examples_of(self.name or "")
-        for title, rows in {**told, "Examples": examples}.items():
+        records = [
+            (parameter.opts[0].lstrip("-"), parameter.get_help_record(ctx))
+            for parameter in self.get_params(ctx)
+        ]
+        sections = group_flags((name, record) for name, record in records if record)
+        examples = get_examples(self.name or "")
+        for title, rows in {**sections, "Examples": examples}.items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=45 if title == "Examples" else 30)
 
-    def _hint(self, extra: str, words: Sequence[str]) -> str:
-        """What to type for a word too many: a switch takes its value with "=", an id stands after a flag."""
+    def _format_hint(self, extra: str, words: Sequence[str]) -> str:
+        """Return a hint for an unexpected argument: a switch needs "=", an id needs its flag."""
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
-        before = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
+        previous_word = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
         for flag in flags:
-            if flag.switch and f"-{before}" in flag.opts:
-                return f" Write -{before}={extra}."
+            if flag.is_switch and f"-{previous_word}" in flag.opts:
+                return f" Write -{previous_word}={extra}."
         ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
         return f" Write {' or '.join(ids)}." if ids else ""
 
-    def _rewritten(self, ctx: click.Context, arguments: list[str]) -> list[str]:
-        """Arguments as click takes them: flags with one dash become click's own."""
+    def _rewrite_arguments(self, ctx: click.Context, arguments: list[str]) -> list[str]:
+        """Rewrite flags with one dash into click's form."""
         flags = {
             name.lstrip("-"): parameter
             for parameter in self.params
@@ -117,50 +124,50 @@ class Command(click.Command):
     def _rewrite_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
-        """One flag as click takes it, with its value from the following words. Raises a usage error."""
+        """Rewrite one flag with its value from the following words. Raises a usage error."""
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in _HELP_FLAGS:
             return ["--help"]
         flag = flags.get(name)
         if flag is None:
             if name == "chdir":
-                typed = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
-                raise click.UsageError(f"-chdir stands before the command: {typed} ...", ctx)
-            near = did_you_mean(f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden])
-            raise click.UsageError(f"There is no flag -{name} here.{near}", ctx)
-        if flag.switch:
+                command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
+                raise click.UsageError(f"-chdir stands before the command: {command_line} ...", ctx)
+            suggestion = suggest_name(
+                f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden]
+            )
+            raise click.UsageError(f"There is no flag -{name} here.{suggestion}", ctx)
+        if flag.is_switch:
             return [f"-{name}={value if equals else 'true'}"]
         if not equals:
             next_word = next(following, None)
             if next_word is None:
                 raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
             value = next_word
-        return [f"-{name}", name, value] if flag.tagged else [f"-{name}={value}"]
+        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
 
 
-def command(
-    name: str, record: type[Record], *, trusts: bool = True, accepts: Sequence[Flag] = ()
+def define_command(
+    name: str, record: type[Record], *, has_trust_flags: bool = True, accepts: Sequence[Flag] = ()
 ) -> Callable[[Callable[[Record], int]], Command]:
-    """Make a function of an argument record a command; its docstring is the help text.
-
-    One that looks at no configuration and no state (`trusts=False`) takes no TrustFlags. `accepts` are flags
-    that it ignores; every command ignores -compact-warnings.
+    """Make a function of an argument record a command; its docstring is the help text. A command without
+    configuration and state (`has_trust_flags=False`) has no TrustFlags.
     """
 
-    def make(function: Callable[[Record], int]) -> Command:
-        def callback(**values: Any) -> int:
-            click.get_current_context().meta[_TRUST] = filled(TrustFlags, values)
-            return function(filled(record, values))
+    def make_command(function: Callable[[Record], int]) -> Command:
+        def run_callback(**values: Any) -> int:
+            click.get_current_context().meta[_TRUST_KEY] = fill_record(TrustFlags, values)
+            return function(fill_record(record, values))
 
-        parameters = [*parameters_of(record), *(parameters_of(TrustFlags) if trusts else ())]
+        parameters = [*build_parameters(record), *(build_parameters(TrustFlags) if has_trust_flags else ())]
         parameters += [*accepts, ignored("compact-warnings", switch=True)]
-        return Command(name, params=parameters, callback=callback, help=function.__doc__)
+        return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 
-    return make
+    return make_command
 
 
-def _environment_arguments(ctx: click.Context) -> list[str]:
-    """Words of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (`state list` reads NF_CLI_ARGS_state_list)."""
+def _read_environment_arguments(ctx: click.Context) -> list[str]:
+    """Read the arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list)."""
     path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
     words: list[str] = []
     for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
@@ -168,9 +175,9 @@ def _environment_arguments(ctx: click.Context) -> list[str]:
             words.extend(shlex.split(os.environ.get(variable, "")))
         except ValueError as problem:
             raise click.UsageError(f"{variable} cannot be split into words: {problem}.", ctx) from None
-        theirs = variable.replace("NF_", "TF_", 1)
-        if theirs in os.environ and variable not in os.environ:
-            click.echo(f"{theirs} is set and not read: nexusform reads {variable}.", err=True)
+        terraform_variable = variable.replace("NF_", "TF_", 1)
+        if terraform_variable in os.environ and variable not in os.environ:
+            click.echo(f"{terraform_variable} is set and not read: nexusform reads {variable}.", err=True)
     return words
 
 
@@ -209,27 +216,27 @@ def take_global_options(arguments: list[str]) -> list[str]:
     if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
         return [*(each for each in arguments[1:] if each != "help"), "--help"]
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
-        near = did_you_mean(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        near = suggest_name(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
         raise click.UsageError(
             f"There is no global option {arguments[0]}; options of a command follow its name.{near}"
         )
     return arguments
 
 
-class Entry(Struct, frozen=True):
-    """Where a command lives (`module:attribute`) and what the help of its group says of it."""
+class CommandEntry(Struct, frozen=True):
+    """Target of a command (`module:attribute`) and its summary in the help of the group."""
 
     target: str
     summary: str
 
 
 class LazyGroup(click.Group):
-    """Commands by name, each imported when it is asked for."""
+    """Group of commands, each imported on use."""
 
     def __init__(
         self,
         name: str,
-        table: Mapping[str, Entry],
+        table: Mapping[str, CommandEntry],
         *,
         aliases: Mapping[str, str] | None = None,
         summary: str = "",
@@ -237,8 +244,8 @@ class LazyGroup(click.Group):
         chapters: Mapping[str, Sequence[str]] | None = None,
         hints: Mapping[str, str] | None = None,
     ) -> None:
-        """`chapters` are titles of the help with the commands below each; `hints` what is said to people who
-        type a command of Terraform that there is none of here.
+        """Create the group. `chapters` are help titles with their commands; `hints` are messages for
+        Terraform commands without an equivalent.
         """
         super().__init__(name, help=summary, epilog=epilogue or None)
         self.table = table
@@ -247,11 +254,11 @@ class LazyGroup(click.Group):
         self.hints = hints or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the table's order."""
+        """List the names in table order."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import and give one command; None when there is none of that name."""
+        """Import and return one command; None without a command of that name."""
         entry = self.table.get(self.aliases.get(cmd_name, cmd_name))
         if entry is None:
             return None
@@ -259,7 +266,7 @@ class LazyGroup(click.Group):
         return cast("click.Command", getattr(import_module(module), attribute))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take `-help` with one dash too."""
+        """Accept `-help` with one dash too."""
         if args and args[0] in ("-help", "-h"):
             args = ["--help"]
         return super().parse_args(ctx, args)
@@ -267,12 +274,12 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first word names, or say which one may be meant."""
+        """Find the command of the first word, or suggest one."""
         name = args[0]
-        known = self.get_command(ctx, name)
-        if known is None and ctx.resilient_parsing:
+        found_command = self.get_command(ctx, name)
+        if found_command is None and ctx.resilient_parsing:
             return None, None, []
-        if known is None:
+        if found_command is None:
             from nexusform.cli.removed_words import REMOVED_COMMANDS, find_removed_command
 
             removed = find_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
@@ -280,9 +287,9 @@ class LazyGroup(click.Group):
                 use = REMOVED_COMMANDS[removed]
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')
             hint = self.hints.get(name)
-            near = f" {hint}" if hint else did_you_mean(name, [*self.table, *self.aliases])
-            raise click.UsageError(f'There is no command "{name}" here.{near}', ctx)
-        return name, known, args[1:]
+            suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
+            raise click.UsageError(f'There is no command "{name}" here.{suggestion}', ctx)
+        return name, found_command, args[1:]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
         """Return the commands of a shell's completion without importing any."""
@@ -295,17 +302,17 @@ class LazyGroup(click.Group):
         ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """List the commands without importing any, each in its chapter."""
-        for title, names in self._listed().items():
+        """List the commands by section without importing them."""
+        for title, names in self._group_commands().items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.table[name].summary) for name in names])
 
-    def _listed(self) -> dict[str, list[str]]:
-        """The names of commands by the title that they stand under; what is in no chapter comes last."""
-        listed = {
+    def _group_commands(self) -> dict[str, list[str]]:
+        """Group the command names by title; commands without a section come last."""
+        groups = {
             title: [name for name in names if name in self.table] for title, names in self.chapters.items()
         }
-        told = {name for names in listed.values() for name in names}
-        others = [name for name in self.table if name not in told]
-        listed["Other commands" if listed else "Commands"] = others
-        return {title: names for title, names in listed.items() if names}
+        grouped_names = {name for names in groups.values() for name in names}
+        remaining = [name for name in self.table if name not in grouped_names]
+        groups["Other commands" if groups else "Commands"] = remaining
+        return {title: names for title, names in groups.items() if names}

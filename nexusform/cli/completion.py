@@ -1,4 +1,8 @@
-"""`nexusform completion`: the completion scripts of click."""
+"""`nexusform completion`: shell completion of commands, flags and values. The script of the shell calls this
+command on each press of the tab key. Responses are lines of three parts with unit separators: `word`, the
+word and its meaning; or `file` or `directory`, the typed part of the path, and the text before it in the same
+word.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ from click.shell_completion import (
 )
 from msgspec import Struct
 
-from nexusform.cli.arguments import positional
-from nexusform.cli.commands import command, take_global_options
+from nexusform.cli.arguments import declare_positional
+from nexusform.cli.commands import define_command, take_global_options
 
 VARIABLE: Final = "_NEXUSFORM_COMPLETE"  # in which a shell asks for completions
 _SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")  # characters that bash does not take as they are
@@ -62,12 +66,12 @@ for _name, _shell in SHELLS.items():
 
 
 class CompletionArguments(Struct, frozen=True, kw_only=True):
-    """What `completion` takes."""
+    """Arguments of `completion`; `line` is the typed line, `current` its last word as split by the shell."""
 
-    shell: str = positional(choices=tuple(SHELLS))
+    shell: str = declare_positional(choices=tuple(SHELLS))
 
 
-@command("completion", CompletionArguments, trusts=False)
+@define_command("completion", CompletionArguments, has_trust_flags=False)
 def completion(arguments: CompletionArguments) -> int:
     """Print the completion script of a SHELL: bash, zsh or fish.
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from nexusform.words import natural
+from nexusform.diagnostics.phrases import compute_natural_key
 
 if TYPE_CHECKING:
-    from nexusform.address import Address
-    from nexusform.configuration.declared.configuration import Configuration
+    from nexusform.configuration.declarations.configuration import Configuration
+    from nexusform.resources.address import Address
     from nexusform.state.objects import InstanceState
-    from nexusform.workflow.opening.place import Place
+    from nexusform.workflow.opening.command_context import CommandContext
 
 _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
 
@@ -59,16 +59,16 @@ def _skus(_flag: Sequence[str]) -> list[str]:
     return list(CATALOGUES[NEWEST].vm_skus)
 
 
-def _configuration() -> tuple[Place, Configuration | None]:
-    from nexusform.workflow.opening.place import Place, load_configuration
+def _configuration() -> tuple[CommandContext, Configuration | None]:
+    from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 
-    place = Place(environment=dict(os.environ))
-    return place, load_configuration(place)[0]
+    place = CommandContext(environment=dict(os.environ))
+    return place, load_project_configuration(place)[0]
 
 
-def _is_near(place: Place, configuration: Configuration | None) -> bool:
+def _is_near(place: CommandContext, configuration: Configuration | None) -> bool:
     """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
-    from nexusform.workflow.opening.place import ENCRYPTION_VARIABLE
+    from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
     if configuration is None or ENCRYPTION_VARIABLE in place.environment:
         return False
@@ -112,7 +112,7 @@ def _objects(taken: Sequence[str]) -> list[str]:
         if str(address) == taken[0] and instance.current is not None:
             parts = [instance.current.attributes.get(name) for name in ("nodes", "vnfcs", "bindings")]
             names += [name for part in parts if isinstance(part, Mapping) for name in part]
-    return sorted(names, key=natural)
+    return sorted(names, key=compute_natural_key)
 
 
 def _outputs(_taken: Sequence[str]) -> list[str]:
@@ -124,12 +124,14 @@ def _objects_lost(flag: Sequence[str]) -> list[str]:
     """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
     if flag[0] == "machine":
         racks = _attributes("nexus_rack")
-        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=natural)
+        return sorted(
+            chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_key
+        )
     kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
     objects = _attributes(kind) if kind else []
     names = Counter(str(each.get("name")) for each in objects)
     words = [str(each.get("name" if names[str(each.get("name"))] == 1 else "id")) for each in objects]
-    return sorted(words, key=natural)
+    return sorted(words, key=compute_natural_key)
 
 
 def _workspaces(_taken: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`nexusform console`."""
+"""`nexusform console`: interactive evaluation of expressions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, switch, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.arguments import declare_group, declare_switch, declare_text
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import has_errors
-from nexusform.workflow.console import Console, is_unfinished, open_console
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.workflow.expression_console import Console, is_unfinished, open_console
 
 HELP: Final = """\
 Type an expression and press Enter to see its value, as it would be anywhere in the configuration:
@@ -26,16 +26,16 @@ type(EXPRESSION) shows the type of a value. Open brackets and heredocs go on ove
 
 
 class ConsoleArguments(Struct, frozen=True, kw_only=True):
-    """What `console` takes."""
+    """Arguments of `console`."""
 
-    explain: str = text("Explain the value of one expression and exit", metavar="EXPR")
-    as_json: bool = switch("With -explain, print JSON", flag="json")
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    explain: str = declare_text("Explain the value of one expression and exit", metavar="EXPR")
+    as_json: bool = declare_switch("With -explain, print JSON", flag="json")
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("console", ConsoleArguments)
+@define_command("console", ConsoleArguments)
 def console(arguments: ConsoleArguments) -> int:
     """Evaluate expressions over configuration, variables and state. Changes nothing.
 
@@ -47,112 +47,112 @@ def console(arguments: ConsoleArguments) -> int:
     """
     if arguments.as_json and not arguments.explain:
         raise click.UsageError("-json goes with -explain.")
-    screen = arguments.view.screen()
-    opened = open_console(place_of(arguments.state, arguments.variables))
-    screen.diagnostics(opened.diagnostics, opened.sources)
+    screen = arguments.view.create_screen()
+    opened = open_console(create_context(arguments.state, arguments.variables))
+    screen.print_diagnostics(opened.diagnostics, opened.sources)
     if opened.console is None:
         return 1
     if arguments.explain:
-        return _explained(screen, opened.console, arguments)
+        return _explain_expression(screen, opened.console, arguments)
     if sys.stdin.isatty():
-        return _interactive(screen, opened.console)
-    return _piped(screen, opened.console)
+        return _run_interactive(screen, opened.console)
+    return _run_piped(screen, opened.console)
 
 
-def _explained(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
-    """Show what every part of an expression comes to."""
-    from nexusform.rendering.answers.console_text import tree_document, tree_text
+def _explain_expression(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
+    """Print every part of an expression with its value."""
+    from nexusform.rendering.answers.console_text import build_tree_document, render_tree
 
-    explained = session.explained(arguments.explain)
-    screen.diagnostics(explained.diagnostics, explained.sources)
-    if explained.tree is not None and arguments.as_json:
-        from nexusform.rendering.notation.json_values import json_bytes
+    explanation = session.explain(arguments.explain)
+    screen.print_diagnostics(explanation.diagnostics, explanation.sources)
+    if explanation.tree is not None and arguments.as_json:
+        from nexusform.rendering.notation.json_values import encode_document
 
-        screen.out(json_bytes(tree_document(explained.tree), pretty=True).decode())
-    elif explained.tree is not None:
-        screen.out(tree_text(explained.tree, screen.width), end="")
-    return 1 if has_errors(explained.diagnostics) else 0
+        screen.print_text(encode_document(build_tree_document(explanation.tree), pretty=True).decode())
+    elif explanation.tree is not None:
+        screen.print_text(render_tree(explanation.tree, screen.width), end="")
+    return 1 if has_errors(explanation.diagnostics) else 0
 
 
-def _piped(screen: Screen, session: Console) -> int:
-    for expression in _expressions(sys.stdin):
+def _run_piped(screen: Screen, session: Console) -> int:
+    for expression in _join_expressions(sys.stdin):
         if expression == "exit":
             return 0
-        if not _answer(screen, session, expression):
+        if not _print_value(screen, session, expression):
             return 1
     return 0
 
 
-def _expressions(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, joined where an expression goes on; empty ones are left out."""
+def _join_expressions(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines, joined to whole expressions; empty ones are dropped."""
     pending = ""
     for line in lines:
         pending += line
         if not pending.strip():
             pending = ""
         elif not is_unfinished(pending):
-            yield _trimmed(pending)
+            yield _trim_expression(pending)
             pending = ""
     if pending:
-        yield _trimmed(pending)
+        yield _trim_expression(pending)
 
 
-def _trimmed(text: str) -> str:
-    """Without surrounding space, except the newline that ends a heredoc."""
+def _trim_expression(text: str) -> str:
+    """Remove surrounding space, except the newline at the end of a heredoc."""
     return text.strip() + "\n" if "\n" in text.strip() else text.strip()
 
 
-def _answer(screen: Screen, session: Console, expression: str) -> bool:
-    """Print the value of an expression; whether it has one."""
+def _print_value(screen: Screen, session: Console, expression: str) -> bool:
+    """Print the value of an expression; return whether it has one."""
     if expression == "help":
-        screen.out(HELP)
+        screen.print_text(HELP)
         return True
-    answer = session.answer(expression)
-    screen.diagnostics(answer.diagnostics, answer.sources)
-    if answer.text is not None:
-        screen.out(answer.text)
-    return not has_errors(answer.diagnostics)
+    result = session.evaluate(expression)
+    screen.print_diagnostics(result.diagnostics, result.sources)
+    if result.text is not None:
+        screen.print_text(result.text)
+    return not has_errors(result.diagnostics)
 
 
-def _interactive(screen: Screen, session: Console) -> int:
-    """Read expressions until the end of input, line by line where they are not finished."""
-    _with_history(session)
+def _run_interactive(screen: Screen, session: Console) -> int:
+    """Read expressions until the end of input; unfinished ones continue on the next line."""
+    _enable_history(session)
     pending = ""
     while True:
         try:
             line = input(": " if pending else "> ")
         except EOFError:
-            screen.out()
+            screen.print_text()
             return 0
         except KeyboardInterrupt:
-            screen.out()
+            screen.print_text()
             if not pending:
                 return 0
             pending = ""
             continue
         pending += line + "\n"
-        # An empty line gives up on what cannot be finished.
+        # An empty line ends an unfinished expression.
         if not pending.strip() or (line.strip() and is_unfinished(pending)):
             pending = pending if pending.strip() else ""
             continue
-        text, pending = _trimmed(pending), ""
+        text, pending = _trim_expression(pending), ""
         if text in ("exit", "quit"):
             return 0
-        _answer(screen, session, text)
+        _print_value(screen, session, text)
 
 
-def _with_history(session: Console) -> None:
-    """Line editing, history and completion, where the system has them."""
+def _enable_history(session: Console) -> None:
+    """Enable line editing, history and completion if available."""
     try:
         import readline
     except ImportError:
         return
-    names = session.names()
+    names = session.list_names()
 
-    def complete(text: str, state: int) -> str | None:
+    def complete_name(text: str, state: int) -> str | None:
         completions = [name for name in names if name.startswith(text)]
         return completions[state] if text and state < len(completions) else None
 
-    readline.set_completer(complete)
+    readline.set_completer(complete_name)
     readline.set_completer_delims(' \t\n()[]{},+-*/%!<>=&|?:"$')
     readline.parse_and_bind("tab: complete")

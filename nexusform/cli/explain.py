@@ -1,4 +1,4 @@
-"""`nexusform explain` (alias `why`)."""
+"""`nexusform explain` (alias `why`): explanation of a placement."""
 
 from __future__ import annotations
 
@@ -8,35 +8,42 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import choice, group, optional, positional, switch, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_group,
+    declare_optional,
+    declare_positional,
+    declare_switch,
+    declare_text,
+)
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Diagnostic, Severity, warning
-from nexusform.placement_kinds.kinds import place_text
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
+from nexusform.diagnostics.phrases import format_count
+from nexusform.placement_kinds.kinds import format_location_text
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementChange
+from nexusform.rendering.answers.answer_report import AnswerReport
 from nexusform.rendering.answers.domain_answer import DomainAnswer
-from nexusform.rendering.answers.outline import Outline
-from nexusform.words import counted
-from nexusform.workflow.explain import Reason
-from nexusform.workflow.explain import explain as find_explanations
+from nexusform.workflow.placement_explanation import VmExplanation
+from nexusform.workflow.placement_explanation import explain_object as find_explanations
 
 
 class ExplainArguments(Struct, frozen=True, kw_only=True):
-    """What `explain` takes; `name` is one object of what stands at the address, or a pool."""
+    """Arguments of `explain`; `name` is one object at the address, or a pool."""
 
-    address: str = positional()
-    name: str = optional("", metavar="[OBJECT]")
-    plan: str = text("Use a saved plan", metavar="FILE")
-    format: str = choice("Set the output format", ("text", "markdown", "json"))
-    every: bool = switch("List rejected machines of the whole site")
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    address: str = declare_positional()
+    name: str = declare_optional("", metavar="[OBJECT]")
+    plan: str = declare_text("Use a saved plan", metavar="FILE")
+    format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
+    every: bool = declare_switch("List rejected machines of the whole site")
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("explain", ExplainArguments)
+@define_command("explain", ExplainArguments)
 def explain(arguments: ExplainArguments) -> int:
     """Explain the placement of OBJECT of the resource ADDRESS, rule by rule.
 
@@ -45,189 +52,213 @@ def explain(arguments: ExplainArguments) -> int:
     Planned objects are explained from the plan. For existing objects the rules are evaluated for
     every location.
     """
-    screen = arguments.view.screen()
+    screen = arguments.view.create_screen()
     address = arguments.address
-    place = place_of(arguments.state, arguments.variables)
-    answer = find_explanations(place, address, arguments.name, arguments.plan)
+    context = create_context(arguments.state, arguments.variables)
+    answer = find_explanations(context, address, arguments.name, arguments.plan)
     if answer.objects and not answer.pools:
-        names = _listed(answer.objects)
+        names = _join_names(answer.objects)
         raise click.UsageError(f"{address} has several objects; name one of them: {names}.")
-    of_domain = answer.of_domain or DomainAnswer()
-    texts = [_told(*each, arguments, screen) for each in of_domain.answers]
+    domain_answer = answer.domain_answer or DomainAnswer()
+    texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
     if answer.pools:
-        texts.append(_pools(address, answer.pools, arguments, screen))
-    texts += [_object(reason, arguments, screen) for reason in answer.reasons]
-    texts += [_leaving(row, arguments, screen) for row in answer.leaving]
+        texts.append(_render_pools(address, answer.pools, arguments, screen))
+    texts += [_render_object(reason, arguments, screen) for reason in answer.reasons]
+    texts += [_render_removal(row, arguments, screen) for row in answer.removals]
     if not texts:
-        screen.diagnostics(answer.diagnostics, answer.sources)
+        screen.print_diagnostics(answer.diagnostics, answer.sources)
         return 1
-    for each in texts:
-        screen.out(each, end="")
-    errors = [each for each in answer.diagnostics if each.severity is Severity.ERROR]
-    if of_domain.goes_far:
-        screen.diagnostics(errors, answer.sources)
+    for item in texts:
+        screen.print_text(item, end="")
+    errors = [item for item in answer.diagnostics if item.severity is Severity.ERROR]
+    if domain_answer.allows_errors:
+        screen.print_diagnostics(errors, answer.sources)
     elif errors and arguments.format == "text":
-        screen.diagnostics([_refusal(errors)], answer.sources)
+        screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
     elif errors:
-        click.echo(f"Warning: {_refusal(errors).detail}", err=True)
-    if of_domain.notes and arguments.format == "text":
-        screen.diagnostics(of_domain.notes, answer.sources)
+        click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
+    if domain_answer.notes and arguments.format == "text":
+        screen.print_diagnostics(domain_answer.notes, answer.sources)
     return 0
 
 
-def _refusal(errors: Sequence[Diagnostic]) -> Diagnostic:
-    """The warning that the plan which was looked at has errors."""
-    first = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
-    return warning(
+def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
+    """Build the warning that the evaluated plan has errors."""
+    first_error = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
+    return build_warning(
         "the-plan-is-refused",
-        f"The plan that was looked at has {counted(len(errors), 'error')} (the first: {first}), so it cannot "
+        f"The plan that was looked at has {format_count(len(errors), 'error')} (the first: {first_error}), "
+        f"so it cannot "
         "be applied. The answer says what its rules do all the same; `nexusform plan` shows what is wrong.",
     )
 
 
-def _told(outline: Outline, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
-    """What a domain answers, in the format that is asked for."""
-    return _json_text(document) if arguments.format == "json" else _outlined(outline, arguments, screen)
+def _render_answer(
+    report: AnswerReport, document: dict[str, Any], arguments: ExplainArguments, screen: Screen
+) -> str:
+    """Render the answer of a domain in the requested format."""
+    return _encode_json(document) if arguments.format == "json" else _render_report(report, arguments, screen)
 
 
-def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.pool_outline import pools_document, pools_outline
-
-    if arguments.format == "json":
-        return _json_text(pools_document(address, pools))
-    return _outlined(pools_outline(address, pools), arguments, screen)
-
-
-def _leaving(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
-    """Why a VM goes: no rule is asked for that."""
-    from nexusform.rendering.answers.explanation_text import LEAVING, leaving_outline
+def _render_pools(
+    address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen
+) -> str:
+    from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
 
     if arguments.format == "json":
-        return _json_text(LEAVING(row))
-    return _outlined(leaving_outline(row), arguments, screen)
+        return _encode_json(build_pools_document(address, pools))
+    return _render_report(build_pools_report(address, pools), arguments, screen)
 
 
-def _json_text(document: dict[str, Any]) -> str:
-    from nexusform.rendering.notation.json_values import json_bytes
+def _render_removal(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
+    """Render the removal of a VM, without evaluating rules."""
+    from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
-    return json_bytes(document, pretty=True).decode()
+    if arguments.format == "json":
+        return _encode_json(REMOVAL_FORM(row))
+    return _render_report(build_removal_report(row), arguments, screen)
 
 
-def _outlined(outline: Outline, arguments: ExplainArguments, screen: Screen) -> str:
-    """An answer as Markdown, or for a terminal."""
-    from nexusform.rendering.answers.outline import outline_markdown, outline_text
+def _encode_json(document: dict[str, Any]) -> str:
+    from nexusform.rendering.notation.json_values import encode_document
+
+    return encode_document(document, pretty=True).decode()
+
+
+def _render_report(report: AnswerReport, arguments: ExplainArguments, screen: Screen) -> str:
+    """Render a report as Markdown or terminal text."""
+    from nexusform.rendering.answers.answer_report import render_report_markdown, render_report_text
 
     if arguments.format == "markdown":
-        return outline_markdown(outline)
-    return outline_text(outline, colour=screen.colour, width=screen.width)
+        return render_report_markdown(report)
+    return render_report_text(report, colour=screen.colour, width=screen.width)
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:20])
-    return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
+def _join_names(names: tuple[str, ...]) -> str:
+    first_names = ", ".join(names[:20])
+    return f"{first_names} and {len(names) - 20} more" if len(names) > 20 else first_names
 
 
-def _object(reason: Reason, arguments: ExplainArguments, screen: Screen) -> str:
-    """Why a VM is where it is, in the format that is asked for."""
+def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: Screen) -> str:
+    """Render the explanation of a VM in the requested format."""
     if arguments.format == "json":
-        return _json(reason)
-    from nexusform.rendering.answers.explanation_text import elsewhere_lines
+        return _render_json(reason)
+    from nexusform.rendering.answers.explanation_text import describe_alternatives
 
-    explanation = reason.explained.explanation
-    elsewhere = elsewhere_lines(reason.ways, explanation.demand, reason.pool_size)
+    explanation = reason.explained_vm.explanation
+    alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
     if arguments.format == "markdown":
-        from nexusform.rendering.answers.explanation_text import certainty_text, explanation_outline
-        from nexusform.rendering.answers.outline import outline_markdown
+        from nexusform.rendering.answers.answer_report import render_report_markdown
+        from nexusform.rendering.answers.explanation_text import build_explanation_report, format_vm_certainty
 
-        certainty = certainty_text(reason.certainty, reason.tie_breaks)
-        facts = [*_standing_lines(reason), *([certainty] if certainty else []), *_trigger(reason)]
-        tried = [f"Tried just now: {way['text']}" for way in reason.ways_out]
-        lines = [*elsewhere, *tried]
-        return outline_markdown(explanation_outline(reason.object, explanation, facts, lines))
-    return _text(reason, elsewhere, arguments, screen)
+        certainty = format_vm_certainty(reason.certainty, reason.samples)
+        facts = [
+            *_describe_current_placement(reason),
+            *([certainty] if certainty else []),
+            *_describe_trigger(reason),
+        ]
+        remedies = [f"Tried just now: {remedy['text']}" for remedy in reason.remedies]
+        lines = [*alternatives, *remedies]
+        return render_report_markdown(build_explanation_report(reason.object, explanation, facts, lines))
+    return _render_text(reason, alternatives, arguments, screen)
 
 
-def _text(reason: Reason, elsewhere: Sequence[str], arguments: ExplainArguments, screen: Screen) -> str:
-    """Why a VM stands where it stands, for a terminal."""
+def _render_text(
+    reason: VmExplanation, alternatives: Sequence[str], arguments: ExplainArguments, screen: Screen
+) -> str:
+    """Render the explanation of a VM for a terminal."""
     from nexusform.rendering.answers.explanation_text import render_explanation
-    from nexusform.rendering.notation.colours import hang, harmless, wrap
+    from nexusform.rendering.notation.colours import escape_control_characters, wrap_hanging, wrap_lines
 
     explanation = render_explanation(
         reason.object,
-        reason.explained.explanation,
+        reason.explained_vm.explanation,
         reason.certainty,
-        reason.tie_breaks,
-        every=arguments.every,
+        reason.samples,
+        show_all=arguments.every,
         colour=screen.colour,
     )
-    before = [harmless(line) for line in _standing_lines(reason)]
-    after = _trigger(reason)
-    if elsewhere:
-        after.append("To stand elsewhere:")
-    for line in elsewhere:
-        first, *rest = wrap(harmless(line), screen.width - 4)
-        after.append(f"  - {first}")
-        after += [f"    {more}" for more in rest]
-    if reason.ways_out:
-        after.append("Ways out, tried just now:")
-    for number, way in enumerate(reason.ways_out, 1):
-        first, *rest = wrap(harmless(way["text"]), screen.width - 4)
-        after.append(f" {number}. {first}")
-        after += [f"    {more}" for more in rest]
-    text = "".join(f"{line}\n" for line in before) + explanation + "".join(f"{line}\n" for line in after)
-    return hang(text, screen.width)
+    first_lines = [escape_control_characters(line) for line in _describe_current_placement(reason)]
+    last_lines = _describe_trigger(reason)
+    if alternatives:
+        last_lines.append("To stand elsewhere:")
+    for line in alternatives:
+        first_part, *further_parts = wrap_lines(escape_control_characters(line), screen.width - 4)
+        last_lines.append(f"  - {first_part}")
+        last_lines += [f"    {part}" for part in further_parts]
+    if reason.remedies:
+        last_lines.append("Ways out, tried just now:")
+    for number, remedy in enumerate(reason.remedies, 1):
+        first_part, *further_parts = wrap_lines(escape_control_characters(remedy["text"]), screen.width - 4)
+        last_lines.append(f" {number}. {first_part}")
+        last_lines += [f"    {part}" for part in further_parts]
+    text = (
+        "".join(f"{line}\n" for line in first_lines)
+        + explanation
+        + "".join(f"{line}\n" for line in last_lines)
+    )
+    return wrap_hanging(text, screen.width)
 
 
-def _trigger(reason: Reason) -> list[str]:
-    trigger = reason.explained.trigger
-    if not trigger or reason.stands is not None:
+def _describe_trigger(reason: VmExplanation) -> list[str]:
+    trigger = reason.explained_vm.trigger
+    if not trigger or reason.current_placement is not None:
         return []
-    return [f"Trigger: {trigger}{_of_machine(trigger, reason.left)}."]
+    return [f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}."]
 
 
-# What becomes of the machine that a VM leaves, by why it does.
-_BECOMES: Final = {"machine_removed": "gone", "heal": "left"}
+# State of the old machine by trigger.
+_MACHINE_STATES: Final = {"machine_removed": "gone", "heal": "left"}
 
 
-def _of_machine(trigger: str, machine: str, verb: str = "is") -> str:
-    """Which machine failed, or is emptied."""
+def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
+    """Return the failed or evacuated machine."""
     if not machine:
         return ""
-    return f" ({machine} {verb} {_BECOMES.get(trigger, 'emptied')})"
+    return f" ({machine} {verb} {_MACHINE_STATES.get(trigger, 'emptied')})"
 
 
-def _standing_lines(reason: Reason) -> list[str]:
-    """Where a VM stands and since when, before the rules are asked again."""
-    if reason.stands is None:
+def _describe_current_placement(reason: VmExplanation) -> list[str]:
+    """Return the current location of a VM and its cause, before the new evaluation."""
+    if reason.current_placement is None:
         return []
 
-    place = place_text(reason.stands)
-    known = f"{reason.provenance}, " if reason.provenance else ""
-    if reason.came is not None:
-        trigger, serial = reason.came
-        known += f"trigger {trigger}{_of_machine(trigger, reason.left, 'was')} at serial {serial}; "
+    location = format_location_text(reason.current_placement)
+    details = f"{reason.provenance}, " if reason.provenance else ""
+    if reason.last_trigger is not None:
+        trigger, serial = reason.last_trigger
+        details += (
+            f"trigger {trigger}{_describe_machine(trigger, reason.previous_machine, 'was')} at "
+            f"serial {serial}; "
+        )
     return [
-        f"{reason.object} stands on {place} ({known}state serial {reason.serial}).",
+        f"{reason.object} stands on {location} ({details}state serial {reason.serial}).",
         "Placed again today, with everything else where it is:",
     ]
 
 
-def _json(reason: Reason) -> str:
-    from nexusform.placement_kinds.kinds import place_document
-    from nexusform.rendering.answers.explanation_text import elsewhere_document, explanation_document
+def _render_json(reason: VmExplanation) -> str:
+    from nexusform.placement_kinds.kinds import build_location_document
+    from nexusform.rendering.answers.explanation_text import (
+        build_alternatives_document,
+        build_explanation_document,
+    )
 
-    came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)
+    last_trigger = reason.last_trigger or (
+        reason.explained_vm.trigger if reason.current_placement is None else "",
+        None,
+    )
     document = {
         "address": str(reason.address),
-        "trigger": came[0],
-        "left_machine": reason.left or None,
-        "serial": came[1],
-        "stands": place_document(reason.stands),
+        "trigger": last_trigger[0],
+        "left_machine": reason.previous_machine or None,
+        "serial": last_trigger[1],
+        "stands": build_location_document(reason.current_placement),
         "provenance": reason.provenance or None,
-        **explanation_document(
-            reason.object, reason.explained.explanation, reason.certainty, reason.tie_breaks
+        **build_explanation_document(
+            reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples
         ),
-        "elsewhere": elsewhere_document(reason.ways),
-        "ways_out": list(reason.ways_out),
+        "elsewhere": build_alternatives_document(reason.alternatives),
+        "ways_out": list(reason.remedies),
     }
-    return _json_text(document)
+    return _encode_json(document)

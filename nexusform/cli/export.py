@@ -1,4 +1,4 @@
-"""`nexusform export`: a saved plan as what other tools carry out."""
+"""`nexusform export`: a saved plan in another tool's format."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import choice, group, positional
-from nexusform.cli.arguments import text as text_flag
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.diagnostics import has_errors
-from nexusform.workflow.opening.surroundings import unwritable, write_output
-from nexusform.workflow.plan_files.exporting import FORMATS, export_plan
+from nexusform.cli.arguments import declare_choice, declare_group, declare_positional
+from nexusform.cli.arguments import declare_text as text_flag
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.workflow.opening.system_io import explain_unwritable, write_output
+from nexusform.workflow.plan_files.plan_export import FORMATS, export_plan
 
 
 class ExportArguments(Struct, frozen=True, kw_only=True):
-    """What `export` takes."""
+    """Arguments of `export`."""
 
-    plan_file: str = positional(metavar="PLANFILE")
-    format: str = choice("Set the output format", FORMATS)
+    plan_file: str = declare_positional(metavar="PLANFILE")
+    format: str = declare_choice("Set the output format", FORMATS)
     out: str = text_flag("Write to a file instead of stdout", metavar="FILE")
-    view: ViewFlags = group(ViewFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("export", ExportArguments)
+@define_command("export", ExportArguments)
 def export(arguments: ExportArguments) -> int:
     """Write the saved plan PLANFILE in the format of another tool.
 
@@ -35,20 +35,20 @@ def export(arguments: ExportArguments) -> int:
     with placement constraints, as JSON. Values missing in the plan become variables or environment
     variables.
     """
-    if arguments.out and (reason := unwritable(arguments.out)):
+    if arguments.out and (reason := explain_unwritable(arguments.out)):
         raise click.UsageError(f"-out: {reason}")
-    exported = export_plan(place_of(), arguments.plan_file, arguments.format)
+    exported = export_plan(create_context(), arguments.plan_file, arguments.format)
     from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
-    # What is met goes to stderr: stdout is the document.
-    screen = arguments.view.screen()
+    # Diagnostics go to stderr, because stdout is the document.
+    screen = arguments.view.create_screen()
     if exported.diagnostics:
         text = render_diagnostics(exported.diagnostics, {}, screen.error_colour, screen.width)
-        screen.err(text, end="" if text.endswith("\n") else "\n")
+        screen.print_error(text, end="" if text.endswith("\n") else "\n")
     if has_errors(exported.diagnostics):
         return 1
     if not exported.text:
-        screen.err(f"The plan holds nothing for -format={arguments.format}: nothing was written.")
+        screen.print_error(f"The plan holds nothing for -format={arguments.format}: nothing was written.")
         return 0
     if arguments.out:
         write_output(arguments.out, exported.text.encode())

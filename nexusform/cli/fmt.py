@@ -1,4 +1,4 @@
-"""`nexusform fmt`."""
+"""`nexusform fmt`: canonical style."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, positionals, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.diagnostics import has_errors
-from nexusform.workflow.formatting import STDIN, Formatting, decoded, format_paths
+from nexusform.cli.arguments import declare_group, declare_positionals, declare_switch
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.workflow.file_formatting import STDIN, FormattingResult, decode_source, format_paths
 
-FAILED: Final = 2
-UNFORMATTED: Final = 3
+EXIT_FAILED: Final = 2
+EXIT_UNFORMATTED: Final = 3
 
 
 class FmtArguments(Struct, frozen=True, kw_only=True):
-    """What `fmt` takes."""
+    """Arguments of `fmt`."""
 
-    paths: tuple[str, ...] = positionals(metavar="[PATH]...")
-    list_files: bool = switch("Do not list changed files", default=True, flag="list")
-    write: bool = switch("Do not write the files", default=True)
-    diff: bool = switch("Show a diff")
-    check: bool = switch("Only check; exit with 3 if a file needs formatting")
-    recursive: bool = switch("Include subdirectories")
-    view: ViewFlags = group(ViewFlags)
+    paths: tuple[str, ...] = declare_positionals(metavar="[PATH]...")
+    list_files: bool = declare_switch("Do not list changed files", default=True, flag="list")
+    write: bool = declare_switch("Do not write the files", default=True)
+    diff: bool = declare_switch("Show a diff")
+    check: bool = declare_switch("Only check; exit with 3 if a file needs formatting")
+    recursive: bool = declare_switch("Include subdirectories")
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("fmt", FmtArguments)
+@define_command("fmt", FmtArguments)
 def fmt(arguments: FmtArguments) -> int:
     """Format *.nf.hcl, *.nfvars.hcl and *.nftest.hcl files.
 
@@ -45,30 +45,30 @@ def fmt(arguments: FmtArguments) -> int:
         formatting = _format_stdin()
     else:
         list_files, write = arguments.list_files, arguments.write and not check
-        confinement = place_of().confinement
+        confinement = create_context().confinement
         formatting = format_paths(
             paths or (".",), recursive=arguments.recursive, write=write, confinement=confinement
         )
-    screen = arguments.view.screen()
-    screen.diagnostics(formatting.problems, formatting.sources)
+    screen = arguments.view.create_screen()
+    screen.print_diagnostics(formatting.problems, formatting.sources)
     for file in formatting.files:
-        if list_files and file.changed:
-            screen.out(file.source.name)
+        if list_files and file.is_changed:
+            screen.print_text(file.source.name)
         if diff:
-            screen.out(file.difference, end="")
+            screen.print_text(file.difference, end="")
         if not (list_files or write or diff or check):
             sys.stdout.write(file.text)
             if file.source.name == STDIN and not file.text.endswith("\n"):
-                # An editor that pipes a region through must not glue the next line to it.
+                # An editor that formats a region must not join the next line to it.
                 sys.stdout.write("\n")
     if has_errors(formatting.problems):
-        return FAILED
-    return UNFORMATTED if check and any(file.changed for file in formatting.files) else 0
+        return EXIT_FAILED
+    return EXIT_UNFORMATTED if check and any(file.is_changed for file in formatting.files) else 0
 
 
-def _format_stdin() -> Formatting:
-    formatting = Formatting()
-    source = decoded(sys.stdin.buffer.read(), STDIN, formatting.problems)
+def _format_stdin() -> FormattingResult:
+    formatting = FormattingResult()
+    source = decode_source(sys.stdin.buffer.read(), STDIN, formatting.problems)
     if source is not None:
-        formatting.add(source)
+        formatting.format_source(source)
     return formatting

@@ -1,47 +1,47 @@
-"""`nexusform graph`."""
+"""`nexusform graph`: dependency graph of resources."""
 
 from __future__ import annotations
 
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import choice, group, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
-from nexusform.workflow.plan_files.graph import find_graph, svg_of_dot
+from nexusform.cli.arguments import declare_choice, declare_group, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.workflow.plan_files.resource_graph import build_graph, render_dot_svg
 
 
 class GraphArguments(Struct, frozen=True, kw_only=True):
-    """What `graph` takes."""
+    """Arguments of `graph`."""
 
-    format: str = choice("Set the output format", ("dot", "svg", "mermaid"))
-    type: str = choice("Draw this kind of plan", ("plan", "plan-destroy"))
-    plan: str = text("Draw the resources of a saved plan", metavar="FILE")
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    format: str = declare_choice("Set the output format", ("dot", "svg", "mermaid"))
+    type: str = declare_choice("Draw this kind of plan", ("plan", "plan-destroy"))
+    plan: str = declare_text("Draw the resources of a saved plan", metavar="FILE")
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("graph", GraphArguments)
+@define_command("graph", GraphArguments)
 def graph(arguments: GraphArguments) -> int:
     """Print the dependency graph: an edge leads from a resource to its dependency.
 
     SVG needs graphviz.
     """
-    from nexusform.rendering.answers.graph_text import dot_graph, mermaid_graph
+    from nexusform.rendering.answers.graph_text import render_dot, render_mermaid
 
-    screen = arguments.view.screen()
-    place = place_of(arguments.state, arguments.variables)
-    resources = find_graph(place, arguments.plan, destroy=arguments.type == "plan-destroy")
-    screen.diagnostics(resources.diagnostics, resources.sources)
-    if not resources.drawable:
+    screen = arguments.view.create_screen()
+    context = create_context(arguments.state, arguments.variables)
+    resources = build_graph(context, arguments.plan, destroy=arguments.type == "plan-destroy")
+    screen.print_diagnostics(resources.diagnostics, resources.sources)
+    if not resources.is_drawable:
         return 1
-    draw = mermaid_graph if arguments.format == "mermaid" else dot_graph
+    draw = render_mermaid if arguments.format == "mermaid" else render_dot
     drawing = draw(resources.nodes, resources.edges)
     if arguments.format == "svg":
         try:
-            drawing = svg_of_dot(drawing)
+            drawing = render_dot_svg(drawing)
         except OSError as problem:
             raise click.UsageError(f"-format=svg: {problem}. Take -format=dot or -format=mermaid.") from None
-    screen.out(drawing, end="")
+    screen.print_text(drawing, end="")
     return 0

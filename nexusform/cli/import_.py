@@ -1,4 +1,4 @@
-"""`nexusform import`."""
+"""`nexusform import`: existing objects into the state."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, number, optional, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
+from nexusform.cli.arguments import declare_group, declare_number, declare_optional, declare_text
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import has_errors
-from nexusform.rendering.notation.colours import hang
-from nexusform.words import counted
-from nexusform.workflow.opening.place import Place
+from nexusform.cli.shared_flags import (
+    LockFlags,
+    ViewFlags,
+    create_context,
+    declare_ownership_flag,
+    declare_state_flag,
+    declare_variable_flags,
+)
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.diagnostics.phrases import format_count
+from nexusform.rendering.notation.colours import wrap_hanging
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project, open_project
-from nexusform.workflow.runs.importing import address_to_import, import_one, take_over_from
-from nexusform.workflow.runs.run import Notices, base_request, begin
+from nexusform.workflow.runs.object_import import find_source_importer, import_object, resolve_import_address
+from nexusform.workflow.runs.run import Notices, begin_run, build_base_request
 
 DONE = """
 Import successful!
@@ -28,25 +35,27 @@ Run `nexusform plan` to see where the configuration says something else.
 
 
 class ImportArguments(Struct, frozen=True, kw_only=True):
-    """What `import` takes."""
+    """Arguments of `import`."""
 
-    address: str = optional("")
-    object_id: str = optional("", metavar="ID")
-    source: str = text(
+    address: str = declare_optional("")
+    object_id: str = declare_optional("", metavar="ID")
+    source: str = declare_text(
         "Import all objects of an export, Azure or a fleet hub",
         metavar="DIR|azure|hub",
         flag="from",
     )
-    generate_config_out: str = text("With -from, write the configuration to a new file", metavar="FILE")
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    lock: LockFlags = group(LockFlags)
-    take_ownership: bool = ownership_flag()
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
-    parallelism: int | None = number("Accepted for compatibility, ignored", default=None)
+    generate_config_out: str = declare_text(
+        "With -from, write the configuration to a new file", metavar="FILE"
+    )
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    lock: LockFlags = declare_group(LockFlags)
+    take_ownership: bool = declare_ownership_flag()
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
+    parallelism: int | None = declare_number("Accepted for compatibility, ignored", default=None)
 
 
-@command("import", ImportArguments)
+@define_command("import", ImportArguments)
 def import_(arguments: ImportArguments) -> int:
     """Import existing objects into the state, without changing them.
 
@@ -57,81 +66,81 @@ def import_(arguments: ImportArguments) -> int:
     The next plan has no changes. `nexusform inventory script` exports a site. `-from=hub` imports
     user objects of a fleet hub (docs/provider-fleet.md).
     """
-    screen = arguments.view.screen()
+    screen = arguments.view.create_screen()
     if arguments.source:
-        return _take_over_source(screen, arguments)
+        return _import_source(screen, arguments)
     if not arguments.address or not arguments.object_id:
         raise click.UsageError("Say what to import: ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
-    opened = open_project(_place(arguments))
-    screen.diagnostics(opened.diagnostics, opened.sources)
+    opened = open_project(_create_context(arguments))
+    screen.print_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    return _take_over(screen, opened.project, arguments)
+    return _import_object(screen, opened.project, arguments)
 
 
-def _place(arguments: ImportArguments) -> Place:
-    return place_of(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+def _create_context(arguments: ImportArguments) -> CommandContext:
+    return create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
 
 
-def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> int:
+def _import_object(screen: Screen, project: Project, arguments: ImportArguments) -> int:
     """Import one object."""
-    block, address, problems = address_to_import(project, arguments.address)
+    block, address, problems = resolve_import_address(project, arguments.address)
     if block is None or address is None:
-        screen.diagnostics(problems, project.sources)
+        screen.print_diagnostics(problems, project.sources)
         return 1
-    locking, notices = arguments.lock.locking(), Notices(waiting=screen.err)
-    with begin(project, "OperationTypeImport", locking, notices=notices) as run:
-        already_told = len(run.diagnostics)
-        screen.diagnostics(run.diagnostics, project.sources)
-        if not run.ready:
+    locking, notices = arguments.lock.build_options(), Notices(on_wait=screen.print_error)
+    with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
+        reported_count = len(run.diagnostics)
+        screen.print_diagnostics(run.diagnostics, project.sources)
+        if not run.is_ready:
             return 1
         object_id = arguments.object_id
-        screen.out(f'{address}: Importing from ID "{object_id}"...')
-        request = base_request(project, run.stored)
-        problems = import_one(
-            request, project, run.providers, block, address, object_id, run.stored.kept_lines()
+        screen.print_text(f'{address}: Importing from ID "{object_id}"...')
+        request = build_base_request(project, run.stored)
+        problems = import_object(
+            request, project, run.providers, block, address, object_id, run.stored.list_preserved_lines()
         )
-    screen.diagnostics([*problems, *run.diagnostics[already_told:]], project.sources)
+    screen.print_diagnostics([*problems, *run.diagnostics[reported_count:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1
-    screen.out(DONE, end="")
+    screen.print_text(DONE, end="")
     return 0
 
 
 # --- whole sites and hubs ----------------------------------------------------------------------
 
 
-def _take_over_source(screen: Screen, arguments: ImportArguments) -> int:
-    """Import everything of a source that a domain reads, and write its configuration."""
+def _import_source(screen: Screen, arguments: ImportArguments) -> int:
+    """Import everything of a source, and write its configuration."""
     if arguments.address:
         raise click.UsageError("-from takes over whole sites: leave ADDRESS and ID out.")
     if not arguments.generate_config_out:
         raise click.UsageError("-from needs -generate-config-out=F: the file that the configuration goes to.")
-    take_over = take_over_from(arguments.source)
-    if take_over is None:
+    importer = find_source_importer(arguments.source)
+    if importer is None:
         raise click.UsageError(f'-from: nothing that is installed takes over "{arguments.source}".')
-    answer = take_over(
-        _place(arguments),
+    result = importer(
+        _create_context(arguments),
         os.path.normpath(arguments.source),
         arguments.generate_config_out,
-        arguments.lock.locking(),
-        Notices(waiting=screen.err),
+        arguments.lock.build_options(),
+        Notices(on_wait=screen.print_error),
     )
-    screen.diagnostics(answer.diagnostics, answer.sources)
-    if has_errors(answer.diagnostics):
+    screen.print_diagnostics(result.diagnostics, result.sources)
+    if has_errors(result.diagnostics):
         return 1
-    for line in answer.lines:
-        screen.out(hang(line, screen.width))
-    _tell_imported(screen, answer.imported, arguments.generate_config_out)
+    for line in result.lines:
+        screen.print_text(wrap_hanging(line, screen.width))
+    _print_imported(screen, result.imported, arguments.generate_config_out)
     return 0
 
 
-def _tell_imported(screen: Screen, imported: int, path: str) -> None:
+def _print_imported(screen: Screen, imported: int, path: str) -> None:
     if not imported:
-        screen.out("\nNothing to import: the state holds everything of it already.")
+        screen.print_text("\nNothing to import: the state holds everything of it already.")
         return
-    screen.out(
-        f"\nImport successful! {counted(imported, 'object')} in the state, nothing moved.\n"
+    screen.print_text(
+        f"\nImport successful! {format_count(imported, 'object')} in the state, nothing moved.\n"
         f"Their configuration was written to {path}. Look it through and keep it;\n"
         "`nexusform plan` has no changes now."
     )

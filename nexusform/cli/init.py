@@ -1,4 +1,4 @@
-"""`nexusform init`."""
+"""`nexusform init` and `nexusform get`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, place_of
-from nexusform.cli.screen import Screen, input_allowed
-from nexusform.diagnostics import has_errors
-from nexusform.rendering.notation.colours import Painter, hang
-from nexusform.workflow.init import InitOptions, init_directory, missing_files, write_first_file
+from nexusform.cli.arguments import declare_group, declare_switch
+from nexusform.cli.commands import define_command
+from nexusform.cli.screen import Screen, is_input_allowed
+from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.rendering.notation.colours import Painter, wrap_hanging
+from nexusform.workflow.initialization import (
+    InitOptions,
+    find_missing_files,
+    init_directory,
+    write_first_file,
+)
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):
-    """What `init` takes."""
+    """Arguments of `init`."""
 
-    reconfigure: bool = switch("Use the configured backend, forget the previous one")
-    migrate_state: bool = switch("Copy the state from the previous backend")
-    force_copy: bool = switch("With -migrate-state, overwrite an existing state")
-    input: bool = switch("Do not offer a first configuration", default=True)
-    upgrade: bool = switch("Accepted for compatibility, ignored")
-    lock: LockFlags = group(LockFlags)
-    view: ViewFlags = group(ViewFlags)
+    reconfigure: bool = declare_switch("Use the configured backend, forget the previous one")
+    migrate_state: bool = declare_switch("Copy the state from the previous backend")
+    force_copy: bool = declare_switch("With -migrate-state, overwrite an existing state")
+    input: bool = declare_switch("Do not offer a first configuration", default=True)
+    upgrade: bool = declare_switch("Accepted for compatibility, ignored")
+    lock: LockFlags = declare_group(LockFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("init", InitArguments)
+@define_command("init", InitArguments)
 def init(arguments: InitArguments) -> int:
     """Check the configuration, prepare the backend and print a summary.
 
@@ -40,39 +45,43 @@ def init(arguments: InitArguments) -> int:
         reconfigure=arguments.reconfigure,
         migrate=arguments.migrate_state or arguments.force_copy,
         force_copy=arguments.force_copy,
-        locking=arguments.lock.locking(),
+        locking=arguments.lock.build_options(),
     )
-    screen = arguments.view.screen()
-    place = place_of()
-    if input_allowed(arguments.input) and sys.stdin.isatty() and not _offer(screen, place.directory):
+    screen = arguments.view.create_screen()
+    context = create_context()
+    if (
+        is_input_allowed(arguments.input)
+        and sys.stdin.isatty()
+        and not _prompt_for_files(screen, context.directory)
+    ):
         return 1
-    initialised = init_directory(place, options)
-    screen.diagnostics(initialised.diagnostics, initialised.sources)
-    if has_errors(initialised.diagnostics):
+    result = init_directory(context, options)
+    screen.print_diagnostics(result.diagnostics, result.sources)
+    if has_errors(result.diagnostics):
         return 1
-    for line in initialised.lines:
-        screen.out(hang(line, screen.width))
+    for line in result.lines:
+        screen.print_text(wrap_hanging(line, screen.width))
     paint = Painter(screen.colour)
-    screen.out(f"\n{paint('nexusform has been successfully initialized!', 'bold', 'green')}")
-    if not screen.in_automation:
-        screen.out("\nNow `nexusform plan` shows what would change.")
+    screen.print_text(f"\n{paint('nexusform has been successfully initialized!', 'bold', 'green')}")
+    if not screen.is_automated:
+        screen.print_text("\nNow `nexusform plan` shows what would change.")
     return 0
 
 
-def _offer(screen: Screen, directory: str) -> bool:
-    """Offer what a new directory lacks; whether nothing went wrong."""
-    missing = missing_files(directory)
+def _prompt_for_files(screen: Screen, directory: str) -> bool:
+    """Prompt for the missing files of a new directory; return whether no error occurred."""
+    missing = find_missing_files(directory)
     if not missing:
         return True
     names = " and ".join(missing)
-    answer = screen.ask(
+    answer = screen.prompt_user(
         f"Write {names}?", "  Nothing stands there yet. Only 'yes' will be accepted to confirm."
     )
     for name in missing if answer == "yes" else ():
         try:
             write_first_file(directory, name)
         except OSError as problem:
-            screen.err(f"Error: {name} cannot be written: {problem.strerror}.")
+            screen.print_error(f"Error: {name} cannot be written: {problem.strerror}.")
             return False
-        screen.out(f"Wrote {name}.")
+        screen.print_text(f"Wrote {name}.")
     return True

@@ -1,9 +1,6 @@
-"""Interrupts of a run: the first lets the running steps end, the second ends the process at once.
-
-Python runs the handler of a signal in the main thread, and one that waits without having been woken (a signal
-may arrive just before it begins to wait, or be delivered to another thread) runs it only when its wait is
-over. So signals are heeded by a thread that reads them from the wakeup descriptor (see signal.set_wakeup_fd),
-whatever the main thread does.
+"""Interrupts of a run: the first lets running steps end, the second ends the process at once. Python runs
+signal handlers in the main thread, and a waiting main thread may run them only after its wait. So a separate
+thread reads signals from the wakeup descriptor (see signal.set_wakeup_fd).
 """
 
 from __future__ import annotations
@@ -28,71 +25,77 @@ SECOND_INTERRUPT: Final = (
 
 
 class Interrupts:
-    """Counts interrupts; `stopping` is what the executor asks before every step."""
+    """Counter of interrupts; the executor calls `is_stopping` before every step."""
 
     def __init__(self) -> None:
-        self.received = 0
+        self.count = 0
 
-    def stopping(self) -> bool:
-        """Whether somebody asked to stop."""
-        return self.received > 0
+    def is_stopping(self) -> bool:
+        """Return whether an interrupt was received."""
+        return self.count > 0
 
 
 @contextmanager
-def graceful_interrupts(tell: Callable[[str], None]) -> Iterator[Interrupts]:
-    """Let the first SIGINT or SIGTERM inside the block end the running steps, the second the process.
-
-    `tell` is called by a thread of its own, for it may have to wait for whoever reads.
+def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
+    """Handle interrupts inside the block: the first SIGINT or SIGTERM ends the running steps, the second the
+    process. `notify` is called in its own thread, because it may block.
     """
     interrupts = Interrupts()
-    heard, wakeup = socket.socketpair()
+    receiver, wakeup = socket.socketpair()
     wakeup.setblocking(False)
-    numbers = _stopping_signals()
-    Thread(target=_heed, args=(heard, numbers, interrupts, tell), daemon=True, name="interrupts").start()
+    numbers = _list_stop_signals()
+    Thread(
+        target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts"
+    ).start()
     handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
-    woken_before = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+    old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     try:
         yield interrupts
     finally:
-        signal.set_wakeup_fd(woken_before)
+        signal.set_wakeup_fd(old_wakeup)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        wakeup.close()  # which ends the thread
+        wakeup.close()  # this ends the thread
 
 
-def _stopping_signals() -> list[signal.Signals]:
-    """What ends an apply. A terminal that goes away counts, unless nohup made us ignore it."""
+def _list_stop_signals() -> list[signal.Signals]:
+    """List the signals that stop an apply. A closed terminal counts, unless nohup ignores it."""
     signals = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
     return signals
 
 
-def _heed(
-    heard: socket.socket, numbers: list[signal.Signals], interrupts: Interrupts, tell: Callable[[str], None]
+def _watch_signals(
+    receiver: socket.socket,
+    numbers: list[signal.Signals],
+    interrupts: Interrupts,
+    notify: Callable[[str], None],
 ) -> None:
-    """Take in signals, a byte each, until the block is left."""
-    with heard:
-        while arrived := heard.recv(64):
-            for number in arrived:
+    """Read signals, one byte each, until the block ends."""
+    with receiver:
+        while received := receiver.recv(64):
+            for number in received:
                 if number not in numbers:
                     continue
-                interrupts.received += 1
-                if interrupts.received == 1:
-                    Thread(target=_told, args=(tell,), daemon=True, name="interrupted").start()
+                interrupts.count += 1
+                if interrupts.count == 1:
+                    Thread(target=_notify_interrupt, args=(notify,), daemon=True, name="interrupted").start()
                 else:
-                    _exit_at_once()
+                    _exit_immediately()
 
 
-def _told(tell: Callable[[str], None]) -> None:
-    with suppress(OSError, ValueError):  # nobody reads any more
-        tell(FIRST_INTERRUPT)
+def _notify_interrupt(notify: Callable[[str], None]) -> None:
+    with suppress(OSError, ValueError):  # the output is closed
+        notify(FIRST_INTERRUPT)
 
 
-def _exit_at_once() -> None:
-    """Nothing is lost: every intent is on disk, and the next run takes over a dead holder's lock."""
+def _exit_immediately() -> None:
+    """Exit without cleanup. Nothing is lost: every intent is on disk, and the next run replaces the lock of a
+    dead process.
+    """
     with suppress(OSError, ValueError):
         errors = sys.stderr.fileno()
-        if select.select([], [errors], [], 0)[1]:  # else somebody does not read, and writing would wait
+        if select.select([], [errors], [], 0)[1]:  # otherwise writing would block
             os.write(errors, f"{SECOND_INTERRUPT}\n".encode())
     os._exit(1)

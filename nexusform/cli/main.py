@@ -1,7 +1,5 @@
-"""Entry point: which command is asked for, and what happens when one goes wrong.
-
-Importing this module and answering `version` or `-help` loads none of the heavy libraries; each
-command is imported when it is run.
+"""Entry point: command dispatch and error handling. Importing this module, `version` and `-help` load no
+heavy libraries; each command is imported on use.
 """
 
 from __future__ import annotations
@@ -18,82 +16,88 @@ from typing import Final, NoReturn
 import click
 
 import nexusform
-from nexusform.cli.commands import Entry, LazyGroup, RemovedCommandError, take_global_options
-from nexusform.diagnostics import Refused
-from nexusform.domain_table import is_there
-from nexusform.log import log, start
+from nexusform.cli.commands import CommandEntry, LazyGroup, RemovedCommandError, take_global_options
+from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.domain_table import is_available
+from nexusform.files.log import log_event, start_log
 
-# One line per command: its name, where it lives, and what `-help` says of it.
-_COMMANDS: Final[dict[str, Entry]] = {
-    "init": Entry("nexusform.cli.init:init", "Check the configuration and prepare the backend"),
-    "validate": Entry("nexusform.cli.validate:validate", "Validate the configuration"),
-    "plan": Entry("nexusform.cli.plan:plan", "Show planned changes and placements"),
-    "apply": Entry("nexusform.cli.apply:apply", "Apply a plan"),
-    "destroy": Entry("nexusform.cli.shorthands:destroy", "Destroy all resources in the state"),
-    "sign": Entry("nexusform.cli.sign:sign", "Sign an approved plan"),
-    "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
-    "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
-    "explain": Entry("nexusform.cli.explain:explain", "Explain a placement"),
-    "simulate": Entry(
+# One line per command: its name, its target, and its summary in `-help`.
+_COMMANDS: Final[dict[str, CommandEntry]] = {
+    "init": CommandEntry("nexusform.cli.init:init", "Check the configuration and prepare the backend"),
+    "validate": CommandEntry("nexusform.cli.validate:validate", "Validate the configuration"),
+    "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
+    "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
+    "destroy": CommandEntry("nexusform.cli.shorthands:destroy", "Destroy all resources in the state"),
+    "sign": CommandEntry("nexusform.cli.sign:sign", "Sign an approved plan"),
+    "show": CommandEntry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
+    "output": CommandEntry("nexusform.cli.output:output", "Show the root module's outputs"),
+    "explain": CommandEntry("nexusform.cli.explain:explain", "Explain a placement"),
+    "simulate": CommandEntry(
         "nexusform.domains.whatif.cli.simulate:simulate",
         "Simulate capacity, failures, upgrades and repacking",
     ),
-    "sites": Entry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites"),
-    "advise": Entry("nexusform.cli.advise:advise", "List placement risks"),
-    "graph": Entry("nexusform.cli.graph:graph", "Draw the dependency graph"),
-    "console": Entry("nexusform.cli.console:console", "Evaluate expressions"),
-    "fmt": Entry("nexusform.cli.fmt:fmt", "Format configuration files"),
-    "predict": Entry(
+    "sites": CommandEntry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites"),
+    "advise": CommandEntry("nexusform.cli.advise:advise", "List placement risks"),
+    "graph": CommandEntry("nexusform.cli.graph:graph", "Draw the dependency graph"),
+    "console": CommandEntry("nexusform.cli.console:console", "Evaluate expressions"),
+    "fmt": CommandEntry("nexusform.cli.fmt:fmt", "Format configuration files"),
+    "predict": CommandEntry(
         "nexusform.domains.azure.cli.predict:predict", "Predict placement for a Terraform, ARM or Bicep plan"
     ),
-    "export": Entry("nexusform.cli.export:export", "Export a saved plan for other tools"),
-    "import": Entry("nexusform.cli.import_:import_", "Import an existing resource"),
-    "inventory": Entry("nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"),
-    "reconcile": Entry(
+    "export": CommandEntry("nexusform.cli.export:export", "Export a saved plan for other tools"),
+    "import": CommandEntry("nexusform.cli.import_:import_", "Import an existing resource"),
+    "inventory": CommandEntry(
+        "nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"
+    ),
+    "reconcile": CommandEntry(
         "nexusform.domains.azure.cli.reconcile:reconcile_", "Detect drift between site and state"
     ),
-    "state": Entry("nexusform.cli.main:STATE", "Inspect and edit the state"),
-    "untaint": Entry("nexusform.cli.state_edit:untaint", "Remove the taint of a resource"),
-    "workspace": Entry("nexusform.cli.workspace:workspace", "Manage workspaces"),
-    "force-unlock": Entry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
-    "test": Entry("nexusform.domains.testing.cli.test:test", "Run test files"),
-    "providers": Entry("nexusform.cli.metadata:providers", "Print the schemas of all types"),
-    "explore": Entry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
-    "lsp": Entry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
-    "completion": Entry("nexusform.cli.completion:completion", "Print a shell completion script"),
-    "version": Entry("nexusform.cli.version:version", "Show the version"),
+    "state": CommandEntry("nexusform.cli.main:STATE", "Inspect and edit the state"),
+    "untaint": CommandEntry("nexusform.cli.state_edit:untaint", "Remove the taint of a resource"),
+    "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
+    "force-unlock": CommandEntry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
+    "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
+    "providers": CommandEntry("nexusform.cli.metadata:providers", "Print the schemas of all types"),
+    "explore": CommandEntry(
+        "nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"
+    ),
+    "lsp": CommandEntry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
+    "completion": CommandEntry("nexusform.cli.completion:completion", "Print a shell completion script"),
+    "version": CommandEntry("nexusform.cli.version:version", "Show the version"),
 }
-COMMANDS: Final[dict[str, Entry]] = {
-    name: entry for name, entry in _COMMANDS.items() if is_there(entry.target)
+COMMANDS: Final[dict[str, CommandEntry]] = {
+    name: entry for name, entry in _COMMANDS.items() if is_available(entry.target)
 }
-# No room, no quota, a file as large as may be, a device that fails.
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_STACK: Final = 8 << 20  # bytes, what systems give the first thread
-_CALLS: Final = 3_000
-_SAFE: Final = (
+# Disk full, quota exceeded, file too large, I/O error.
+_WRITE_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_STACK_BYTES: Final = 8 << 20  # bytes, the usual stack size of the main thread
+_RECURSION_LIMIT: Final = 3_000
+_NOTHING_LOST: Final = (
     "Nothing that was recorded is lost: the state and its journal are as the last finished step left them."
 )
-# The same of `nexusform state ...`.
-_STATE_COMMANDS: Final[dict[str, Entry]] = {
-    "list": Entry("nexusform.cli.state_view:list_instances", "List resource instances"),
-    "show": Entry("nexusform.cli.state_view:show", "Show one resource instance"),
-    "mv": Entry("nexusform.cli.state_edit:mv", "Rename a resource or module"),
-    "rm": Entry("nexusform.cli.state_edit:rm", "Remove resources from the state"),
-    "verify": Entry("nexusform.cli.state_view:verify", "Check the state for errors"),
-    "pull": Entry("nexusform.cli.state_view:pull", "Print the state document"),
-    "push": Entry("nexusform.cli.state_edit:push", "Replace the state with a document"),
-    "history": Entry("nexusform.cli.state_view:history", "List stored versions of the state"),
-    "rollback": Entry("nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"),
+# The subcommands of `nexusform state`.
+_STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
+    "list": CommandEntry("nexusform.cli.state_view:list_instances", "List resource instances"),
+    "show": CommandEntry("nexusform.cli.state_view:show", "Show one resource instance"),
+    "mv": CommandEntry("nexusform.cli.state_edit:mv", "Rename a resource or module"),
+    "rm": CommandEntry("nexusform.cli.state_edit:rm", "Remove resources from the state"),
+    "verify": CommandEntry("nexusform.cli.state_view:verify", "Check the state for errors"),
+    "pull": CommandEntry("nexusform.cli.state_view:pull", "Print the state document"),
+    "push": CommandEntry("nexusform.cli.state_edit:push", "Replace the state with a document"),
+    "history": CommandEntry("nexusform.cli.state_view:history", "List stored versions of the state"),
+    "rollback": CommandEntry(
+        "nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"
+    ),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
-_CHAPTERS: Final[dict[str, tuple[str, ...]]] = {
+_COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Main commands": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
     "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
     "Sites": ("sites", "import", "inventory", "reconcile"),
     "State": ("state", "workspace", "untaint", "force-unlock"),
     "Other tools": ("sign", "export", "test", "lsp", "completion"),
 }
-# Commands of Terraform that there are none of, and what is done instead.
+# Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
     "login": "Nothing is signed in to: backends and providers read their own credentials "
     "(docs/state-and-teams.md).",
@@ -106,8 +110,8 @@ _HINTS: Final[dict[str, str]] = {
     "stacks": 'Many configurations under one plan are "nexusform sites".',
     "debug": "NF_LOG=debug writes what happens to stderr.",
 }
-# These change neither state nor any site.
-_ONLY_LOOKING: Final = frozenset(
+# Commands that change neither state nor any site.
+_READ_ONLY_COMMANDS: Final = frozenset(
     ("validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph")
 ) | frozenset(("console", "predict", "explore", "version", "providers"))
 
@@ -117,7 +121,7 @@ ROOT: Final = LazyGroup(
     aliases=ALIASES,
     summary="Placement planning for Azure Operator Nexus, in Terraform style.",
     epilogue="Use -chdir=DIR before the command to run it in DIR. More: nexusform COMMAND -help.",
-    chapters=_CHAPTERS,
+    chapters=_COMMAND_SECTIONS,
     hints=_HINTS,
 )
 STATE: Final = LazyGroup(
@@ -134,48 +138,45 @@ STATE: Final = LazyGroup(
 
 def main() -> NoReturn:
     """Run the command of `sys.argv` and exit with its code."""
-    let_calls_nest()
-    sys.exit(run(sys.argv[1:]))
+    raise_recursion_limit()
+    sys.exit(run_command_line(sys.argv[1:]))
 
 
-def let_calls_nest() -> None:
-    """Let calls nest as deep as documents may (512 levels, some calls a level; Python's own bound is 1,000).
-
-    A call that C makes takes up to 2.7 KB of stack (a key of `sort`): 8 MB last for all of them. Where
-    the stack is smaller Python's bound stays, and what is too deep for it is refused.
+def raise_recursion_limit() -> None:
+    """Raise the recursion limit for deeply nested documents (512 levels with several calls each; Python's
+    default is 1,000). A call from C takes up to 2.7 KB of stack (a key of `sort`), so 8 MB suffice. With a
+    smaller stack Python's limit stays, and deeper documents are rejected.
     """
     if sys.platform == "win32":
         return
     import resource
     import threading
 
-    most, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    if most == resource.RLIM_INFINITY or most >= _STACK:
-        threading.stack_size(_STACK)
-        sys.setrecursionlimit(_CALLS)
+    stack_limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    if stack_limit == resource.RLIM_INFINITY or stack_limit >= _STACK_BYTES:
+        threading.stack_size(_STACK_BYTES)
+        sys.setrecursionlimit(_RECURSION_LIMIT)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code.
-
-    Nothing escapes: bad usage, a closed pipe, a full disk, an interrupt and even a bug end in a
-    message and a code.
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Bad usage, a closed pipe, a full disk, an interrupt and
+    bugs all end in a message and a code.
     """
     _prepare_streams()
     try:
-        code = _command(arguments)
+        code = _run_command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _reader_has_gone()
+        return _handle_closed_pipe()
     except OSError as problem:
-        return _output_does_not_fit(problem) if problem.errno in _FULL else _bug(problem)
-    except Exception as bug:  # noqa: BLE001 - the one place where a bug becomes a message
-        return _bug(bug)
+        return _handle_full_disk(problem) if problem.errno in _WRITE_ERRORS else _report_bug(problem)
+    except Exception as bug:  # noqa: BLE001 - the only handler that turns a bug into a message
+        return _report_bug(bug)
     return code
 
 
-def _command(arguments: Sequence[str]) -> int:
-    """Run the command of a line; its exit code."""
+def _run_command(arguments: Sequence[str]) -> int:
+    """Run the command of a line; return its exit code."""
     remaining: list[str] = []
     try:
         remaining = take_global_options(list(arguments))
@@ -187,82 +188,81 @@ def _command(arguments: Sequence[str]) -> int:
         click.echo(problem.ctx.get_help() if problem.ctx else "")
         return 1
     except click.UsageError as problem:
-        return _usage_error(problem)
+        return _report_usage_error(problem)
     except RemovedCommandError as problem:
         click.echo(f"Error: {problem.format_message()}", err=True)
         return 1
-    except Refused as refused:
-        # What ends a run wherever it is met, such as the budget of files that it may read.
-        for each in refused.diagnostics:
-            _say(f"Error: {each.summary}\n\n{each.detail}")
+    except DiagnosticsError as failure:
+        # Errors that end a run anywhere, such as an exceeded read budget.
+        for diagnostic in failure.diagnostics:
+            _print_error(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
+    except click.exceptions.Exit as exit_request:
+        return exit_request.exit_code
     except (click.Abort, KeyboardInterrupt):
-        only_looked = remaining[:1] != [] and remaining[0] in _ONLY_LOOKING
-        nothing = " Nothing was changed." if only_looked else ""
-        click.echo(f"\nInterrupted.{nothing}", err=True)
+        was_read_only = remaining[:1] != [] and remaining[0] in _READ_ONLY_COMMANDS
+        unchanged_note = " Nothing was changed." if was_read_only else ""
+        click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
     return result if isinstance(result, int) else 0
 
 
 def _start_log(arguments: Sequence[str]) -> None:
-    """Log as NF_LOG says, from here on; which flags are set, and not to what."""
-    problem = start(os.environ)
+    """Start logging as set by NF_LOG; log the names of flags without values."""
+    problem = start_log(os.environ)
     if problem:
         raise click.UsageError(problem)
-    for theirs in ("TF_LOG", "TF_LOG_PATH"):
-        ours = theirs.replace("TF_", "NF_")
-        if theirs in os.environ and ours not in os.environ:
-            click.echo(f"{theirs} is set and not read: nexusform reads {ours}.", err=True)
+    for terraform_variable in ("TF_LOG", "TF_LOG_PATH"):
+        own_variable = terraform_variable.replace("TF_", "NF_")
+        if terraform_variable in os.environ and own_variable not in os.environ:
+            click.echo(f"{terraform_variable} is set and not read: nexusform reads {own_variable}.", err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]
-    log("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
+    log_event("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
 
 
-def _bug(bug: Exception) -> int:
-    """What a user sees of a bug: one paragraph; the traceback goes to a file.
-
-    Running out of memory is none: then the machine is too small for what is asked.
-    """
+def _report_bug(bug: Exception) -> int:
+    """Report a bug in one paragraph and write the traceback to a file. Lack of memory is not a bug."""
     if isinstance(bug, MemoryError):
-        _say(f"Error: The memory of this machine does not suffice for this. {_SAFE}")
+        _print_error(f"Error: The memory of this machine does not suffice for this. {_NOTHING_LOST}")
         return 1
     from traceback import format_exception
 
-    trace = _without_secrets("".join(format_exception(bug)))
+    traceback_text = _remove_secrets("".join(format_exception(bug)))
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
-        click.echo(trace, err=True)
+        click.echo(traceback_text, err=True)
     name = type(bug).__name__
-    _say(f"Error: nexusform met a bug of its own ({name}). {_SAFE} {_traceback_kept(trace)}")
+    _print_error(
+        f"Error: nexusform met a bug of its own ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}"
+    )
     return 1
 
 
-def _say(text: str) -> None:
-    """Tell it on stderr, as wide as the terminal is."""
+def _print_error(text: str) -> None:
+    """Print a text to stderr, wrapped to the terminal width."""
     from nexusform.cli.screen import Screen
-    from nexusform.rendering.notation.colours import wrap
+    from nexusform.rendering.notation.colours import wrap_lines
 
-    click.echo("\n".join(wrap(text, Screen().width)), err=True)
-
-
-# What an address may hold beside the place: who signs in and how, and a token among the questions.
-_SECRETS: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)|(?<=\?)[^\s'\"]+")
+    click.echo("\n".join(wrap_lines(text, Screen().width)), err=True)
 
 
-def _without_secrets(trace: str) -> str:
-    """A traceback that may be handed to others: addresses without credentials and questions."""
-    return re.sub(r"\w+://[^\s'\"]+", lambda address: _SECRETS.sub("...", address[0]), trace)
+# Secret parts of an address: credentials, and tokens in the query.
+_ADDRESS_SECRETS: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)|(?<=\?)[^\s'\"]+")
 
 
-def _traceback_kept(trace: str) -> str:
-    """Where the traceback stands now, in a sentence."""
+def _remove_secrets(traceback_text: str) -> str:
+    """Remove credentials and queries from the addresses of a traceback."""
+    return re.sub(r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), traceback_text)
+
+
+def _save_traceback(traceback_text: str) -> str:
+    """Save the traceback and return a sentence with its path."""
     import tempfile
 
     try:
         handle, path = tempfile.mkstemp(prefix="nexusform-crash-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8") as log:
-            log.write(f"nexusform {nexusform.__version__}\n{trace}")
+            log.write(f"nexusform {nexusform.__version__}\n{traceback_text}")
     except OSError:
         return "Please report it; NF_LOG=debug prints the details, which could not be written to a file."
     return (
@@ -272,10 +272,10 @@ def _traceback_kept(trace: str) -> str:
 
 
 def _prepare_streams() -> None:
-    """`nexusform plan <&- >&-` leaves no streams at all; then nothing is read, and what is said goes nowhere.
-    A terminal that lacks a character shows a question mark for it.
+    """Replace closed standard streams (`nexusform plan <&- >&-`) with the null device. A character
+    unsupported by the terminal becomes a question mark.
     """
-    # stdin first: the lowest free descriptor is its own, and stays so whatever is opened later.
+    # Open stdin first, so that it gets the lowest free descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -284,31 +284,30 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _usage_error(problem: click.UsageError) -> int:
-    where = problem.ctx.command_path if problem.ctx else "nexusform"
-    text = f"Error: {problem.format_message()}\n\nRun {where} -help for what it takes."
-    _say(text)
+def _report_usage_error(problem: click.UsageError) -> int:
+    command_path = problem.ctx.command_path if problem.ctx else "nexusform"
+    text = f"Error: {problem.format_message()}\n\nRun {command_path} -help for what it takes."
+    _print_error(text)
     return 1
 
 
-def _reader_has_gone() -> int:
-    """`nexusform show | head`: the rest of the output has no reader, which is no error of ours.
-
-    stdout is pointed at nothing, so that the flush at exit meets no closed pipe.
+def _handle_closed_pipe() -> int:
+    """Handle a closed pipe (`nexusform show | head`), which is not an error. stdout is redirected to the null
+    device, so that the flush at exit succeeds.
     """
-    _silence_stdout()
+    _redirect_stdout()
     return 1
 
 
-def _output_does_not_fit(problem: OSError) -> int:
-    """`nexusform plan > FILE` on a full disk."""
-    _silence_stdout()
-    _say(
+def _handle_full_disk(problem: OSError) -> int:
+    """Report a full disk (`nexusform plan > FILE`)."""
+    _redirect_stdout()
+    _print_error(
         f"Error: the output cannot be written: {problem.strerror}. Nothing that was recorded is lost; make "
         "room and run the command again."
     )
     return 1
 
 
-def _silence_stdout() -> None:
+def _redirect_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

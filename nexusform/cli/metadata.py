@@ -1,4 +1,4 @@
-"""`nexusform providers schema`, as JSON alone."""
+"""`metadata functions` and `providers schema`: machine-readable descriptions of nexusform, as JSON only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import switch
-from nexusform.cli.commands import Entry, LazyGroup, command
+from nexusform.cli.arguments import declare_switch
+from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 
 providers: Final = LazyGroup(
     "providers",
-    {"schema": Entry("nexusform.cli.metadata:schema", "Print the schemas of all types as JSON")},
+    {"schema": CommandEntry("nexusform.cli.metadata:schema", "Print the schemas of all types as JSON")},
     summary="Print the schemas of all types.",
     hints={
         "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
@@ -23,19 +23,19 @@ providers: Final = LazyGroup(
 
 
 class SchemaArguments(Struct, frozen=True, kw_only=True):
-    """What `providers schema` takes."""
+    """Arguments of `providers schema`."""
 
-    as_json: bool = switch("Print a JSON document (the only format)", flag="json")
+    as_json: bool = declare_switch("Print a JSON document (the only format)", flag="json")
 
 
-@command("schema", SchemaArguments, trusts=False)
+@define_command("schema", SchemaArguments, has_trust_flags=False)
 def schema(arguments: SchemaArguments) -> int:
     """Print the schemas of all types in Terraform's JSON format."""
     if not arguments.as_json:
         raise click.UsageError("The schemas are printed as JSON only: add -json.")
-    from nexusform.rendering.json.json_configuration import providers_schema
-    from nexusform.rendering.notation.json_values import json_bytes
-    from nexusform.resource_types.registry import registries
+    from nexusform.rendering.json.json_configuration import build_providers_schema
+    from nexusform.rendering.notation.json_values import encode_document
+    from nexusform.resource_types.registry import build_registries
 
-    sys.stdout.write(json_bytes(providers_schema(registries()), pretty=True).decode())
+    sys.stdout.write(encode_document(build_providers_schema(build_registries()), pretty=True).decode())
     return 0

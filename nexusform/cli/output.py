@@ -1,4 +1,4 @@
-"""`nexusform output`."""
+"""`nexusform output`: root outputs of the state."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, optional, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag
+from nexusform.cli.arguments import declare_group, declare_optional, declare_switch
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import did_you_mean, error, has_errors, warning
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag
+from nexusform.diagnostics.diagnostic import build_error, build_warning, has_errors, suggest_name
+from nexusform.schemas.value_types import build_type_json
 from nexusform.state.objects import OutputState
-from nexusform.value_types import type_to_json
 from nexusform.workflow.states.state_commands import read_state
 
 
 class OutputArguments(Struct, frozen=True, kw_only=True):
-    """What `output` takes; without `name` it shows all outputs."""
+    """Arguments of `output`; without `name` it shows all outputs."""
 
-    as_json: bool = switch("Print JSON", flag="json")
-    raw: bool = switch("Print one output without quotes and newline")
-    show_sensitive: bool = switch("Show sensitive values")
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
-    name: str = optional("")
+    as_json: bool = declare_switch("Print JSON", flag="json")
+    raw: bool = declare_switch("Print one output without quotes and newline")
+    show_sensitive: bool = declare_switch("Show sensitive values")
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
+    name: str = declare_optional("")
 
 
-@command("output", OutputArguments)
+@define_command("output", OutputArguments)
 def output(arguments: OutputArguments) -> int:
     """Show the outputs of the last apply, or the output NAME."""
     if arguments.as_json and arguments.raw:
         raise click.UsageError("-json and -raw do not go together.")
     if arguments.raw and not arguments.name:
         raise click.UsageError("-raw needs the NAME of an output.")
-    screen = arguments.view.screen()
-    reading = read_state(place_of(arguments.state))
-    screen.diagnostics(reading.diagnostics, reading.sources)
+    screen = arguments.view.create_screen()
+    reading = read_state(create_context(arguments.state))
+    screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None or has_errors(reading.diagnostics):
         return 1
     show = _show_one if arguments.name else _show_all
@@ -48,48 +48,57 @@ def output(arguments: OutputArguments) -> int:
 def _show_all(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     if arguments.as_json:
         document = {
-            name: {"sensitive": each.sensitive, "type": type_to_json(each.type), "value": each.value}
-            for name, each in sorted(outputs.items())
+            name: {
+                "sensitive": output_state.sensitive,
+                "type": build_type_json(output_state.type),
+                "value": output_state.value,
+            }
+            for name, output_state in sorted(outputs.items())
         }
-        screen.out(_json_text(document))
+        screen.print_text(_encode_json(document))
         return 0
     if not outputs:
         detail = (
             "The state holds no outputs: the configuration declares none, or was not applied since it does."
         )
-        screen.diagnostics([warning("no-outputs-found", detail)], {})
+        screen.print_diagnostics([build_warning("no-outputs-found", detail)], {})
         return 0
     from nexusform.rendering.text.state_text import render_outputs
 
-    screen.out(render_outputs(outputs, show_sensitive=arguments.show_sensitive), end="")
+    screen.print_text(render_outputs(outputs, show_sensitive=arguments.show_sensitive), end="")
     return 0
 
 
 def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     name = arguments.name
-    named = outputs.get(name)
-    if named is None:
-        detail = f'The state holds no output "{name}".{did_you_mean(name, outputs)}'
-        screen.diagnostics([error("output-not-found", detail, headline=f'Output "{name}" not found')], {})
+    output_state = outputs.get(name)
+    if output_state is None:
+        detail = f'The state holds no output "{name}".{suggest_name(name, outputs)}'
+        screen.print_diagnostics(
+            [build_error("output-not-found", detail, headline=f'Output "{name}" not found')], {}
+        )
         return 1
     if arguments.as_json:
-        screen.out(_json_text(named.value))
+        screen.print_text(_encode_json(output_state.value))
         return 0
-    from nexusform.rendering.notation.hcl_text import hcl_value, scalar
+    from nexusform.rendering.notation.hcl_text import format_scalar, render_hcl_value
 
     if not arguments.raw:
-        screen.out(hcl_value(named.value, named.type))
+        screen.print_text(render_hcl_value(output_state.value, output_state.type))
         return 0
-    if named.value is None or isinstance(named.value, (list, dict)):
+    if output_state.value is None or isinstance(output_state.value, (list, dict)):
         detail = f'-raw prints strings, numbers and booleans; the output "{name}" is none of them. Use -json.'
-        screen.diagnostics([error("unsupported-value-for-raw-output", detail)], {})
+        screen.print_diagnostics([build_error("unsupported-value-for-raw-output", detail)], {})
         return 1
-    # As it is, whatever it holds: a script takes it.
-    click.echo(named.value if isinstance(named.value, str) else scalar(named.value), nl=False)
+    # Print it unchanged, because scripts read it.
+    click.echo(
+        output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value),
+        nl=False,
+    )
     return 0
 
 
-def _json_text(value: Any) -> str:
-    from nexusform.rendering.notation.json_values import encoded
+def _encode_json(value: Any) -> str:
+    from nexusform.rendering.notation.json_values import encode_value
 
-    return encoded(value, pretty=True).decode()
+    return encode_value(value, pretty=True).decode()

@@ -1,4 +1,4 @@
-"""`nexusform plan`, and what apply and destroy share with it."""
+"""`nexusform plan`, and functions shared with apply, destroy and refresh."""
 
 from __future__ import annotations
 
@@ -8,88 +8,104 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, ignored, switch, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
+from nexusform.cli.arguments import declare_group, declare_switch, declare_text, ignored
+from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.voice import PlanView, TextVoice, Voice
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.plans.impact.guard_rails import Limit, guarded, limits_of
+from nexusform.cli.run_reporter import PlanView, Reporter, TextReporter
+from nexusform.cli.shared_flags import (
+    LockFlags,
+    ViewFlags,
+    create_context,
+    declare_ownership_flag,
+    declare_state_flag,
+    declare_variable_flags,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.plans.impact.guard_rails import Limit, apply_limits, parse_limits
 from nexusform.plans.plan import Plan
-from nexusform.state.json_text import collector_paused
+from nexusform.state.json_codec import pause_collector
 from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.opening.surroundings import unwritable
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin
+from nexusform.workflow.opening.system_io import explain_unwritable
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
 
-if TYPE_CHECKING:  # most plans are not saved, and have no reports
+if TYPE_CHECKING:  # most plans are not saved and have no reports
     from nexusform.cli.report_flag import ReportFlag
     from nexusform.workflow.plan_files.saved_plans import Signer
 
-_CHANGES: Final = 2  # exit code of -detailed-exitcode
+_EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
-    """What `plan` takes."""
+    """Arguments of `plan`."""
 
-    out: str = text("Save the plan to a file", metavar="FILE")
-    sign: str = text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
-    detailed_exitcode: bool = switch("Exit with 2 if there are changes")
-    generate_config_out: str = text("Write configuration for imported objects", metavar="FILE")
-    as_json: bool = switch("Print a stream of JSON events", flag="json")
-    fail_on: str = text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
-    planning: PlanningFlags = group(PlanningFlags)
-    shown: PlacementFlags = group(PlacementFlags)
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    take_ownership: bool = ownership_flag()
-    view: ViewFlags = group(ViewFlags)
-    show_sensitive: bool = switch("Show sensitive values")
+    out: str = declare_text("Save the plan to a file", metavar="FILE")
+    sign: str = declare_text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
+    generate_config_out: str = declare_text("Write configuration for imported objects", metavar="FILE")
+    as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
+    fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    planning: PlanningFlags = declare_group(PlanningFlags)
+    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    take_ownership: bool = declare_ownership_flag()
+    view: ViewFlags = declare_group(ViewFlags)
+    show_sensitive: bool = declare_switch("Show sensitive values")
 
 
-class Showing(Struct, frozen=True):
-    """How a run tells its plan: by which voice, which placements, in which reports."""
+class PlanDisplay(Struct, frozen=True):
+    """Display of a run's plan: reporter, placement flags and reports."""
 
-    voice: Voice
-    shown: PlacementFlags
+    reporter: Reporter
+    placement_flags: PlacementFlags
     reports: tuple[ReportFlag, ...]
     show_sensitive: bool = False
 
     @property
     def notices(self) -> Notices:
-        """What a run tells in passing, told by the voice."""
-        voice = self.voice
+        """Callbacks of the run, forwarded to the reporter."""
+        reporter = self.reporter
         return Notices(
-            waiting=voice.notice, reading=voice.reading, locking=voice.locked, progress=voice.planned
+            on_wait=reporter.report_notice,
+            on_read=reporter.report_read,
+            on_lock=reporter.report_lock,
+            on_progress=reporter.report_planning,
         )
 
-    def tell(self, plan: Plan, run: Run, *, saved_to: str = "", next_step: bool = True) -> None:
-        """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
+    def report_plan(self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True) -> None:
+        """Report the plan, unless a report replaces the text on stdout; write the reports."""
         project = run.project
-        if not self.is_replaced:
-            view = PlanView(project.registries, self.shown, saved_to, next_step, project.place.take_ownership)
-            self.voice.plan(plan, project.sources, view)
-        elif plan.denied:
-            self.voice.diagnostics(plan.diagnostics, project.sources)
+        if not self.is_text_replaced:
+            view = PlanView(
+                project.registries,
+                self.placement_flags,
+                saved_path,
+                next_step,
+                project.context.take_ownership,
+            )
+            self.reporter.report_plan(plan, project.sources, view)
+        elif plan.is_rejected:
+            self.reporter.report_diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
     @property
-    def is_replaced(self) -> bool:
-        """Whether a report takes the place of the text on stdout."""
+    def is_text_replaced(self) -> bool:
+        """Whether a report replaces the text on stdout."""
         return any(report.path == "-" for report in self.reports)
 
     def write_reports(self, plan: Plan, run: Run) -> None:
-        """Write the reports alone."""
+        """Write the reports only."""
         if not self.reports:
             return
-        from nexusform.cli.report_flag import Subject, write_reports
+        from nexusform.cli.report_flag import ReportSubject, write_reports
 
         project = run.project
-        subject = Subject(
+        subject = ReportSubject(
             plan=plan,
             sources=project.sources,
             registries=project.registries,
-            shown=self.shown,
+            placement_flags=self.placement_flags,
             configuration=project.configuration,
             prior=run.stored.state,
             show_sensitive=self.show_sensitive,
@@ -97,8 +113,9 @@ class Showing(Struct, frozen=True):
         write_reports(self.reports, subject)
 
 
-@command("plan", PlanArguments, accepts=(ignored("input", switch=True), ignored("parallelism")))
-@collector_paused()  # to the end: what was planned is walked in vain while it is saved and shown, too
+@define_command("plan", PlanArguments, accepts=(ignored("input", switch=True), ignored("parallelism")))
+# until the end: garbage collection of the plan is useless while it is saved and shown, too
+@pause_collector()
 def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
@@ -116,112 +133,128 @@ def plan(arguments: PlanArguments) -> int:
         )
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
-    limits = limits_in(arguments.fail_on)
-    options = arguments.planning.options(
+    limits = parse_limit_flag(arguments.fail_on)
+    options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
-        want_rejected=arguments.shown.placements == "all",
+        includes_rejections=arguments.placement_flags.placements == "all",
     )
-    locking = arguments.lock.locking()
-    showing = showing_of(
-        arguments.shown,
+    locking = arguments.lock.build_options()
+    display = create_display(
+        arguments.placement_flags,
         arguments.view,
         as_json=arguments.as_json,
         show_sensitive=arguments.show_sensitive,
     )
-    voice = showing.voice
-    if arguments.out and (reason := unwritable(arguments.out)):
-        voice.diagnostics([error("the-plan-cannot-be-saved", reason)], {})
+    reporter = display.reporter
+    if arguments.out and (reason := explain_unwritable(arguments.out)):
+        reporter.report_diagnostics([build_error("the-plan-cannot-be-saved", reason)], {})
         return 1
-    signer, problems = _signer_of(arguments.sign)
+    signer, problems = _load_signer(arguments.sign)
     if problems:
-        voice.diagnostics(problems, {})
+        reporter.report_diagnostics(problems, {})
         return 1
-    place = place_of(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
-    opened = open_project(place)
-    voice.diagnostics(opened.diagnostics, opened.sources)
+    context = create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+    opened = open_project(context)
+    reporter.report_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    with begin(opened.project, "OperationTypePlan", locking, notices=showing.notices, settles=False) as run:
-        already_told = len(run.diagnostics)
-        voice.diagnostics([*run.diagnostics, *_remarks_on_rest(run)], opened.sources)
-        made = _plan_and_tell(run, options, limits, showing, arguments, signer) if run.ready else None
-    voice.diagnostics(run.diagnostics[already_told:], opened.sources)
-    return exit_code(made, run.diagnostics, detailed=arguments.detailed_exitcode)
+    with begin_run(
+        opened.project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
+    ) as run:
+        reported_count = len(run.diagnostics)
+        reporter.report_diagnostics([*run.diagnostics, *_check_unfinished_apply(run)], opened.sources)
+        new_plan = (
+            _plan_and_report(run, options, limits, display, arguments, signer) if run.is_ready else None
+        )
+    reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)
+    return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
 
 
-def exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, detailed: bool) -> int:
-    """What a command that plans ends with; `detailed` is -detailed-exitcode. None: there is no plan."""
-    if plan is None or plan.denied or has_errors(diagnostics):
+def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
+    """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode. None: there is no
+    plan.
+    """
+    if plan is None or plan.is_rejected or has_errors(diagnostics):
         return 1
-    return _CHANGES if detailed and plan.has_changes else 0
+    return _EXIT_CHANGES if is_detailed and plan.has_changes else 0
 
 
-def _signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
-    """What -sign=KEYFILE asks for, looked at before anything is planned."""
+def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
+    """Load the signer of -sign=KEYFILE before planning."""
     if not key_file:
         return None, []
-    from nexusform.workflow.plan_files.signed_plans import signer_of
+    from nexusform.workflow.plan_files.plan_signing import create_signer
 
-    return signer_of(key_file, place_of().confinement)
+    return create_signer(key_file, create_context().confinement)
 
 
-def limits_in(flag: str) -> tuple[Limit, ...]:
-    """-fail-on. Raises a usage error."""
+def parse_limit_flag(flag: str) -> tuple[Limit, ...]:
+    """Parse -fail-on. Raises a usage error."""
     try:
-        return limits_of(flag) if flag else ()
+        return parse_limits(flag) if flag else ()
     except ValueError as problem:
         raise click.UsageError(f"-fail-on: {problem}") from None
 
 
-def _plan_and_tell(
+def _plan_and_report(
     run: Run,
     options: PlanOptions,
     limits: Iterable[Limit],
-    showing: Showing,
+    display: PlanDisplay,
     arguments: PlanArguments,
     signer: Signer | None,
 ) -> Plan:
-    """Make the plan, save it where asked, and show it."""
-    with showing.voice.planning():
-        made = guarded(run.plan(options).plan, limits)
-    saved_to = ""
-    if arguments.out and not made.errored:
+    """Make the plan, save it if requested, and report it."""
+    with display.reporter.track_planning():
+        new_plan = apply_limits(run.plan(options).plan, limits)
+    saved_path = ""
+    if arguments.out and not new_plan.errored:
         from nexusform.workflow.plan_files.saved_plans import save_plan
 
-        run.diagnostics += save_plan(made, run, arguments.out, signer)
-        saved_to = "" if has_errors(run.diagnostics) else arguments.out
-    showing.tell(made, run, saved_to=saved_to)
-    return made
+        run.diagnostics += save_plan(new_plan, run, arguments.out, signer)
+        saved_path = "" if has_errors(run.diagnostics) else arguments.out
+    display.report_plan(new_plan, run, saved_path=saved_path)
+    return new_plan
 
 
-def showing_of(
-    shown: PlacementFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
-) -> Showing:
-    """How a plan is told as the flags ask for it. Raises usage errors."""
-    return Showing(_voice(view, as_json=as_json, concise=concise), shown, _reports(shown), show_sensitive)
+def create_display(
+    placement_flags: PlacementFlags,
+    view: ViewFlags,
+    *,
+    as_json: bool,
+    show_sensitive: bool,
+    concise: bool = False,
+) -> PlanDisplay:
+    """Create the display of a plan from the flags. Raises usage errors."""
+    return PlanDisplay(
+        _create_reporter(view, as_json=as_json, concise=concise),
+        placement_flags,
+        _parse_reports(placement_flags),
+        show_sensitive,
+    )
 
 
-def _voice(view: ViewFlags, *, as_json: bool, concise: bool) -> Voice:
+def _create_reporter(view: ViewFlags, *, as_json: bool, concise: bool) -> Reporter:
     if as_json:
-        from nexusform.cli.json_voice import JsonVoice
+        from nexusform.cli.json_reporter import JsonReporter
 
-        return JsonVoice()
-    return TextVoice(view.screen(), concise=concise)
+        return JsonReporter()
+    return TextReporter(view.create_screen(), concise=concise)
 
 
-def _remarks_on_rest(run: Run) -> list[Diagnostic]:
-    """What is to be said of an apply that did not come to its end."""
+def _check_unfinished_apply(run: Run) -> list[Diagnostic]:
+    """Return the warning about an unfinished apply."""
     if run.stored.remaining is None:
         return []
-    from nexusform.workflow.plan_files.resuming import remarks_on_rest
+    from nexusform.workflow.plan_files.unfinished_apply import check_interrupted_apply
 
-    return remarks_on_rest(run.stored, run.project.place)
+    return check_interrupted_apply(run.stored, run.project.context)
 
 
-def _reports(shown: PlacementFlags) -> tuple[ReportFlag, ...]:
-    """The reports that are asked for. Raises usage errors."""
-    if not shown.report and not shown.source_url:
+def _parse_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
+    """Parse the requested reports. Raises usage errors."""
+    if not placement_flags.report and not placement_flags.source_url:
         return ()
-    from nexusform.cli.report_flag import plan_reports
+    from nexusform.cli.report_flag import parse_plan_reports
 
-    return plan_reports(shown)
+    return parse_plan_reports(placement_flags)

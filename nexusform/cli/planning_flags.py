@@ -1,4 +1,4 @@
-"""The flags that shape a plan, and those that say what is shown of its placements."""
+"""Flags that shape a plan, and flags for its display."""
 
 from __future__ import annotations
 
@@ -8,62 +8,73 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import choice, filled, number, switch, text, texts
-from nexusform.cli.flags import place_of
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_number,
+    declare_switch,
+    declare_text,
+    declare_texts,
+    fill_record,
+)
+from nexusform.cli.shared_flags import create_context
+from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
-from nexusform.regular_files import read_regular
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.workflow.runs.run import PlanOptions
 
-_MOST_ADDRESSES: Final = 1024 * 1024  # bytes of a -target-file
-_FILE_OF_ADDRESSES: Final = "Read addresses from a file, one per line"
+_MAX_ADDRESS_BYTES: Final = 1024 * 1024  # bytes of a -target-file
+_ADDRESS_FILE_HELP: Final = "Read addresses from a file, one per line"
 
 
 class PlanningFlags(Struct, frozen=True, kw_only=True):
-    """What shapes a plan."""
+    """Flags that shape a plan."""
 
-    destroy: bool = switch("Plan to destroy everything")
-    refresh_only: bool = switch("Only refresh the state")
-    refresh: bool = switch("Skip the refresh, use the recorded state", default=True)
-    target: tuple[str, ...] = texts("Plan only this address and its dependencies", metavar="ADDR")
-    target_file: tuple[str, ...] = texts(_FILE_OF_ADDRESSES, metavar="FILE")
-    exclude: tuple[str, ...] = texts("Skip this address and its dependents", metavar="ADDR")
-    exclude_file: tuple[str, ...] = texts(_FILE_OF_ADDRESSES, metavar="FILE")
-    replace: tuple[str, ...] = texts(
+    destroy: bool = declare_switch("Plan to destroy everything")
+    refresh_only: bool = declare_switch("Only refresh the state")
+    refresh: bool = declare_switch("Skip the refresh, use the recorded state", default=True)
+    target: tuple[str, ...] = declare_texts("Plan only this address and its dependencies", metavar="ADDR")
+    target_file: tuple[str, ...] = declare_texts(_ADDRESS_FILE_HELP, metavar="FILE")
+    exclude: tuple[str, ...] = declare_texts("Skip this address and its dependents", metavar="ADDR")
+    exclude_file: tuple[str, ...] = declare_texts(_ADDRESS_FILE_HELP, metavar="FILE")
+    replace: tuple[str, ...] = declare_texts(
         "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
     )
-    tie_breaks: int | None = number("Set the number of tie-break samples; 0 disables them", default=None)
+    tie_breaks: int | None = declare_number(
+        "Set the number of tie-break samples; 0 disables them", default=None
+    )
 
     @property
     def mode(self) -> Mode:
-        """What kind of plan is asked for."""
+        """The mode of the plan."""
         if self.destroy:
             return Mode.DESTROY
         return Mode.REFRESH_ONLY if self.refresh_only else Mode.NORMAL
 
-    def options(self, *, generate_config_out: str = "", want_rejected: bool = False) -> PlanOptions:
-        """The same as the workflow takes it. Raises a usage error for flags that do not go together."""
-        self._refuse_conflicts()
+    def build_options(
+        self, *, generate_config_out: str = "", includes_rejections: bool = False
+    ) -> PlanOptions:
+        """Build the plan options. Raises a usage error for conflicting flags."""
+        self._reject_conflicts()
         return PlanOptions(
             mode=self.mode,
             refresh=self.refresh,
-            unasked="" if self.refresh else "-refresh=false asks no provider",
-            targets=(*self.target, *_addresses(self.target_file)),
-            excludes=(*self.exclude, *_addresses(self.exclude_file)),
+            dry_run_skip_reason="" if self.refresh else "-refresh=false asks no provider",
+            targets=(*self.target, *_read_addresses(self.target_file)),
+            excludes=(*self.exclude, *_read_addresses(self.exclude_file)),
             replaces=self.replace,
-            tie_breaks=self.tie_breaks,
-            want_rejected=want_rejected,
+            samples=self.tie_breaks,
+            includes_rejections=includes_rejections,
             generate_config_out=generate_config_out,
         )
 
-    def changed(self) -> list[str]:
-        """The flags that were set, as users write them without the dash."""
-        plain = filled(PlanningFlags, {})
-        names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(plain, name)]
+    def list_changed(self) -> list[str]:
+        """List the flags set by the user, without the dash."""
+        defaults = fill_record(PlanningFlags, {})
+        names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(defaults, name)]
         return [name.replace("_", "-") for name in names]
 
-    def _refuse_conflicts(self) -> None:
-        """Raises a usage error for flags that do not go together."""
+    def _reject_conflicts(self) -> None:
+        """Raise a usage error for conflicting flags."""
         targets = self.target or self.target_file
         excludes = self.exclude or self.exclude_file
         conflicts = (
@@ -85,40 +96,42 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
 
 
 class PlacementFlags(Struct, frozen=True, kw_only=True):
-    """How much of a plan is shown, and in which further forms it is written."""
+    """Flags for the display of a plan and its reports."""
 
-    placements: str = choice("List these placements", ("changed", "all", "none"))
-    details: bool = switch("Show all arguments and warnings in full")
-    compat: str = choice("Print Terraform's own plan format", ("", "terraform"), metavar="terraform")
-    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
-    diff: str = text("Read the pull request's diff for github-review", metavar="FILE")
-    source_url: str = text("Set the URL of this directory for links in reports", metavar="URL")
+    placements: str = declare_choice("List these placements", ("changed", "all", "none"))
+    details: bool = declare_switch("Show all arguments and warnings in full")
+    compat: str = declare_choice("Print Terraform's own plan format", ("", "terraform"), metavar="terraform")
+    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    diff: str = declare_text("Read the pull request's diff for github-review", metavar="FILE")
+    source_url: str = declare_text("Set the URL of this directory for links in reports", metavar="URL")
 
     @property
     def detail(self) -> Detail:
-        """-placements."""
+        """The value of -placements."""
         return Detail(self.placements)
 
     @property
-    def terraform(self) -> bool:
-        """-compat=terraform."""
+    def is_terraform(self) -> bool:
+        """Whether -compat=terraform is set."""
         return self.compat == "terraform"
 
 
-def _addresses(paths: Iterable[str]) -> list[str]:
-    """The addresses in files, one a line, without comments."""
+def _read_addresses(paths: Iterable[str]) -> list[str]:
+    """Read the addresses in files, one per line, without comments."""
     addresses: list[str] = []
     for path in paths:
-        for line in _text_of(path).splitlines():
+        for line in _read_text(path).splitlines():
             address = line.split("#")[0].strip()
             if address:
                 addresses.append(address)
     return addresses
 
 
-def _text_of(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
-        return read_regular(place_of().confinement.followed(path), _MOST_ADDRESSES).decode()
+        return read_regular(
+            create_context().confinement.resolve_operator_path(path), _MAX_ADDRESS_BYTES
+        ).decode()
     except OSError as problem:
         raise click.UsageError(
             f'The file of addresses "{path}" cannot be read: {problem.strerror}.'

@@ -1,4 +1,4 @@
-"""`-report=FORMAT:PATH`: a plan in another form, to a file or to stdout."""
+"""`-report=FORMAT:PATH`: a plan in another format, to a file or to stdout."""
 
 from __future__ import annotations
 
@@ -9,142 +9,144 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.flags import place_of
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.screen import no_log_commands, no_log_commands_in_markup
-from nexusform.configuration.declared.configuration import Configuration
-from nexusform.diagnostics import did_you_mean
+from nexusform.cli.screen import escape_log_commands, escape_log_commands_in_markup
+from nexusform.cli.shared_flags import create_context
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.regular_files import read_regular
+from nexusform.interfaces.plugins import Registries
 from nexusform.plans.plan import Plan
-from nexusform.ports import Registries
-from nexusform.regular_files import read_regular
-from nexusform.source import SourceFile
 from nexusform.state.objects import State
-from nexusform.workflow.opening.surroundings import unwritable, write_output
+from nexusform.workflow.opening.system_io import explain_unwritable, write_output
 
-# Code hosts cut comments off at 65,536 characters.
+# Code hosts truncate comments at 65,536 characters.
 MAX_BYTES: Final = 65_000
-_MOST_DIFF: Final = 64 * 1024 * 1024  # bytes
+_MAX_DIFF_BYTES: Final = 64 * 1024 * 1024  # bytes
 
 
-class Subject(Struct, frozen=True):
-    """What a report is about. `max_bytes` bounds reports for comments (Markdown)."""
+class ReportSubject(Struct, frozen=True):
+    """The plan and options of a report. `max_bytes` limits reports for comments (Markdown)."""
 
     plan: Plan
     sources: Mapping[str, SourceFile]
     registries: Registries
-    shown: PlacementFlags
+    placement_flags: PlacementFlags
     configuration: Configuration | None
     prior: State
     show_sensitive: bool = False
     max_bytes: int = MAX_BYTES
 
 
-def _text(subject: Subject) -> bytes:
+def _render_text(subject: ReportSubject) -> bytes:
+    from nexusform.rendering.text.plan_text import render_plan
     from nexusform.rendering.text.short_plan import PlanTextOptions
-    from nexusform.rendering.text.terminal import render_plan
 
     options = PlanTextOptions(
-        placements=subject.shown.detail,
-        details=subject.shown.details,
-        terraform=subject.shown.terraform,
+        placements=subject.placement_flags.detail,
+        details=subject.placement_flags.details,
+        terraform=subject.placement_flags.is_terraform,
         hints=False,
         registries=subject.registries,
     )
     return render_plan(subject.plan, subject.sources, options).encode()
 
 
-def _markdown(subject: Subject) -> bytes:
-    from nexusform.cli.code_host import origin_of
+def _render_markdown(subject: ReportSubject) -> bytes:
+    from nexusform.cli.code_host import find_origin
     from nexusform.rendering.pull_request.markdown import render_markdown
 
     return render_markdown(
         subject.plan,
         subject.sources,
         subject.registries,
-        subject.shown.detail,
+        subject.placement_flags.detail,
         max_bytes=subject.max_bytes,
-        origin=origin_of(subject.shown.source_url),
+        origin=find_origin(subject.placement_flags.source_url),
     ).encode()
 
 
-def _json(subject: Subject) -> bytes:
-    from nexusform.rendering.json.json_document import json_bytes, plan_document
+def _render_json(subject: ReportSubject) -> bytes:
+    from nexusform.rendering.json.json_document import build_plan_document, encode_document
 
-    document = plan_document(
+    document = build_plan_document(
         subject.plan,
         subject.configuration,
         subject.prior,
         registries=subject.registries,
         files=subject.sources,
-        placements=subject.shown.detail,
+        placements=subject.placement_flags.detail,
         show_sensitive=subject.show_sensitive,
     )
-    return json_bytes(document)
+    return encode_document(document)
 
 
-def _svg(subject: Subject) -> bytes:
+def _render_svg(subject: ReportSubject) -> bytes:
     from nexusform.rendering.page.svg_map import render_svg
 
     return render_svg(subject.plan).encode()
 
 
-def _html(subject: Subject) -> bytes:
-    from nexusform.cli.code_host import origin_of
+def _render_html(subject: ReportSubject) -> bytes:
+    from nexusform.cli.code_host import find_origin
     from nexusform.rendering.page.html_page import render_html
 
-    origin = origin_of(subject.shown.source_url)
+    origin = find_origin(subject.placement_flags.source_url)
     return render_html(subject.plan, subject.sources, subject.registries, origin).encode()
 
 
-def _sarif(subject: Subject) -> bytes:
-    from nexusform.rendering.json.json_document import json_bytes
-    from nexusform.rendering.notation.json_values import spelled_out
-    from nexusform.rendering.pull_request.sarif import sarif_document
+def _render_sarif(subject: ReportSubject) -> bytes:
+    from nexusform.rendering.json.json_document import encode_document
+    from nexusform.rendering.notation.json_values import escape_texts
+    from nexusform.rendering.pull_request.sarif import build_sarif_document
 
-    return json_bytes(spelled_out(sarif_document(subject.plan)), pretty=True)
+    return encode_document(escape_texts(build_sarif_document(subject.plan)), pretty=True)
 
 
-def _junit(subject: Subject) -> bytes:
+def _render_junit(subject: ReportSubject) -> bytes:
     from nexusform.rendering.pull_request.junit import render_junit
 
     return render_junit(subject.plan).encode()
 
 
-def _github_review(subject: Subject) -> bytes:
-    from nexusform.rendering.json.json_document import json_bytes
-    from nexusform.rendering.pull_request.review import read_diff, review_document
+def _render_github_review(subject: ReportSubject) -> bytes:
+    from nexusform.rendering.json.json_document import encode_document
+    from nexusform.rendering.pull_request.review import build_review, parse_diff
 
     try:
-        diff_file = place_of().confinement.followed(subject.shown.diff)
-        diff = read_diff(read_regular(diff_file, _MOST_DIFF).decode(errors="replace"))
+        diff_file = create_context().confinement.resolve_operator_path(subject.placement_flags.diff)
+        diff = parse_diff(read_regular(diff_file, _MAX_DIFF_BYTES).decode(errors="replace"))
     except OSError as problem:
-        raise click.UsageError(f'-diff: "{subject.shown.diff}" cannot be read: {problem.strerror}.') from None
-    body = _markdown(subject).decode()
-    review = review_document(subject.plan, subject.configuration, subject.sources, diff, body)
-    return json_bytes(review, pretty=True)
+        raise click.UsageError(
+            f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.'
+        ) from None
+    body = _render_markdown(subject).decode()
+    review = build_review(subject.plan, subject.configuration, subject.sources, diff, body)
+    return encode_document(review, pretty=True)
 
 
-def _csv(subject: Subject) -> bytes:
+def _render_csv(subject: ReportSubject) -> bytes:
     from nexusform.rendering.json.placements_csv import render_csv
 
-    return render_csv(subject.plan, subject.shown.detail).encode()
+    return render_csv(subject.plan, subject.placement_flags.detail).encode()
 
 
-FORMATS: Final[Mapping[str, Callable[[Subject], bytes]]] = {
-    "text": _text,
-    "markdown": _markdown,
-    "json": _json,
-    "html": _html,
-    "svg": _svg,
-    "sarif": _sarif,
-    "junit": _junit,
-    "github-review": _github_review,
-    "csv": _csv,
+FORMATS: Final[Mapping[str, Callable[[ReportSubject], bytes]]] = {
+    "text": _render_text,
+    "markdown": _render_markdown,
+    "json": _render_json,
+    "html": _render_html,
+    "svg": _render_svg,
+    "sarif": _render_sarif,
+    "junit": _render_junit,
+    "github-review": _render_github_review,
+    "csv": _render_csv,
 }
 
 
-_FOR_PEOPLE: Final = frozenset({"text", "markdown"})
-_MARKUP: Final = frozenset({"html", "svg", "junit"})
+_TEXT_FORMATS: Final = frozenset({"text", "markdown"})
+_MARKUP_FORMATS: Final = frozenset({"html", "svg", "junit"})
 
 
 class ReportFlag(Struct, frozen=True):
@@ -154,20 +156,22 @@ class ReportFlag(Struct, frozen=True):
     path: str
 
 
-def plan_reports(shown: PlacementFlags) -> tuple[ReportFlag, ...]:
-    """The reports of a plan that are asked for. Raises usage errors, for -source-url too."""
-    if shown.source_url:
-        from nexusform.cli.code_host import origin_of
+def parse_plan_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
+    """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
+    if placement_flags.source_url:
+        from nexusform.cli.code_host import find_origin
 
-        origin_of(shown.source_url)
-    reports = parse_reports(shown.report)
-    if any(report.format == "github-review" for report in reports) and not shown.diff:
+        find_origin(placement_flags.source_url)
+    reports = parse_reports(placement_flags.report)
+    if any(report.format == "github-review" for report in reports) and not placement_flags.diff:
         raise click.UsageError("-report=github-review needs the diff of the pull request: -diff=FILE.")
     return reports
 
 
 def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
-    """The reports asked for, in one of these formats. Raises a usage error for what cannot be written."""
+    """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be
+    written.
+    """
     reports = tuple(_parse_report(flag, formats) for flag in flags)
     if sum(report.path == "-" for report in reports) > 1:
         raise click.UsageError("-report: only one report can go to stdout.")
@@ -175,33 +179,33 @@ def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys(
 
 
 def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
-    """A format and where it goes. Raises a usage error."""
+    """Parse a format and its path. Raises a usage error."""
     name, colon, path = flag.partition(":")
     if name not in formats:
-        near = did_you_mean(name, formats)
+        suggestion = suggest_name(name, formats)
         raise click.UsageError(
-            f'-report: there is no format "{name}". Known are: {", ".join(formats)}.{near}'
+            f'-report: there is no format "{name}". Known are: {", ".join(formats)}.{suggestion}'
         )
     if not colon or not path:
         raise click.UsageError(f"-report={name} names no file: write -report={name}:PATH, with - for stdout.")
-    if path != "-" and (reason := unwritable(path)):
+    if path != "-" and (reason := explain_unwritable(path)):
         raise click.UsageError(f"-report: {reason}")
     return ReportFlag(name, path)
 
 
-def to_stdout(reports: Sequence[ReportFlag]) -> bool:
-    """Whether one of them takes the place of the text."""
+def has_stdout_report(reports: Sequence[ReportFlag]) -> bool:
+    """Return whether a report replaces the text on stdout."""
     return any(report.path == "-" for report in reports)
 
 
-def write_reports(reports: Sequence[ReportFlag], subject: Subject) -> None:
-    """Write each. Raises a usage error when a file cannot be written."""
+def write_reports(reports: Sequence[ReportFlag], subject: ReportSubject) -> None:
+    """Write each report. Raises a usage error if a file cannot be written."""
     for report in reports:
         write_report(FORMATS[report.format](subject), report)
 
 
 def write_report(document: bytes, report: ReportFlag) -> None:
-    """Write one to its file, or to stdout for "-". Raises a usage error when that cannot be."""
+    """Write one report to its file, or to stdout for "-". Raises a usage error on failure."""
     if report.path == "-":
         write_to_stdout(document, report.format)
         return
@@ -212,11 +216,11 @@ def write_report(document: bytes, report: ReportFlag) -> None:
 
 
 def write_to_stdout(document: bytes, format_name: str) -> None:
-    """A document after what was printed before; in text for people is nothing that a CI system would obey."""
-    if format_name in _FOR_PEOPLE:
-        document = no_log_commands(document.decode()).encode()
-    elif format_name in _MARKUP:
-        document = no_log_commands_in_markup(document.decode()).encode()
+    """Write a document after earlier output; CI log commands in text and markup are escaped."""
+    if format_name in _TEXT_FORMATS:
+        document = escape_log_commands(document.decode()).encode()
+    elif format_name in _MARKUP_FORMATS:
+        document = escape_log_commands_in_markup(document.decode()).encode()
     sys.stdout.flush()
     sys.stdout.buffer.write(document)
     sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""`nexusform destroy`, which is `apply` with a flag."""
+"""Commands equal to `apply` with a flag: `destroy` and `refresh`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.apply import ApplyFlags, apply_fresh
-from nexusform.cli.arguments import group
-from nexusform.cli.commands import command
+from nexusform.cli.apply import ApplyFlags, apply_new_plan
+from nexusform.cli.arguments import declare_group
+from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlanningFlags
 
 
 class DestroyArguments(Struct, frozen=True, kw_only=True):
-    """What `destroy` takes."""
+    """Arguments of `destroy`."""
 
-    planning: PlanningFlags = group(PlanningFlags)
-    flags: ApplyFlags = group(ApplyFlags)
+    planning: PlanningFlags = declare_group(PlanningFlags)
+    flags: ApplyFlags = declare_group(ApplyFlags)
 
 
-@command("destroy", DestroyArguments)
+@define_command("destroy", DestroyArguments)
 def destroy(arguments: DestroyArguments) -> int:
     """Destroy all resources in the state. The same as `apply -destroy`."""
     if arguments.planning.refresh_only:
         raise click.UsageError("-refresh-only does not go with destroy.")
     planning = replace(arguments.planning, destroy=True)
-    return apply_fresh(arguments.flags, planning.options())
+    return apply_new_plan(arguments.flags, planning.build_options())

@@ -1,4 +1,4 @@
-"""`nexusform show`."""
+"""`nexusform show`: state, saved plan or resource."""
 
 from __future__ import annotations
 
@@ -10,182 +10,196 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import choice, group, number, positionals, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_group,
+    declare_number,
+    declare_positionals,
+    declare_switch,
+)
+from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.report_flag import (
     MAX_BYTES,
     ReportFlag,
-    Subject,
-    plan_reports,
-    to_stdout,
+    ReportSubject,
+    has_stdout_report,
+    parse_plan_reports,
     write_report,
     write_reports,
 )
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import has_errors
-from nexusform.domain_table import Loaded, targets_of_domains
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.plans.plan import Plan
-from nexusform.resource_types.registry import registries
-from nexusform.workflow.plan_files.show import Shown, find_shown
+from nexusform.resource_types.registry import build_registries
+from nexusform.workflow.plan_files.show_target import ShowTarget, find_show_target
 
-# Types to what prints objects of them: (instances, -status-version, columns, whether secrets are shown).
+# Writers of objects by type: (instances, -status-version, columns, whether secrets are shown).
 Writer: TypeAlias = Callable[..., str]
-SHOWN: Final[Mapping[str, Writer]] = Loaded(targets_of_domains("shows"))
+OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_targets("show_renderers"))
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):
-    """What `show` takes; without `targets` it shows the state."""
+    """Arguments of `show`; without `targets` it shows the state."""
 
-    targets: tuple[str, ...] = positionals(metavar="[TARGET]...")
-    as_json: bool = switch("Print a JSON document", flag="json")
-    show_sensitive: bool = switch("Show sensitive values")
-    max_bytes: int | None = number("Limit text and Markdown to N bytes", default=None, at_least=1)
-    status_version: str = choice(
+    targets: tuple[str, ...] = declare_positionals(metavar="[TARGET]...")
+    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    show_sensitive: bool = declare_switch("Show sensitive values")
+    max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
+    status_version: str = declare_choice(
         "Print placements with the conditions of 2023",
         ("", "2023"),
         metavar="2023",
     )
-    shown: PlacementFlags = group(PlacementFlags)
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("show", ShowArguments)
+@define_command("show", ShowArguments)
 def show(arguments: ShowArguments) -> int:
     """Show the state, a saved plan, a state file or one resource.
 
     TARGET is a file or an address; a file takes precedence. Several saved plans share one summary,
     as text or -report=markdown:PATH.
     """
-    reports = plan_reports(arguments.shown)
-    screen = arguments.view.screen()
+    reports = parse_plan_reports(arguments.placement_flags)
+    screen = arguments.view.create_screen()
     if len(arguments.targets) > 1:
-        return _show_several(arguments, reports, screen)
-    shown = find_shown(place_of(arguments.state), "".join(arguments.targets))
-    screen.diagnostics(shown.diagnostics, shown.sources or {})
-    if has_errors(shown.diagnostics):
+        return _show_plans(arguments, reports, screen)
+    target = find_show_target(create_context(arguments.state), "".join(arguments.targets))
+    screen.print_diagnostics(target.diagnostics, target.sources or {})
+    if has_errors(target.diagnostics):
         return 1
-    if reports and shown.saved is None:
+    if reports and target.saved is None:
         raise click.UsageError("-report shows a saved plan: name its file.")
     if reports:
-        write_reports(reports, _subject(shown, arguments))
-    if to_stdout(reports):
+        write_reports(reports, _build_subject(target, arguments))
+    if has_stdout_report(reports):
         return 0
     if arguments.as_json:
-        _write_json(shown, arguments)
+        _write_json(target, arguments)
         return 0
-    text = _plan_text if shown.saved else _state_text
-    screen.out(_cut(text(shown, arguments, screen), arguments.max_bytes), end="")
+    text = _render_plan_text if target.saved else _render_state_text
+    screen.print_text(_truncate_text(text(target, arguments, screen), arguments.max_bytes), end="")
     return 0
 
 
-def _show_several(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
-    """One summary over several saved plans."""
-    from nexusform.rendering.answers.outline import outline_markdown, outline_text
-    from nexusform.rendering.answers.plans_outline import plans_outline
+def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
+    """Show one summary of several saved plans."""
+    from nexusform.rendering.answers.answer_report import render_report_markdown, render_report_text
+    from nexusform.rendering.answers.plan_set_report import build_plan_set_report
 
     if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):
         raise click.UsageError("Several plans are shown together as text or Markdown: -report=markdown:PATH.")
     plans: list[tuple[str, Plan]] = []
     for target in arguments.targets:
-        shown = find_shown(place_of(arguments.state), target)
-        screen.diagnostics(shown.diagnostics, shown.sources or {})
-        if has_errors(shown.diagnostics):
+        show_target = find_show_target(create_context(arguments.state), target)
+        screen.print_diagnostics(show_target.diagnostics, show_target.sources or {})
+        if has_errors(show_target.diagnostics):
             return 1
-        if shown.saved is None:
+        if show_target.saved is None:
             raise click.UsageError(f'"{target}" is no saved plan, and only plans are shown together.')
-        plans.append((target, shown.saved.plan))
-    outline = plans_outline(plans, registries())
+        plans.append((target, show_target.saved.plan))
+    report_summary = build_plan_set_report(plans, build_registries())
     for report in reports:
-        text = outline_markdown(outline) if report.format == "markdown" else outline_text(outline)
+        text = (
+            render_report_markdown(report_summary)
+            if report.format == "markdown"
+            else render_report_text(report_summary)
+        )
         write_report(text.encode(), report)
-    if not to_stdout(reports):
-        text = outline_text(outline, colour=screen.colour, width=screen.width)
-        screen.out(_cut(text, arguments.max_bytes), end="")
+    if not has_stdout_report(reports):
+        text = render_report_text(report_summary, colour=screen.colour, width=screen.width)
+        screen.print_text(_truncate_text(text, arguments.max_bytes), end="")
     return 0
 
 
-def _subject(shown: Shown, arguments: ShowArguments) -> Subject:
-    assert shown.saved is not None, "reports are about plans"
-    return Subject(
-        shown.saved.plan,
-        shown.sources or {},
-        registries(),
-        arguments.shown,
-        shown.configuration,
-        shown.state,
+def _build_subject(target: ShowTarget, arguments: ShowArguments) -> ReportSubject:
+    assert target.saved is not None, "reports are about plans"
+    return ReportSubject(
+        target.saved.plan,
+        target.sources or {},
+        build_registries(),
+        arguments.placement_flags,
+        target.configuration,
+        target.state,
         arguments.show_sensitive,
         arguments.max_bytes or MAX_BYTES,
     )
 
 
-def _write_json(shown: Shown, arguments: ShowArguments) -> None:
-    from nexusform.rendering.json.json_document import plan_document, state_document, write_json
+def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
+    from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
 
-    if shown.saved is not None:
-        document = plan_document(
-            shown.saved.plan,
-            shown.configuration,
-            shown.state,
-            registries=registries(),
-            files=shown.sources or {},
-            placements=arguments.shown.detail,
+    if target.saved is not None:
+        document = build_plan_document(
+            target.saved.plan,
+            target.configuration,
+            target.state,
+            registries=build_registries(),
+            files=target.sources or {},
+            placements=arguments.placement_flags.detail,
             show_sensitive=arguments.show_sensitive,
         )
     else:
-        state = shown.state if shown.instances is None else replace(shown.state, instances=shown.instances)
-        document = state_document(state, show_sensitive=arguments.show_sensitive)
+        state = (
+            target.state if target.instances is None else replace(target.state, instances=target.instances)
+        )
+        document = build_state_document(state, show_sensitive=arguments.show_sensitive)
     sys.stdout.flush()
     write_json(document, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 
 
-def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
+def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
+    from nexusform.rendering.text.plan_text import render_plan
     from nexusform.rendering.text.short_plan import PlanTextOptions
-    from nexusform.rendering.text.terminal import render_plan
 
-    assert shown.saved is not None, "checked by the caller"
+    assert target.saved is not None, "checked by the caller"
     options = PlanTextOptions(
         colour=screen.colour,
         width=screen.width,
-        placements=arguments.shown.detail,
-        details=arguments.shown.details,
-        terraform=arguments.shown.terraform,
+        placements=arguments.placement_flags.detail,
+        details=arguments.placement_flags.details,
+        terraform=arguments.placement_flags.is_terraform,
         hints=False,
-        registries=registries(),
+        registries=build_registries(),
     )
-    return "\n" + render_plan(shown.saved.plan, shown.sources or {}, options)
+    return "\n" + render_plan(target.saved.plan, target.sources or {}, options)
 
 
-def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
+def _render_state_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.state_text import render_state
 
-    told = _of_a_domain(shown, arguments, screen.known_width)
-    if told:
-        return told
-    state = shown.state
-    if shown.instances is not None:
-        state = replace(state, instances=shown.instances, outputs={})
-    return render_state(state, registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
+    domain_text = _render_domain_objects(target, arguments, screen.known_width)
+    if domain_text:
+        return domain_text
+    state = target.state
+    if target.instances is not None:
+        state = replace(state, instances=target.instances, outputs={})
+    return render_state(
+        state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive
+    )
 
 
-def _of_a_domain(shown: Shown, arguments: ShowArguments, width: int) -> str:
-    """Objects alone that a domain prints in its own way, such as placements; "" for anything else."""
-    types = {address.type for address in shown.instances or ()}
-    if not shown.instances or not types <= SHOWN.keys():
+def _render_domain_objects(target: ShowTarget, arguments: ShowArguments, width: int) -> str:
+    """Render objects with a domain's own writer, such as placements; "" for other objects."""
+    types = {address.type for address in target.instances or ()}
+    if not target.instances or not types <= OBJECT_WRITERS.keys():
         return ""
-    writers = {SHOWN[name] for name in types}
+    writers = {OBJECT_WRITERS[name] for name in types}
     if len(writers) > 1:
         return ""
     (write,) = writers
-    return write(shown.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)
+    return write(target.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)
 
 
-def _cut(text: str, most: int | None) -> str:
+def _truncate_text(text: str, max_bytes: int | None) -> str:
     data = text.encode()
-    if most is None or len(data) <= most:
+    if max_bytes is None or len(data) <= max_bytes:
         return text
-    kept = data[:most].decode(errors="ignore")
-    return f"{kept}\n... cut off after {most} of {len(data)} bytes (-max-bytes).\n"
+    text_start = data[:max_bytes].decode(errors="ignore")
+    return f"{text_start}\n... cut off after {max_bytes} of {len(data)} bytes (-max-bytes).\n"

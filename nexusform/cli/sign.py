@@ -1,25 +1,25 @@
-"""`nexusform sign`."""
+"""`nexusform sign`: signature of a saved plan."""
 
 from __future__ import annotations
 
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, optional, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.diagnostics import has_errors
+from nexusform.cli.arguments import declare_group, declare_optional, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import has_errors
 
 
 class SignArguments(Struct, frozen=True, kw_only=True):
-    """What `sign` takes."""
+    """Arguments of `sign`."""
 
-    planfile: str | None = optional(None)
-    key: str = text("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
-    view: ViewFlags = group(ViewFlags)
+    planfile: str | None = declare_optional(None)
+    key: str = declare_text("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("sign", SignArguments)
+@define_command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
     """Sign the approved plan PLANFILE. Replaces an existing signature.
 
@@ -28,12 +28,12 @@ def sign(arguments: SignArguments) -> int:
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Name the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
-    from nexusform.workflow.plan_files.signed_plans import sign_plan
+    from nexusform.workflow.plan_files.plan_signing import sign_plan
 
-    screen = arguments.view.screen()
-    problems = sign_plan(arguments.planfile, arguments.key, place_of())
-    screen.diagnostics(problems, {})
+    screen = arguments.view.create_screen()
+    problems = sign_plan(arguments.planfile, arguments.key, create_context())
+    screen.print_diagnostics(problems, {})
     if has_errors(problems):
         return 1
-    screen.out(f"Signed: {arguments.planfile}")
+    screen.print_text(f"Signed: {arguments.planfile}")
     return 0

@@ -1,4 +1,4 @@
-"""`nexusform state mv`, `state rm`, `state push`, `state rollback` and `untaint`."""
+"""`nexusform state mv`, `state rm`, `state push`, `state rollback`, `taint` and `untaint`."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ import sys
 
 from msgspec import Struct
 
-from nexusform.address import Address
-from nexusform.backends.refusals import Reading
-from nexusform.cli.arguments import group, positional, positionals, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, place_of, state_flag
+from nexusform.backends.backend_checks import ReadBudget
+from nexusform.cli.arguments import declare_group, declare_positional, declare_positionals, declare_switch
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
+from nexusform.cli.shared_flags import LockFlags, create_context, declare_state_flag
 from nexusform.cli.state_view import NO_STATE
-from nexusform.diagnostics import error, has_errors
-from nexusform.regular_files import read_regular
+from nexusform.diagnostics.diagnostic import build_error, has_errors
+from nexusform.files.regular_files import read_regular
+from nexusform.resources.address import Address
 from nexusform.state.objects import State
-from nexusform.workflow.opening.place import Place
-from nexusform.workflow.plan_files.saved_plans import unsealed
-from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.plan_files.saved_plans import decrypt_document
+from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.states import state_commands
 from nexusform.workflow.states.state_commands import (
-    ChangedState,
     Session,
     StateChange,
+    StateChangeResult,
     change_state,
-    exists,
+    has_content,
     parse_patterns,
     read_state,
 )
-from nexusform.workflow.states.state_history import rollback
+from nexusform.workflow.states.state_history import create_rollback_change
 
 
-def change_from(
+def run_state_change(
     screen: Screen,
     operation: str,
     change: StateChange,
-    place: Place,
-    locking: Locking,
+    context: CommandContext,
+    locking: LockOptions,
     *,
     force: bool = False,
     rescued: State | None = None,
-) -> ChangedState:
-    """Make a change at the place; what is to be told is printed. See change_state."""
-    session = Session(waiting=screen.out)
-    changed = change_state(place, operation, locking, change, session=session, force=force, rescued=rescued)
-    diagnostics = list(changed.diagnostics)
-    if changed.before is not None and changed.after is None and not exists(changed.before):
-        beside_the_point = ("no-matching-objects-found", "nothing-to-move")
-        diagnostics = [each for each in diagnostics if each.id not in beside_the_point]
+) -> StateChangeResult:
+    """Change the state and print the diagnostics. See change_state."""
+    session = Session(on_wait=screen.print_text)
+    result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
+    diagnostics = list(result.diagnostics)
+    if result.before is not None and result.after is None and not has_content(result.before):
+        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
+        diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
         diagnostics.append(NO_STATE)
-    screen.diagnostics(diagnostics, changed.sources)
-    return changed
+    screen.print_diagnostics(diagnostics, result.sources)
+    return result
 
 
 class MoveArguments(Struct, frozen=True, kw_only=True):
-    """What `state mv` takes."""
+    """Arguments of `state mv`."""
 
-    dry_run: bool = switch("Only show the moves")
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    source: str = positional()
-    target: str = positional()
+    dry_run: bool = declare_switch("Only show the moves")
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    source: str = declare_positional()
+    target: str = declare_positional()
 
 
-@command("mv", MoveArguments)
+@define_command("mv", MoveArguments)
 def mv(arguments: MoveArguments) -> int:
     """Rename SOURCE to TARGET in the state: instances, resources or modules.
 
@@ -74,29 +74,29 @@ def mv(arguments: MoveArguments) -> int:
     screen = Screen()
     patterns, problems = parse_patterns((arguments.source, arguments.target))
     if problems:
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return 1
     pairs: list[tuple[Address, Address]] = []
-    change = state_commands.move(patterns[0], patterns[1], pairs)
-    if not _done(screen, "state mv", change, arguments):
+    change = state_commands.create_move_change(patterns[0], patterns[1], pairs)
+    if not _apply_change(screen, "state mv", change, arguments):
         return 1
     for old, new in pairs:
-        screen.out(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
+        screen.print_text(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
     if not arguments.dry_run:
-        screen.out(f"Successfully moved {len(pairs)} object(s).")
+        screen.print_text(f"Successfully moved {len(pairs)} object(s).")
     return 0
 
 
 class RemoveArguments(Struct, frozen=True, kw_only=True):
-    """What `state rm` takes."""
+    """Arguments of `state rm`."""
 
-    dry_run: bool = switch("Only show the objects to forget")
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    addresses: tuple[str, ...] = positionals(required=True)
+    dry_run: bool = declare_switch("Only show the objects to forget")
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    addresses: tuple[str, ...] = declare_positionals(required=True)
 
 
-@command("rm", RemoveArguments)
+@define_command("rm", RemoveArguments)
 def rm(arguments: RemoveArguments) -> int:
     """Remove ADDRESSES from the state: instances, resources or modules.
 
@@ -112,125 +112,129 @@ def rm(arguments: RemoveArguments) -> int:
     on_patterns, more_problems = parse_patterns([address for address, _ in vms])
     problems += more_problems
     if problems:
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return 1
     removed: list[Address] = []
     names = [name for _, name in vms]
-    change = state_commands.remove(patterns, removed, list(zip(on_patterns, names, strict=True)))
-    if not _done(screen, "state rm", change, arguments):
+    change = state_commands.create_remove_change(
+        patterns, removed, list(zip(on_patterns, names, strict=True))
+    )
+    if not _apply_change(screen, "state rm", change, arguments):
         return 1
-    for named in [*(f"{address}:{name}" for address, name in vms), *removed]:
-        screen.out(f"{'Would remove' if arguments.dry_run else 'Removed'} {named}")
+    for removed_name in [*(f"{address}:{name}" for address, name in vms), *removed]:
+        screen.print_text(f"{'Would remove' if arguments.dry_run else 'Removed'} {removed_name}")
     if not arguments.dry_run and (removed or not vms):
-        screen.out(f"Successfully removed {len(removed)} resource instance(s).")
+        screen.print_text(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 
 
-def _done(
+def _apply_change(
     screen: Screen, operation: str, change: StateChange, arguments: MoveArguments | RemoveArguments
 ) -> bool:
-    """Whether the change was made, or with -dry-run whether it could be."""
-    place = place_of(arguments.state)
+    """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
+    context = create_context(arguments.state)
     if arguments.dry_run:
-        return _rehearsed(screen, change, place)
-    return change_from(screen, operation, change, place, arguments.lock.locking()).after is not None
+        return _simulate_change(screen, change, context)
+    return (
+        run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
+    )
 
 
-def _rehearsed(screen: Screen, change: StateChange, place: Place) -> bool:
-    """Whether a change could be made to the state as it is; nothing is locked or written."""
-    reading = read_state(place)
+def _simulate_change(screen: Screen, change: StateChange, context: CommandContext) -> bool:
+    """Return whether a change would succeed; nothing is locked or written."""
+    reading = read_state(context)
     diagnostics = list(reading.diagnostics)
-    after = None
+    new_state = None
     if reading.state is not None:
-        after, problems = change(reading.state)
+        new_state, problems = change(reading.state)
         diagnostics += problems
-    screen.diagnostics(diagnostics, reading.sources)
-    return after is not None and not has_errors(diagnostics)
+    screen.print_diagnostics(diagnostics, reading.sources)
+    return new_state is not None and not has_errors(diagnostics)
 
 
 class PushArguments(Struct, frozen=True, kw_only=True):
-    """What `state push` takes."""
+    """Arguments of `state push`."""
 
-    force: bool = switch("Overwrite a state of another lineage, or a newer one")
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    file: str = positional()
+    force: bool = declare_switch("Overwrite a state of another lineage, or a newer one")
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    file: str = declare_positional()
 
 
-@command("push", PushArguments)
+@define_command("push", PushArguments)
 def push(arguments: PushArguments) -> int:
     """Replace the state with the document in FILE (- is stdin)."""
     screen = Screen()
-    document = document_to_push(screen, arguments.file, place_of(arguments.state))
+    document = read_pushed_state(screen, arguments.file, create_context(arguments.state))
     if document is None:
         return 1
     force = arguments.force
-    change = state_commands.push(document, arguments.file, force=force)
-    place, locking = place_of(arguments.state), arguments.lock.locking()
-    changed = change_from(screen, "state push", change, place, locking, force=force, rescued=document)
-    return 0 if changed.after is not None else 1
+    change = state_commands.create_push_change(document, arguments.file, force=force)
+    context, locking = create_context(arguments.state), arguments.lock.build_options()
+    result = run_state_change(screen, "state push", change, context, locking, force=force, rescued=document)
+    return 0 if result.after is not None else 1
 
 
-def document_to_push(screen: Screen, file: str, place: Place) -> State | None:
-    """The state in a file; what is wrong with it is printed."""
+def read_pushed_state(screen: Screen, file: str, context: CommandContext) -> State | None:
+    """Read the state in a file; print its errors."""
     try:
-        data = _read_document(file, place)
+        data = _read_document(file, context)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
-        screen.diagnostics([error("file-cannot-be-read", detail)], {})
+        screen.print_diagnostics([build_error("file-cannot-be-read", detail)], {})
         return None
-    data, problems = unsealed(data, file, place)
+    data, problems = decrypt_document(data, file, context)
     if has_errors(problems):
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return None
-    state, problems, sources = state_commands.decode_pushed(data, file)
-    screen.diagnostics(problems, sources)
+    state, problems, sources = state_commands.decode_document(data, file)
+    screen.print_diagnostics(problems, sources)
     return state
 
 
-def _read_document(file: str, place: Place) -> bytes:
-    """The content of a regular file, or standard input. Raises OSError."""
+def _read_document(file: str, context: CommandContext) -> bytes:
+    """Read a regular file or standard input. Raises OSError."""
     if file == "-":
-        return Reading(place.largest_file()).take_all(sys.stdin.buffer)
-    return read_regular(place.confinement.followed(file), place.largest_file())
+        return ReadBudget(context.get_max_file_size()).read_all(sys.stdin.buffer)
+    return read_regular(context.confinement.resolve_operator_path(file), context.get_max_file_size())
 
 
 class UntaintArguments(Struct, frozen=True, kw_only=True):
     """What `untaint` takes."""
 
-    address: str = positional()
-    allow_missing: bool = switch("Do not fail if the object does not exist")
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
+    address: str = declare_positional()
+    allow_missing: bool = declare_switch("Do not fail if the object does not exist")
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
 
 
-@command("untaint", UntaintArguments)
+@define_command("untaint", UntaintArguments)
 def untaint(arguments: UntaintArguments) -> int:
     """Remove the taint of the resource instance at ADDRESS."""
     screen = Screen()
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return 1
     addresses: list[Address] = []
     change = state_commands.untaint(patterns[0], addresses, allow_missing=arguments.allow_missing)
-    place = place_of(arguments.state)
-    if change_from(screen, "untaint", change, place, arguments.lock.locking()).after is None:
+    place = create_context(arguments.state)
+    if run_state_change(screen, "untaint", change, place, arguments.lock.build_options()).after is None:
         return 1
     for address in addresses:
-        screen.out(f"Resource instance {address} has been successfully untainted.")
+        screen.print_text(f"Resource instance {address} has been successfully untainted.")
     return 0
 
 
 class RollbackArguments(Struct, frozen=True, kw_only=True):
-    """What `state rollback` takes."""
+    """Arguments of `state rollback`."""
 
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    serial: str = positional()
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    serial: str = declare_positional()
 
 
-@command("rollback", RollbackArguments)
+@define_command("rollback", RollbackArguments)
 def rollback_to(arguments: RollbackArguments) -> int:
     """Restore the state with this SERIAL, as a new version.
 
@@ -239,16 +243,18 @@ def rollback_to(arguments: RollbackArguments) -> int:
     screen = Screen()
     if not arguments.serial.isdigit():
         detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists them.'
-        screen.diagnostics([error("no-such-version", detail)], {})
+        screen.print_diagnostics([build_error("no-such-version", detail)], {})
         return 1
-    place = place_of(arguments.state)
-    change, diagnostics, sources = rollback(place, int(arguments.serial))
-    screen.diagnostics(diagnostics, sources)
+    context = create_context(arguments.state)
+    change, diagnostics, sources = create_rollback_change(context, int(arguments.serial))
+    screen.print_diagnostics(diagnostics, sources)
     if change is None:
         return 1
-    changed = change_from(screen, "state rollback", change, place, arguments.lock.locking())
-    if changed.after is None:
+    result = run_state_change(screen, "state rollback", change, context, arguments.lock.build_options())
+    if result.after is None:
         return 1
-    screen.say(f"The state is that of serial {arguments.serial} again, under serial {changed.after.serial}.")
-    screen.out("No object was changed. `nexusform plan` shows how they differ from it.")
+    screen.print_wrapped(
+        f"The state is that of serial {arguments.serial} again, under serial {result.after.serial}."
+    )
+    screen.print_text("No object was changed. `nexusform plan` shows how they differ from it.")
     return 0

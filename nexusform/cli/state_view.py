@@ -5,42 +5,48 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.address import Address, AddressProblem, parse_pattern
-from nexusform.cli.arguments import group, positional, positionals, switch, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.arguments import (
+    declare_group,
+    declare_positional,
+    declare_positionals,
+    declare_switch,
+    declare_text,
+)
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.schema import BlockSchema
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.phrases import format_count
+from nexusform.resources.address import Address, AddressProblem, parse_pattern
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import edits
 from nexusform.state.objects import State
-from nexusform.words import counted
-from nexusform.workflow.states.state_commands import exists, parse_patterns, read_state
+from nexusform.workflow.states.state_commands import has_content, parse_patterns, read_state
 from nexusform.workflow.states.state_history import Version, read_history
 
-NO_STATE = error(
+NO_STATE = build_error(
     "no-state-file-was-found",
     "These commands need a state, which the first `nexusform apply` makes. Run them in the directory of the "
     "configuration, or name the file with -state=FILE.",
 )
 
 
-def _read(screen: Screen, state_path: str, *, closely: bool = False) -> State | None:
-    """The state at the place that -state names; what is wrong with it is printed."""
-    reading = read_state(place_of(state_path), closely=closely)
-    screen.diagnostics(reading.diagnostics, reading.sources)
+def _read_state(screen: Screen, state_path: str, *, checks_objects: bool = False) -> State | None:
+    """Read the state of -state and print its errors."""
+    reading = read_state(create_context(state_path), checks_objects=checks_objects)
+    screen.print_diagnostics(reading.diagnostics, reading.sources)
     return None if has_errors(reading.diagnostics) else reading.state
 
 
 class ListArguments(Struct, frozen=True, kw_only=True):
-    """What `state list` takes."""
+    """Arguments of `state list`."""
 
-    state: str = state_flag()
-    object_id: str = text("List only the object with this id", metavar="ID", flag="id")
-    addresses: tuple[str, ...] = positionals()
+    state: str = declare_state_flag()
+    object_id: str = declare_text("List only the object with this id", metavar="ID", flag="id")
+    addresses: tuple[str, ...] = declare_positionals()
 
 
-@command("list", ListArguments)
+@define_command("list", ListArguments)
 def list_instances(arguments: ListArguments) -> int:
     """List the resource instances in the state, one address per line.
 
@@ -49,98 +55,99 @@ def list_instances(arguments: ListArguments) -> int:
     screen = Screen()
     patterns, problems = parse_patterns(arguments.addresses)
     if problems:
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return 1
-    state = _read(screen, arguments.state)
+    state = _read_state(screen, arguments.state)
     if state is None:
         return 1
-    if not exists(state):
-        screen.diagnostics([NO_STATE], {})
+    if not has_content(state):
+        screen.print_diagnostics([NO_STATE], {})
         return 1
-    for address in edits.matching(state, patterns, arguments.object_id):
-        screen.out(str(address))
+    for address in edits.select_instances(state, patterns, arguments.object_id):
+        screen.print_text(str(address))
     return 0
 
 
 class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
-    """What `state show` takes."""
+    """Arguments of `state show`."""
 
-    state: str = state_flag()
-    show_sensitive: bool = switch("Show sensitive values")
-    view: ViewFlags = group(ViewFlags)
-    address: str = positional()
+    state: str = declare_state_flag()
+    show_sensitive: bool = declare_switch("Show sensitive values")
+    view: ViewFlags = declare_group(ViewFlags)
+    address: str = declare_positional()
 
 
-@command("show", ShowInstanceArguments)
+@define_command("show", ShowInstanceArguments)
 def show(arguments: ShowInstanceArguments) -> int:
     """Show the attributes of the resource instance at ADDRESS."""
     from nexusform.rendering.text.state_text import render_object
 
-    screen = arguments.view.screen()
-    state = _read(screen, arguments.state, closely=True)
+    screen = arguments.view.create_screen()
+    state = _read_state(screen, arguments.state, checks_objects=True)
     if state is None:
         return 1
-    address, problems = _only_instance(state, arguments.address)
+    address, problems = _find_instance(state, arguments.address)
     if address is None:
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return 1
     instance = state.instances[address]
     objects = [] if instance.current is None else [("", instance.current)]
     objects += sorted(instance.deposed.items())
-    schema = _schema(address)
-    shown = [
+    schema = _find_schema(address)
+    texts = [
         render_object(
             address,
-            each,
+            instance_object,
             schema,
             deposed=key,
             colour=screen.colour,
             show_sensitive=arguments.show_sensitive,
         )
-        for key, each in objects
+        for key, instance_object in objects
     ]
-    screen.out("\n".join(shown), end="")
+    screen.print_text("\n".join(texts), end="")
     return 0
 
 
-def _only_instance(state: State, written: str) -> tuple[Address | None, list[Diagnostic]]:
-    """The one instance at an address; None, and an error, for none or several."""
-    if not exists(state):
+def _find_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
+    """Find the single instance at an address; None with an error for none or several."""
+    if not has_content(state):
         return None, [NO_STATE]
     try:
-        pattern = parse_pattern(written)
+        pattern = parse_pattern(text)
     except AddressProblem as problem:
-        return None, [error("invalid-address", str(problem))]
-    addresses = edits.matching(state, [pattern])
+        return None, [build_error("invalid-address", str(problem))]
+    addresses = edits.select_instances(state, [pattern])
     if len(addresses) == 1 and pattern.type:
         return addresses[0], []
-    what = f"names {len(addresses)} of them" if addresses else "names none"
+    count_text = f"names {len(addresses)} of them" if addresses else "names none"
     return None, [
-        error(
+        build_error(
             "no-instance-found-for-the-given-address",
-            f"One resource instance must be named; {pattern} {what}. `nexusform state list` shows them.",
+            f"One resource instance must be named; {pattern} {count_text}. `nexusform state list` shows "
+            f"them.",
         )
     ]
 
 
-def _schema(address: Address) -> BlockSchema | None:
-    from nexusform.resource_types.registry import registries
+def _find_schema(address: Address) -> BlockSchema | None:
+    from nexusform.resource_types.registry import build_registries
 
-    known = registries()
-    table = known.data_sources if address.mode == "data" else known.resource_types
+    type_registries = build_registries()
+    table = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
     kind = table.get(address.type)
     return kind.schema if kind else None
 
 
 class VerifyArguments(Struct, frozen=True, kw_only=True):
-    """What `state verify` takes."""
+    """Arguments of `state verify`."""
 
-    state: str = state_flag()
-    refresh: bool = switch("Skip the refresh, check only the state", default=True)
-    variables: tuple[tuple[str, str], ...] = variable_flags()
+    state: str = declare_state_flag()
+    refresh: bool = declare_switch("Skip the refresh, check only the state", default=True)
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
 
 
-@command("verify", VerifyArguments)
+@define_command("verify", VerifyArguments)
 def verify(arguments: VerifyArguments) -> int:
     """Check the state; exit code 2 with errors or warnings.
 
@@ -151,62 +158,62 @@ def verify(arguments: VerifyArguments) -> int:
     from nexusform.workflow.states import state_commands
 
     screen = Screen()
-    place = place_of(arguments.state, arguments.variables)
-    reading = state_commands.verify(place, asks=arguments.refresh)
-    screen.diagnostics(reading.diagnostics, reading.sources)
+    context = create_context(arguments.state, arguments.variables)
+    reading = state_commands.verify_state(context, reads_providers=arguments.refresh)
+    screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None:
         return 1
-    if not exists(reading.state):
-        screen.diagnostics([NO_STATE], {})
+    if not has_content(reading.state):
+        screen.print_diagnostics([NO_STATE], {})
         return 1
     if reading.diagnostics:
         return 2
-    screen.out("The state agrees with itself.")
+    screen.print_text("The state agrees with itself.")
     return 0
 
 
 class PullArguments(Struct, frozen=True, kw_only=True):
-    """What `state pull` takes."""
+    """Arguments of `state pull`."""
 
-    state: str = state_flag()
+    state: str = declare_state_flag()
 
 
-@command("pull", PullArguments)
+@define_command("pull", PullArguments)
 def pull(arguments: PullArguments) -> int:
     """Print the state document, for a backup or for `state push`."""
     from nexusform.state.codec import encode
 
     screen = Screen()
-    state = _read(screen, arguments.state)
+    state = _read_state(screen, arguments.state)
     if state is None:
         return 1
-    if exists(state):
-        click.echo(encode(state), nl=False)
+    if has_content(state):
+        click.echo(encode_state(state), nl=False)
     return 0
 
 
 class HistoryArguments(Struct, frozen=True, kw_only=True):
-    """What `state history` takes."""
+    """Arguments of `state history`."""
 
-    state: str = state_flag()
+    state: str = declare_state_flag()
 
 
-@command("history", HistoryArguments)
+@define_command("history", HistoryArguments)
 def history(arguments: HistoryArguments) -> int:
     """List the stored versions of the state, newest first.
 
     Versions are snapshots (azurerm), versions (s3), rows (postgres), or the previous file (local).
     """
     screen = Screen()
-    kept = read_history(place_of(arguments.state))
-    screen.diagnostics(kept.diagnostics, kept.sources)
-    for version in kept.versions:
-        screen.out(_version_line(version))
-    if not kept.versions and not kept.diagnostics:
-        screen.out("There is no state yet.")
-    return 1 if has_errors(kept.diagnostics) else 0
+    state_versions = read_history(create_context(arguments.state))
+    screen.print_diagnostics(state_versions.diagnostics, state_versions.sources)
+    for version in state_versions.versions:
+        screen.print_text(_format_version(version))
+    if not state_versions.versions and not state_versions.diagnostics:
+        screen.print_text("There is no state yet.")
+    return 1 if has_errors(state_versions.diagnostics) else 0
 
 
-def _version_line(version: Version) -> str:
-    objects = counted(len(version.state.instances), "object")
-    return f"serial {version.serial:<6}  {version.written or 'current':<27}  {objects}"
+def _format_version(version: Version) -> str:
+    objects = format_count(len(version.state.instances), "object")
+    return f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}"

@@ -6,17 +6,17 @@ import click
 from msgspec import Struct
 
 import nexusform
-from nexusform.cli.arguments import switch
-from nexusform.cli.commands import command
+from nexusform.cli.arguments import declare_switch
+from nexusform.cli.commands import define_command
 
 
 class VersionArguments(Struct, frozen=True, kw_only=True):
-    """What `version` takes."""
+    """Arguments of `version`."""
 
-    as_json: bool = switch("Print a JSON document", flag="json")
+    as_json: bool = declare_switch("Print a JSON document", flag="json")
 
 
-@command("version", VersionArguments, trusts=False)
+@define_command("version", VersionArguments, has_trust_flags=False)
 def version(arguments: VersionArguments) -> int:
     """Show the version of nexusform."""
     if arguments.as_json:

@@ -1,18 +1,24 @@
-"""Files to a checked Configuration. Only loader.py reads files."""
+"""Conversion of files to a checked Configuration. Only loader.py reads files."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "body_evaluation": "prepare_body prepare_resource PreparedBody",
-    "literal_edits": "edited literal_edit TextEdit",
-    "loader": "automatic_files hidden_characters JSON LARGEST_FILE load NATIVE read_variables",
+    "literal_edits": "apply_edits build_literal_edit TextEdit",
+    "loader": (
+        "list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES load_configuration NATIVE "
+        "read_variables"
+    ),
     "module_blocks": "decode_provider is_local",
-    "moving_blocks": "pattern_of",
-    "overlooked": "listed",
-    "prepared_body": "missing_argument PreparedBody Remarks",
-    "reference_checks": "check_expression check_references Declaration dependencies unknown_providers",
+    "refactoring_blocks": "build_pattern",
+    "unread_files": "list_names",
+    "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
+    "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
     "settings_block": "decode_encryption UNENCRYPTED",
-    "uses": "outputs_that_need",
+    "reference_graph": "find_dependent_outputs",
     "value_blocks": "decode_conditions",
-    "variable_values": "Assignment from_file",
-    "written": "already check_name keyword listed_expressions only_block reference references",
+    "variable_values": "Assignment parse_variable_file",
+    "static_arguments": (
+        "describe_duplicate check_name get_keyword list_expressions find_single_block "
+        "parse_reference parse_references"
+    ),
 }

@@ -1,4 +1,4 @@
-"""A block's body against its schema: checked once, evaluated as often as there are instances."""
+"""Validation of a block's body against its schema: once, for any number of evaluated instances."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.configuration.declared.configuration import AnyBody, ResourceBlock
-from nexusform.configuration.declared.constants import NO_NAMES, is_constant
+from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
+from nexusform.configuration.declarations.constants import EMPTY_SCOPE, is_constant
 from nexusform.configuration.dynamic_blocks import read_dynamic
 from nexusform.configuration.prepared_body import (
     Argument,
-    BlockType,
+    BlockGroup,
     PreparedBody,
-    Repeated,
-    WrittenBlock,
-    count_problems,
-    missing_argument,
+    RepeatedBlock,
+    StaticBlock,
+    check_block_count,
+    report_missing_argument,
 )
 from nexusform.configuration.resource_blocks import META_NAMES
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.bodies import BodySchema, content
-from nexusform.language.syntax.nodes import Attribute, Block
-from nexusform.schema import BlockSchema, Nesting
-from nexusform.source import Position, Span
-from nexusform.values import UNKNOWN
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Position, Span
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.syntax.syntax_nodes import Attribute, Block
+from nexusform.schemas.block_schema import BlockSchema, Nesting
+from nexusform.values.value import UNKNOWN
 
 __all__ = ["PreparedBody", "prepare_body", "prepare_resource"]
 
@@ -34,78 +34,80 @@ __all__ = ["PreparedBody", "prepare_body", "prepare_resource"]
 def prepare_body(
     body: AnyBody, schema: BlockSchema, header: Span | None = None
 ) -> tuple[PreparedBody, list[Diagnostic]]:
-    """Check what does not depend on values, once per block.
+    """Validate everything that is independent of values, once per block.
 
-    `header` is where a missing argument is reported; without it, where the body begins.
+    `header` is the position of missing-argument errors; without it, the start of the body.
     """
     problems: list[Diagnostic] = []
-    prepared = _prepare(body, schema, header or _beginning(body), problems, body_face(schema))
+    prepared = _prepare(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
     return prepared, problems
 
 
 def prepare_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[PreparedBody, list[Diagnostic]]:
-    """As `prepare_body`, for a resource or data block: problems name the block they stand in."""
+    """Prepare a resource or data block, as `prepare_body`; problems name their block."""
     problems: list[Diagnostic] = []
-    face = replace(body_face(schema), beside=META_NAMES)
-    prepared = _prepare(block.body, schema, block.header_span, problems, face)
-    return prepared, [p if p.block else replace(p, block=block.header) for p in problems]
+    body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
+    prepared = _prepare(block.body, schema, block.header_span, problems, body_schema)
+    return prepared, [
+        problem if problem.block else replace(problem, block=block.header) for problem in problems
+    ]
 
 
-def _beginning(body: AnyBody) -> Span:
+def _get_start_span(body: AnyBody) -> Span:
     start = body.span.start
     return Span(body.span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
 
 def _prepare(
-    body: AnyBody, schema: BlockSchema, place: Span, problems: list[Diagnostic], face: BodySchema
+    body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
 ) -> PreparedBody:
-    """A body checked against its schema once, ready to be evaluated for each instance."""
-    parts, wrong = content(body, face)
-    problems.extend(wrong)
-    # What stands in every instance; what nexusform computes stands there only when it is given.
+    """Prepare a body: validate it against its schema once, for evaluation per instance."""
+    parts, new_problems = decode_body(body, body_schema)
+    problems.extend(new_problems)
+    # Values of every instance; computed attributes only if they are configured.
     template: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
-    arguments = _arguments(parts.attributes, schema, place, template, problems)
+    arguments = _collect_arguments(parts.attributes, schema, location, template, problems)
     varying = []
     for argument in arguments.values():
         if is_constant(argument.attribute.expression):
-            _settle(argument, template, problems)
+            _evaluate_constant(argument, template, problems)
         else:
             varying.append(argument)
-    items: dict[str, list[WrittenBlock | Repeated]] = {name: [] for name in schema.blocks}
+    items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
     for block in parts.blocks:
         _add_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
-        written = [(item.label, item.span) for item in items[name] if isinstance(item, WrittenBlock)]
-        if len(written) == len(items[name]):
-            # None of them is dynamic: only then it is known how many there are.
-            problems.extend(count_problems(nested, name, written, place))
-    blocks = [BlockType(name, nested, items[name], place) for name, nested in schema.blocks.items()]
+        static_items = [(item.label, item.span) for item in items[name] if isinstance(item, StaticBlock)]
+        if len(static_items) == len(items[name]):
+            # The number of blocks is known only if none of them is dynamic.
+            problems.extend(check_block_count(nested, name, static_items, location))
+    blocks = [BlockGroup(name, nested, items[name], location) for name, nested in schema.blocks.items()]
     secret = [n for n, a in schema.attributes.items() if a.sensitive]
     return PreparedBody(
-        place,
+        location,
         arguments,
         template=template,
         varying=varying,
         blocks=blocks,
-        secret=secret,
+        sensitive_names=secret,
         lengths={
-            figure: listing
-            for figure, listing in schema.lengths.items()
-            if _is_said(arguments.get(figure)) and _is_said(arguments.get(listing))
+            count_name: list_name
+            for count_name, list_name in schema.lengths.items()
+            if _is_set(arguments.get(count_name)) and _is_set(arguments.get(list_name))
         },
     )
 
 
-def _is_said(argument: Argument | None) -> bool:
-    """Whether an argument is written, and not as null."""
+def _is_set(argument: Argument | None) -> bool:
+    """Check whether an argument is set to something other than null."""
     if argument is None:
         return False
-    return not is_constant(argument.attribute.expression) or argument.evaluate(NO_NAMES)[0] is not None
+    return not is_constant(argument.attribute.expression) or argument.evaluate(EMPTY_SCOPE)[0] is not None
 
 
 @lru_cache(maxsize=1024)
-def body_face(schema: BlockSchema) -> BodySchema:
-    """What the syntax must know of a schema: names, and which blocks have a label."""
+def build_body_schema(schema: BlockSchema) -> BodySchema:
+    """Build the syntax schema of a block schema: names, and the blocks with a label."""
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label or "name",) if nested.nesting is Nesting.MAP else ()
         for name, nested in schema.blocks.items()
@@ -113,62 +115,67 @@ def body_face(schema: BlockSchema) -> BodySchema:
     if blocks:
         blocks["dynamic"] = ("type",)
     computed = frozenset(
-        name for name, each in schema.attributes.items() if not each.required and not each.optional
+        name
+        for name, attribute_schema in schema.attributes.items()
+        if not attribute_schema.required and not attribute_schema.optional
     )
     return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
 
 
-def _arguments(
+def _collect_arguments(
     attributes: Mapping[str, Attribute],
     schema: BlockSchema,
-    place: Span,
+    location: Span,
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, Argument]:
-    """The arguments written that may be written, in the schema's order."""
+    """Collect the configurable arguments of the body, in the schema's order."""
     arguments: dict[str, Argument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)
         if attribute is None:
             if attribute_schema.required:
-                problems.append(missing_argument(name, place))
+                problems.append(report_missing_argument(name, location))
                 template[name] = UNKNOWN
-        elif attribute_schema.configurable:
+        elif attribute_schema.is_configurable:
             arguments[name] = Argument(attribute, attribute_schema)
         else:
             detail = f'Can\'t configure a value for "{name}": nexusform decides it. Remove the argument.'
-            problems.append(error("value-for-unconfigurable-attribute", detail, attribute.name_span))
+            problems.append(build_error("value-for-unconfigurable-attribute", detail, attribute.name_span))
     return arguments
 
 
-def _settle(argument: Argument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
-    """Evaluate a constant now; its mistakes are told once, not per instance."""
-    plain, _, _, wrong = argument.evaluate(NO_NAMES)
-    problems.extend(wrong)
+def _evaluate_constant(argument: Argument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
+    """Evaluate a constant now; its errors are reported once, not per instance."""
+    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
+    problems.extend(new_problems)
     name = argument.attribute.name
-    if plain is not None:
-        template[name] = plain
+    if plain_value is not None:
+        template[name] = plain_value
     elif argument.schema.required:
-        problems.append(missing_argument(name, argument.span))
+        problems.append(report_missing_argument(name, argument.span))
         template[name] = UNKNOWN
 
 
 def _add_block(
     block: Block,
     schema: BlockSchema,
-    items: dict[str, list[WrittenBlock | Repeated]],
+    items: dict[str, list[StaticBlock | RepeatedBlock]],
     problems: list[Diagnostic],
 ) -> None:
-    """Add a written block, or a dynamic one that is repeated, under its type."""
+    """Add a static or dynamic block under its type."""
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
-        body = _prepare(block.body, inner, block.header_span, problems, body_face(inner))
-        items[block.type].append(WrittenBlock(label, body, block.header_span))
+        body = _prepare(block.body, inner, block.header_span, problems, build_body_schema(inner))
+        items[block.type].append(StaticBlock(label, body, block.header_span))
         return
-    labels = {n: b.label or "name" if b.nesting is Nesting.MAP else "" for n, b in schema.blocks.items()}
+    labels = {
+        name: nested.label or "name" if nested.nesting is Nesting.MAP else ""
+        for name, nested in schema.blocks.items()
+    }
     dynamic = read_dynamic(block, labels, problems)
     if dynamic is not None:
         inner = schema.blocks[dynamic.type].schema
-        body = _prepare(dynamic.content, inner, block.header_span, problems, body_face(inner))
-        items[dynamic.type].append(Repeated(dynamic, body))
+        body = _prepare(dynamic.content, inner, block.header_span, problems, build_body_schema(inner))
+        items[dynamic.type].append(RepeatedBlock(dynamic, body))

@@ -1,6 +1,6 @@
-"""Syntax trees and schemas to a Configuration: every block of every module gets its meaning.
+"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module.
 
-The files of a called module are asked for through a function, so that nothing here reads any.
+The files of a called module are requested through a function, so that this module reads none.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.declared.configuration import (
+from nexusform.configuration.declarations.configuration import (
     AnyBody,
     Check,
     Configuration,
@@ -20,32 +19,39 @@ from nexusform.configuration.declared.configuration import (
     Local,
     Module,
     ModuleCall,
-    Moved,
+    MovedBlock,
     Output,
     ProviderBlock,
-    Removed,
+    RemovedBlock,
     ResourceBlock,
     Settings,
     Variable,
 )
-from nexusform.configuration.module_blocks import MODULE_FACE, CallHeader, decode_call, decode_provider
-from nexusform.configuration.moving_blocks import decode_import, decode_moved, decode_removed
-from nexusform.configuration.resource_blocks import Home, Registered, decode_resource
+from nexusform.configuration.module_blocks import MODULE_SCHEMA, CallHeader, decode_call, decode_provider
+from nexusform.configuration.refactoring_blocks import decode_import, decode_moved, decode_removed
+from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
 from nexusform.configuration.settings_block import decode_settings
+from nexusform.configuration.static_arguments import (
+    check_name,
+    describe_duplicate,
+    find_single_block,
+    format_header,
+    sort_by_position,
+)
 from nexusform.configuration.value_blocks import (
     decode_conditions,
     decode_locals,
     decode_output,
     decode_variable,
 )
-from nexusform.configuration.written import already, check_name, header_text, in_text_order, only_block
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.language.bodies import BodySchema, content
-from nexusform.language.syntax.nodes import Block
-from nexusform.language.syntax.positions import describe
-from nexusform.source import SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.syntax_nodes import Block
+from nexusform.resources.address import ConfigAddress, Mode
 
-ROOT_FACE = BodySchema(
+ROOT_SCHEMA = BodySchema(
     blocks={
         "nexusform": (),
         "variable": ("name",),
@@ -61,28 +67,28 @@ ROOT_FACE = BodySchema(
         "check": ("name",),
     }
 )
-_CHECK_FACE = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
-LARGEST_TREE = 10_000  # module calls in all: far above honest use, and low enough to end in a message
+_CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
+MAX_MODULE_CALLS = 10_000  # module calls in total: far above regular use, and low enough to end in a message
 
 
 class ParsedFile(Struct, frozen=True):
-    """One file of a module: its own name, text, tree, and the lint ids of comments by line.
+    """File of a module: its own name, text, tree, and the lint ids of comments by line.
 
-    `broken` when its syntax is wrong: then what it seems to lack is no mistake.
+    `has_syntax_errors`: missing parts of the file are then not reported.
     """
 
     name: str
     source: SourceFile
     body: AnyBody
-    override: bool
-    ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    broken: bool = False
+    is_override: bool
+    ignored_rules: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    has_syntax_errors: bool = False
 
 
 class ModuleFiles(Struct, frozen=True):
-    """The files of one directory, by name.
+    """Files of one directory, by name.
 
-    `directory` is as shown to the user; `identity` is equal for two spellings of one directory.
+    `directory` is the path displayed to the user; `identity` is equal for two spellings of one directory.
     """
 
     directory: str
@@ -95,82 +101,86 @@ class ModuleFiles(Struct, frozen=True):
 ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
 
 
-def decode(
-    root: ModuleFiles, read_module: ReadModule, registered: Registered
+def decode_configuration(
+    root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """The configuration of a module tree and everything wrong with it, in the order of the text.
+    """Decode the configuration of a module tree. Return it with all problems, in the order of the text.
 
-    With errors the configuration holds what could be understood. When a file is broken the root
-    module is empty and has no directory, for what refers to what cannot be told.
+    With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
+    empty and has no directory, because references cannot be checked.
     """
-    tree = _Tree(read_module, registered)
-    module, settings = _Decoder(tree, root, (), (), (root.identity,)).module()
-    if tree.broken:
+    tree = _SharedState(read_module, known_types)
+    module, settings = _Decoder(tree, root, (), (), (root.identity,)).decode_module()
+    if tree.files_with_errors:
         module = Module((), "")
-    return Configuration(module, settings, tree.files), in_text_order(_worth_telling(tree))
+    return Configuration(module, settings, tree.files), sort_by_position(_filter_problems(tree))
 
 
-def _worth_telling(tree: _Tree) -> Iterable[Diagnostic]:
-    # A module that is called twice says everything twice.
-    once = {(p.id, p.detail, p.subject): p for p in tree.problems}
-    return (p for p in once.values() if p.subject is None or p.subject.filename not in tree.broken)
+def _filter_problems(tree: _SharedState) -> Iterable[Diagnostic]:
+    # A module that is called twice reports everything twice.
+    unique_problems = {(problem.id, problem.detail, problem.subject): problem for problem in tree.problems}
+    return (
+        problem
+        for problem in unique_problems.values()
+        if problem.subject is None or problem.subject.filename not in tree.files_with_errors
+    )
 
 
-class _Unique(NamedTuple):
-    """The error about a second block of one name: its id, and how a block and the rule are called."""
+class _DuplicateError(NamedTuple):
+    """Error about a second block of one name: its id, and the names of the block and the rule."""
 
-    kind: str
-    named: str
+    diagnostic_id: str
+    description: str
     rule: str
 
 
-_VARIABLE: Final = _Unique(
+_VARIABLE: Final = _DuplicateError(
     "duplicate-variable-declaration", "A variable named", "Variable names must be unique within a module."
 )
-_LOCAL: Final = _Unique(
+_LOCAL: Final = _DuplicateError(
     "duplicate-local-value-definition",
     "A local value named",
     "Local value names must be unique within a module.",
 )
-_OUTPUT: Final = _Unique(
+_OUTPUT: Final = _DuplicateError(
     "duplicate-output-definition", "An output named", "Output names must be unique within a module."
 )
-_CHECK: Final = _Unique(
+_CHECK: Final = _DuplicateError(
     "duplicate-check", "A check block named", "Check blocks must be unique within each module."
 )
-_Kept = TypeVar("_Kept", Variable, Local, Output, Check)
+_Named = TypeVar("_Named", Variable, Local, Output, Check)
 
 
-class _Tree:
-    """What the decoders of all modules share."""
+class _SharedState:
+    """State shared by the decoders of all modules."""
 
-    def __init__(self, read_module: ReadModule, registered: Registered) -> None:
+    def __init__(self, read_module: ReadModule, known_types: KnownTypes) -> None:
         self.read_module = read_module
-        self.registered = registered
+        self.known_types = known_types
         self.problems: list[Diagnostic] = []
         self.files: dict[str, SourceFile] = {}
-        self.broken: set[str] = set()
-        self.calls = 0
+        self.files_with_errors: set[str] = set()
+        self.call_count = 0
 
 
 class _Decoder:
-    """Reads one module; `chain` are the identities of the directories on the way to it."""
+    """Decoder of one module; `chain` are the identities of the directories from the root to it."""
 
     def __init__(
         self,
-        tree: _Tree,
+        shared: _SharedState,
         source: ModuleFiles,
         path: tuple[str, ...],
         prefix: tuple[tuple[str, int], ...],
         chain: tuple[str, ...],
     ) -> None:
-        self.tree = tree
+        self.shared = shared
         self.source = source
         self.path = path
         self.prefix = prefix
         self.chain = chain
-        self.problems = tree.problems
-        self.broken = any(file.broken for file in source.files)
+        self.problems = shared.problems
+        self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
         self.variables: dict[str, Variable] = {}
         self.locals: dict[str, Local] = {}
         self.outputs: dict[str, Output] = {}
@@ -178,34 +188,38 @@ class _Decoder:
         self.calls: dict[str, ModuleCall] = {}
         self.providers: dict[str, ProviderBlock] = {}
         self.checks: dict[str, Check] = {}
-        self.scoped: dict[ConfigAddress, ResourceBlock] = {}  # the data blocks of checks
-        self.moved: list[Moved] = []
-        self.removed: list[Removed] = []
+        self.check_data_blocks: dict[ConfigAddress, ResourceBlock] = {}  # the data blocks of checks
+        self.moved_blocks: list[MovedBlock] = []
+        self.removed_blocks: list[RemovedBlock] = []
         self.imports: list[ImportBlock] = []
 
-    def module(self) -> tuple[Module, Settings]:
-        """The module and its settings."""
-        primary, overriding = self._blocks()
-        settings_blocks = [b for b, _ in primary if b.type == "nexusform"]
-        settings_overrides = [b for b in overriding if b.type == "nexusform"]
-        before = len(self.problems)
-        settings = decode_settings(settings_blocks, settings_overrides, self.problems, root=not self.path)
-        self.problems[before:] = [replace(p, block="nexusform") for p in self.problems[before:]]
-        overridden: list[Block] = []
-        if overriding and not self.broken:
+    def decode_module(self) -> tuple[Module, Settings]:
+        """Decode the module and its settings."""
+        blocks, override_blocks = self._collect_blocks()
+        settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
+        settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
+        previous_count = len(self.problems)
+        settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
+        self.problems[previous_count:] = [
+            replace(p, block="nexusform") for p in self.problems[previous_count:]
+        ]
+        locals_blocks: list[Block] = []
+        if override_blocks and not self.has_syntax_errors:
             from nexusform.configuration.override_files import apply_overrides
 
-            primary, overridden = apply_overrides(primary, overriding, self.tree.registered, self.problems)
-        for block, home in primary:
-            before = len(self.problems)
-            _READERS[block.type](self, block, home)
-            self._name_block(block, before)
-        for block in overridden:
+            blocks, locals_blocks = apply_overrides(
+                blocks, override_blocks, self.shared.known_types, self.problems
+            )
+        for block, location in blocks:
+            previous_count = len(self.problems)
+            _READERS[block.type](self, block, location)
+            self._set_block_names(block, previous_count)
+        for block in locals_blocks:
             for local in decode_locals(block, self.problems):
                 self._override_local(local)
-        return self._result(), settings
+        return self._build_module(), settings
 
-    def _result(self) -> Module:
+    def _build_module(self) -> Module:
         return Module(
             path=self.path,
             directory=self.source.directory,
@@ -215,55 +229,55 @@ class _Decoder:
             resources=self.resources,
             calls=self.calls,
             providers=self.providers,
-            moved=tuple(self.moved),
-            removed=tuple(self.removed),
+            moved_blocks=tuple(self.moved_blocks),
+            removed_blocks=tuple(self.removed_blocks),
             imports=tuple(self.imports),
             checks=tuple(self.checks.values()),
         )
 
-    def _blocks(self) -> tuple[list[tuple[Block, Home]], list[Block]]:
-        """All blocks of the ordinary files with where they stand, and those of override files."""
-        primary: list[tuple[Block, Home]] = []
-        overriding: list[Block] = []
+    def _collect_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
+        """Collect all blocks of the ordinary files with their locations, and those of override files."""
+        blocks: list[tuple[Block, BlockLocation]] = []
+        override_blocks: list[Block] = []
         for file in self.source.files:
-            self.tree.files[file.source.name] = file.source
-            if file.broken:
-                self.tree.broken.add(file.source.name)
-            parts, wrong = content(file.body, ROOT_FACE)
-            self.problems.extend(_explained(problem, file.source) for problem in wrong)
-            if file.override:
-                overriding.extend(parts.blocks)
+            self.shared.files[file.source.name] = file.source
+            if file.has_syntax_errors:
+                self.shared.files_with_errors.add(file.source.name)
+            parts, new_problems = decode_body(file.body, ROOT_SCHEMA)
+            self.problems.extend(_add_foreign_hint(problem, file.source) for problem in new_problems)
+            if file.is_override:
+                override_blocks.extend(parts.blocks)
             else:
-                home = Home(self.path, self.prefix, file.name, file.ignored)
-                primary.extend((block, home) for block in parts.blocks)
-        return primary, overriding
+                location = BlockLocation(self.path, self.prefix, file.name, file.ignored_rules)
+                blocks.extend((block, location) for block in parts.blocks)
+        return blocks, override_blocks
 
-    def _name_block(self, block: Block, before: int) -> None:
-        """Say of each new problem in which block it stands."""
-        header = header_text(block)
-        for index in range(before, len(self.problems)):
+    def _set_block_names(self, block: Block, previous_count: int) -> None:
+        """Set the block of each new problem."""
+        header = format_header(block)
+        for index in range(previous_count, len(self.problems)):
             problem = self.problems[index]
-            if not problem.block and (block.type != "module" or _within(problem, block)):
+            if not problem.block and (block.type != "module" or _is_within(problem, block)):
                 self.problems[index] = replace(problem, block=header)
 
-    def _error(self, kind: str, detail: str, span: Span, headline: str = "") -> None:
-        self.problems.append(error(kind, detail, span, headline=headline))
+    def _add_error(self, diagnostic_id: str, detail: str, span: Span, headline: str = "") -> None:
+        self.problems.append(build_error(diagnostic_id, detail, span, headline=headline))
 
     # --- one reader per block type -------------------------------------------------------------
 
-    def settings_read(self, block: Block, home: Home) -> None:
-        """Settings are read before everything else."""
+    def skip_settings(self, block: Block, location: BlockLocation) -> None:
+        """Skip the block: settings are decoded first."""
 
-    def read_variable(self, block: Block, _home: Home) -> None:
-        """`variable`."""
+    def read_variable(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `variable` block."""
         variable = decode_variable(block, self.problems)
         if variable is not None:
-            self._keep(self.variables, variable, _VARIABLE)
+            self._add_unique(self.variables, variable, _VARIABLE)
 
-    def read_locals(self, block: Block, _home: Home) -> None:
-        """`locals`."""
+    def read_locals(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `locals` block."""
         for local in decode_locals(block, self.problems):
-            self._keep(self.locals, local, _LOCAL)
+            self._add_unique(self.locals, local, _LOCAL)
 
     def _override_local(self, local: Local) -> None:
         if local.name in self.locals:
@@ -273,126 +287,133 @@ class _Decoder:
             f'There is no local value named "{local.name}". An override file can only override a local value '
             "that was already defined in a primary configuration file."
         )
-        self._error("missing-base-local-value-definition-to-override", detail, local.span)
+        self._add_error("missing-base-local-value-definition-to-override", detail, local.span)
 
-    def read_output(self, block: Block, _home: Home) -> None:
-        """`output`."""
+    def read_output(self, block: Block, _location: BlockLocation) -> None:
+        """Read an `output` block."""
         output = decode_output(block, self.problems)
         if output is not None:
-            self._keep(self.outputs, output, _OUTPUT)
+            self._add_unique(self.outputs, output, _OUTPUT)
 
-    def _keep(self, known: dict[str, _Kept], named: _Kept, unique: _Unique, headline: str = "") -> None:
-        """Keep the first of each name; a later one is an error."""
-        earlier = known.setdefault(named.name, named)
-        if earlier is not named:
-            detail = already(unique.named, named.name, earlier.span, unique.rule)
-            self._error(unique.kind, detail, named.span, headline)
+    def _add_unique(
+        self, items: dict[str, _Named], item: _Named, duplicate_error: _DuplicateError, headline: str = ""
+    ) -> None:
+        """Add the first item of each name; a later one is an error."""
+        earlier = items.setdefault(item.name, item)
+        if earlier is not item:
+            detail = describe_duplicate(
+                duplicate_error.description, item.name, earlier.span, duplicate_error.rule
+            )
+            self._add_error(duplicate_error.diagnostic_id, detail, item.span, headline)
 
-    def read_resource(self, block: Block, home: Home) -> None:
-        """`resource` and `data`."""
+    def read_resource(self, block: Block, location: BlockLocation) -> None:
+        """Read a `resource` or `data` block."""
         mode: Mode = "managed" if block.type == "resource" else "data"
-        resource = decode_resource(block, mode, home, self.tree.registered, self.problems)
+        resource = decode_resource(block, mode, location, self.shared.known_types, self.problems)
         if resource is not None:
-            self._unique_resource(resource)
+            self._check_unique_resource(resource)
             self.resources.setdefault((mode, resource.type, resource.name), resource)
 
-    def _unique_resource(self, resource: ResourceBlock) -> None:
-        same = self.resources.get((resource.mode, resource.type, resource.name))
-        earlier = same or self.scoped.get(resource.address)
+    def _check_unique_resource(self, resource: ResourceBlock) -> None:
+        duplicate = self.resources.get((resource.mode, resource.type, resource.name))
+        earlier = duplicate or self.check_data_blocks.get(resource.address)
         if earlier is None:
             return
-        place = describe(earlier.header_span)
+        position = describe_span(earlier.header_span)
         word, noun = ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
         detail = (
-            f'A {resource.type} {noun} named "{resource.name}" was already declared at {place}. '
+            f'A {resource.type} {noun} named "{resource.name}" was already declared at {position}. '
             "Resource names must be unique per type in each module."
         )
         headline = f'Duplicate {word} "{resource.type}" configuration'
-        self._error("duplicate-resource", detail, resource.header_span, headline)
+        self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
-    def read_provider(self, block: Block, _home: Home) -> None:
-        """`provider`."""
+    def read_provider(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `provider` block."""
         provider = decode_provider(block, self.problems)
         if provider is None:
             return
         earlier = self.providers.setdefault(provider.key, provider)
         if earlier is provider:
             return
-        place = describe(earlier.span)
+        position = describe_span(earlier.span)
         if provider.alias:
             detail = (
                 f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was already '
-                f"given at {place}. Each configuration for the same provider must have a distinct alias."
+                f"given at {position}. Each configuration for the same provider must have a distinct alias."
             )
         else:
             detail = (
                 f'A default (non-aliased) provider configuration for "{provider.name}" was already given at '
-                f'{place}. If multiple configurations are required, set the "alias" argument for alternative '
+                f'{position}. If multiple configurations are required, set the "alias" argument for '
+                f"alternative "
                 "configurations."
             )
-        self._error("duplicate-provider-configuration", detail, provider.span)
+        self._add_error("duplicate-provider-configuration", detail, provider.span)
 
-    def read_moved(self, block: Block, _home: Home) -> None:
-        """`moved`."""
-        moved = decode_moved(block, self.problems)
-        if moved is not None:
-            self.moved.append(moved)
+    def read_moved(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `moved` block."""
+        moved_block = decode_moved(block, self.problems)
+        if moved_block is not None:
+            self.moved_blocks.append(moved_block)
 
-    def read_removed(self, block: Block, _home: Home) -> None:
-        """`removed`."""
-        removed = decode_removed(block, self.problems)
-        if removed is not None:
-            self.removed.append(removed)
+    def read_removed(self, block: Block, _location: BlockLocation) -> None:
+        """Read a `removed` block."""
+        removed_block = decode_removed(block, self.problems)
+        if removed_block is not None:
+            self.removed_blocks.append(removed_block)
 
-    def read_import(self, block: Block, _home: Home) -> None:
-        """`import`."""
+    def read_import(self, block: Block, _location: BlockLocation) -> None:
+        """Read an `import` block."""
         if self.path:
             detail = "Import blocks stand in the root module; this module is called by another one."
-            self._error("invalid-import-configuration", detail, block.header_span)
+            self._add_error("invalid-import-configuration", detail, block.header_span)
             return
         import_block = decode_import(block, self.problems)
         if import_block is not None:
             self.imports.append(import_block)
 
-    def read_check(self, block: Block, home: Home) -> None:
-        """`check`."""
+    def read_check(self, block: Block, location: BlockLocation) -> None:
+        """Read a `check` block."""
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
             return
-        parts, wrong = content(block.body, _CHECK_FACE)
-        self.problems.extend(wrong)
+        parts, new_problems = decode_body(block.body, _CHECK_SCHEMA)
+        self.problems.extend(new_problems)
         asserts = decode_conditions(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
             detail = "Check blocks must have at least one assert block."
-            self._error("zero-assert-blocks", detail, block.header_span)
-        data = self._scoped(only_block(parts.blocks, "data", self.problems), home)
+            self._add_error("zero-assert-blocks", detail, block.header_span)
+        data = self._read_check_data(find_single_block(parts.blocks, "data", self.problems), location)
         check = Check(label.value, data, asserts, block.header_span)
-        self._keep(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
+        self._add_unique(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
-    def _scoped(self, block: Block | None, home: Home) -> ResourceBlock | None:
-        """The data block that only the asserts of its check see."""
+    def _read_check_data(self, block: Block | None, location: BlockLocation) -> ResourceBlock | None:
+        """Read the data block of a check; only the asserts of the check can refer to it."""
         if block is None:
             return None
-        data = decode_resource(block, "data", home, self.tree.registered, self.problems)
+        data = decode_resource(block, "data", location, self.shared.known_types, self.problems)
         if data is not None:
-            self._unique_resource(data)
-            self.scoped.setdefault(data.address, data)
+            self._check_unique_resource(data)
+            self.check_data_blocks.setdefault(data.address, data)
         return data
 
-    def read_module(self, block: Block, home: Home) -> None:
-        """`module`, and the whole module that it calls."""
+    def read_module(self, block: Block, location: BlockLocation) -> None:
+        """Read a `module` block, and the whole called module."""
         header = decode_call(block, self.problems)
         if header is None:
             return
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
-            detail = already("A module call named", header.name, self.calls[header.name].header_span, rule)
-            self._error("duplicate-module-call", detail, header.header_span)
+            detail = describe_duplicate(
+                "A module call named", header.name, self.calls[header.name].header_span, rule
+            )
+            self._add_error("duplicate-module-call", detail, header.header_span)
             return
         self.calls[header.name] = ModuleCall(
             name=header.name,
             source=header.source,
-            module=self._called(header, home, block),
+            module=self._decode_called_module(header, location, block),
             inputs=header.inputs,
             count=header.count,
             for_each=header.for_each,
@@ -401,53 +422,53 @@ class _Decoder:
             header_span=header.header_span,
         )
 
-    def _called(self, header: CallHeader, home: Home, block: Block) -> Module:
-        """The module that a call names; an empty one without a directory when it cannot be read."""
+    def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
+        """Decode the called module; an empty one without a directory if it cannot be read."""
         path = (*self.path, header.name)
-        files = self._called_files(header)
+        files = self._read_called_files(header)
         if files is None:
             return Module(path, "")
-        prefix = (*self.prefix, (home.file, block.span.start.byte))
-        child = _Decoder(self.tree, files, path, prefix, (*self.chain, files.identity))
-        module = child.module()[0]
-        if not child.broken:
+        prefix = (*self.prefix, (location.file, block.span.start.byte))
+        child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity))
+        module = child.decode_module()[0]
+        if not child.has_syntax_errors:
             self._check_inputs(header, module)
         return module
 
-    def _called_files(self, header: CallHeader) -> ModuleFiles | None:
-        """The files of a called module; None where it calls itself or there are too many."""
-        tree = self.tree
-        tree.calls += 1
-        if tree.calls > LARGEST_TREE:
-            if tree.calls == LARGEST_TREE + 1:
-                detail = f"The modules call each other more than {LARGEST_TREE:,} times in all."
-                self._error("too-many-modules", detail, header.header_span)
+    def _read_called_files(self, header: CallHeader) -> ModuleFiles | None:
+        """Return the files of a called module; None if it calls itself or there are too many."""
+        shared = self.shared
+        shared.call_count += 1
+        if shared.call_count > MAX_MODULE_CALLS:
+            if shared.call_count == MAX_MODULE_CALLS + 1:
+                detail = f"The modules call each other more than {MAX_MODULE_CALLS:,} times in all."
+                self._add_error("too-many-modules", detail, header.header_span)
             return None
-        files = tree.read_module(self.source.directory, header) if header.source else None
+        files = shared.read_module(self.source.directory, header) if header.source else None
         if files is None or files.identity not in self.chain:
             return files
         detail = (
             f'The module in "{files.directory}" calls itself, directly or through other modules: '
             f"module.{'.module.'.join([*self.path, header.name])}."
         )
-        self._error("module-cycle", detail, header.source_span)
+        self._add_error("module-cycle", detail, header.source_span)
         return None
 
     def _check_inputs(self, header: CallHeader, child: Module) -> None:
-        """Say which inputs of a call its module does not have, and which it lacks."""
+        """Report unknown and missing inputs of a call."""
         for name, (_, span) in header.inputs.items():
             if name not in child.variables:
-                hint = did_you_mean(name, [*child.variables, *MODULE_FACE.attributes])
+                hint = suggest_name(name, [*child.variables, *MODULE_SCHEMA.attributes])
                 detail = f'An argument named "{name}" is not expected here.{hint}'
-                self.problems.append(error("unsupported-argument", detail, span))
+                self.problems.append(build_error("unsupported-argument", detail, span))
         for name, variable in child.variables.items():
             if variable.default is None and name not in header.inputs:
                 detail = f'The argument "{name}" is required, but no definition was found.'
-                self.problems.append(error("missing-required-argument", detail, header.header_span))
+                self.problems.append(build_error("missing-required-argument", detail, header.header_span))
 
 
-_READERS: Mapping[str, Callable[[_Decoder, Block, Home], None]] = {
-    "nexusform": _Decoder.settings_read,
+_READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
+    "nexusform": _Decoder.skip_settings,
     "variable": _Decoder.read_variable,
     "locals": _Decoder.read_locals,
     "output": _Decoder.read_output,
@@ -462,25 +483,25 @@ _READERS: Mapping[str, Callable[[_Decoder, Block, Home], None]] = {
 }
 
 
-def _within(problem: Diagnostic, block: Block) -> bool:
-    """Whether it is about the block's own text, rather than the module that it calls."""
+def _is_within(problem: Diagnostic, block: Block) -> bool:
+    """Check whether the problem is about the block's own text, and not about the called module."""
     subject, span = problem.subject, block.span
     if subject is None or subject.filename != span.filename:
         return False
     return span.start.byte <= subject.start.byte <= span.end.byte
 
 
-_HINTS: Final = {
+_FOREIGN_BLOCK_HINTS: Final = {
     "terraform": ' Settings stand in a block of type "nexusform".',
     "ephemeral": " nexusform keeps every resource in its state.",
 }
 
 
-def _explained(problem: Diagnostic, source: SourceFile) -> Diagnostic:
-    """The complaint about a block that users bring along from elsewhere, with what to do instead."""
+def _add_foreign_hint(problem: Diagnostic, source: SourceFile) -> Diagnostic:
+    """Add a hint to the error about a block of another tool."""
     subject = problem.subject
     if subject is None:
         return problem
-    written = source.text.encode()[subject.start.byte : subject.end.byte].decode("utf-8", "replace")
-    hint = _HINTS.get(written.strip('"'), "")
+    block_type = source.text.encode()[subject.start.byte : subject.end.byte].decode("utf-8", "replace")
+    hint = _FOREIGN_BLOCK_HINTS.get(block_type.strip('"'), "")
     return replace(problem, detail=problem.detail + hint) if hint else problem

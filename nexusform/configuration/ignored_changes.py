@@ -1,68 +1,83 @@
-"""Paths in `ignore_changes` at which nothing can stand: what changes there would be changed all the same."""
+"""Validation of `ignore_changes` paths: a path that cannot exist would ignore nothing."""
 
 from __future__ import annotations
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.plain_data import Path, path_text
-from nexusform.schema import BlockSchema, NestedBlock, Nesting, implied_type
-from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.json_data.plain_data import Path, format_path
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, compute_implied_type
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 
-def never_there(of: str, schema: BlockSchema, path: Path) -> str:
-    """Why nothing of a resource type stands at a path; "" where something may."""
-    return _in_block(of, schema, (), path)
+def check_path(resource_type: str, schema: BlockSchema, path: Path) -> str:
+    """Return why a path cannot exist in a resource type; "" if it may."""
+    return _check_block_path(resource_type, schema, (), path)
 
 
-def _in_block(of: str, schema: BlockSchema, above: Path, path: Path) -> str:
-    """`of` says what is looked into, `above` how it was come to, `path` what is still to go."""
+def _check_block_path(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:
+    """Check a path inside of `subject`: `prefix` are the completed steps, `path` the remaining ones."""
     if not path:
         return ""
-    name, rest = path[0], path[1:]
-    attributes = dict(implied_type(schema).attributes)
+    name, remaining_path = path[0], path[1:]
+    attributes = dict(compute_implied_type(schema).attributes)
     if not isinstance(name, str) or name not in attributes:
-        hint = did_you_mean(str(name), attributes)
-        return f'{of} has no argument or block "{name}" that ignore_changes could name.{hint}'
-    here = (*above, name)
+        hint = suggest_name(str(name), attributes)
+        return f'{subject} has no argument or block "{name}" that ignore_changes could name.{hint}'
+    current_path = (*prefix, name)
     nested = schema.blocks.get(name)
-    return _in_value(attributes[name], here, rest) if nested is None else _in_nested(nested, here, rest)
+    return (
+        _check_value_path(attributes[name], current_path, remaining_path)
+        if nested is None
+        else _check_nested_path(nested, current_path, remaining_path)
+    )
 
 
-def _in_nested(nested: NestedBlock, here: Path, rest: Path) -> str:
-    """What is wrong with the step into blocks of a type, or further on."""
-    step = rest[0] if rest else None
-    text = path_text(here)
+def _check_nested_path(nested: NestedBlock, current_path: Path, remaining_path: Path) -> str:
+    """Check the step into blocks of a type, and the remaining steps."""
+    step = remaining_path[0] if remaining_path else None
+    text = format_path(current_path)
     match nested.nesting:
         case Nesting.SINGLE if isinstance(step, int):
-            return f"{text} is one block and no list: write {path_text((*here, *rest[1:]))}."
+            return (
+                f"{text} is one block and no list: write {format_path((*current_path, *remaining_path[1:]))}."
+            )
         case Nesting.LIST if isinstance(step, str):
-            return f"{text} may stand several times: write {path_text((*here, 0, *rest))}."
+            return (
+                f"{text} may stand several times: write {format_path((*current_path, 0, *remaining_path))}."
+            )
         case Nesting.MAP if isinstance(step, int):
-            named = path_text((*here, nested.label.upper() or "LABEL", *rest[1:]))
-            return f"Blocks {text} are named by their labels and not counted: write {named}."
+            corrected_path = format_path(
+                (*current_path, nested.label.upper() or "LABEL", *remaining_path[1:])
+            )
+            return f"Blocks {text} are named by their labels and not counted: write {corrected_path}."
         case Nesting.SINGLE:
-            return _in_block(text, nested.schema, here, rest)
-    return _in_block(path_text((*here, *rest[:1])), nested.schema, (*here, *rest[:1]), rest[1:])
+            return _check_block_path(text, nested.schema, current_path, remaining_path)
+    return _check_block_path(
+        format_path((*current_path, *remaining_path[:1])),
+        nested.schema,
+        (*current_path, *remaining_path[:1]),
+        remaining_path[1:],
+    )
 
 
-def _in_value(of: Type, here: Path, rest: Path) -> str:
-    """What is wrong with the steps into a value of a type."""
-    if not rest or of is DYNAMIC:
+def _check_value_path(value_type: Type, current_path: Path, remaining_path: Path) -> str:
+    """Check the steps into a value of a type."""
+    if not remaining_path or value_type is DYNAMIC:
         return ""
-    step, text = rest[0], path_text(here)
-    further = (*here, step), rest[1:]
-    match of:
-        case ObjectType() if step in dict(of.attributes):
-            return _in_value(dict(of.attributes)[str(step)], *further)
+    step, text = remaining_path[0], format_path(current_path)
+    next_step = (*current_path, step), remaining_path[1:]
+    match value_type:
+        case ObjectType() if step in dict(value_type.attributes):
+            return _check_value_path(dict(value_type.attributes)[str(step)], *next_step)
         case ObjectType():
-            return f'{text} has no attribute "{step}".{did_you_mean(str(step), dict(of.attributes))}'
+            return f'{text} has no attribute "{step}".{suggest_name(str(step), dict(value_type.attributes))}'
         case MapType() if isinstance(step, str):
-            return _in_value(of.element, *further)
+            return _check_value_path(value_type.element, *next_step)
         case MapType():
-            return f"{text} is a map: write {path_text((*here, str(step), *rest[1:]))}."
+            return f"{text} is a map: write {format_path((*current_path, str(step), *remaining_path[1:]))}."
         case ListType() if isinstance(step, int):
-            return _in_value(of.element, *further)
+            return _check_value_path(value_type.element, *next_step)
         case ListType():
-            return f"{text} is a list: write {path_text((*here, 0, *rest))}."
+            return f"{text} is a list: write {format_path((*current_path, 0, *remaining_path))}."
         case TupleType():
             return ""
         case SetType():

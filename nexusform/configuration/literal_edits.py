@@ -1,4 +1,4 @@
-"""Changing one literal value in the text of a configuration, everything around it left as it is."""
+"""Edits of one literal value in the text of a configuration, without other changes."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.address import Address
-from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
-from nexusform.language.syntax import nodes as syntax
-from nexusform.source import SourceFile, Span
+from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.resources.address import Address
 
 
 class TextEdit(Struct, frozen=True):
-    """What stands at `span` (bytes of a file as UTF-8) and what is to stand there."""
+    """Old and new text at `span` (bytes of a file as UTF-8)."""
 
     span: Span
     before: str
     after: str
 
 
-def literal_edit(
+def build_literal_edit(
     configuration: Configuration, address: Address, path: Sequence[str | int], value: Any
 ) -> TextEdit | None:
-    """The edit that gives an argument of an instance another value; `value` is plain data.
+    """Build the edit that sets an argument of an instance to another value; `value` is plain data.
 
-    None where that would change more than this one (a block of several instances, a module called more than
-    once) or is not for us to write: the argument is no literal, is not written at all, or stands in JSON.
+    None if the edit would change more (a block of several instances, a module with several calls), or if the
+    argument is no literal, not set, or in JSON.
     """
-    block = _block(configuration.root, address)
-    attribute = _attribute(block.body, path) if block is not None else None
+    block = _find_block(configuration.root, address)
+    attribute = _find_argument(block.body, path) if block is not None else None
     if attribute is None or not is_literal(attribute.expression):
         return None
     span = attribute.expression.span
     text = configuration.files[span.filename].text.encode()
     before = text[span.start.byte : span.end.byte].decode()
-    return TextEdit(span, before, _written(value))
+    return TextEdit(span, before, _format_literal(value))
 
 
-def edited(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
-    """The new texts of the files that the edits change, by name."""
+def apply_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
+    """Return the new texts of the files changed by the edits, by name."""
     texts: dict[str, bytes] = {}
     for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):
         name, span = edit.span.filename, edit.span
@@ -51,7 +51,9 @@ def edited(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[s
 
 
 def is_literal(expression: syntax.Expression) -> bool:
-    """Whether an expression is a literal value: a number, a text without interpolation, a list of these."""
+    """Check whether an expression is a literal value: a number, a text without interpolation, a list of
+    these.
+    """
     if isinstance(expression, syntax.TupleCons):
         return all(is_literal(item) for item in expression.items)
     if isinstance(expression, syntax.Unary):
@@ -61,8 +63,8 @@ def is_literal(expression: syntax.Expression) -> bool:
     return isinstance(expression, syntax.Literal | syntax.StringLiteral)
 
 
-def _block(root: Module, address: Address) -> ResourceBlock | None:
-    """The block of an instance, if it and the modules around it stand for a single one."""
+def _find_block(root: Module, address: Address) -> ResourceBlock | None:
+    """Find the block of an instance, if it and its modules have a single instance."""
     module = root
     for step in address.module:
         call = module.calls.get(step.name)
@@ -76,22 +78,22 @@ def _block(root: Module, address: Address) -> ResourceBlock | None:
     return None if repeated else block
 
 
-def _attribute(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
-    """The argument that a path leads to: through blocks by type, then by label or number if there are any."""
+def _find_argument(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
+    """Find the argument at a path: through blocks by type, then by label or number if there are any."""
     if isinstance(body, syntax.JsonBody) or not path:
         return None
-    name, below = path[0], path[1:]
-    if not below:
-        return next((each for each in body.attributes if each.name == name), None)
+    name, remaining_path = path[0], path[1:]
+    if not remaining_path:
+        return next((attribute for attribute in body.attributes if attribute.name == name), None)
     blocks = [block for block in body.blocks if block.type == name]
-    block, below = _nested(blocks, below)
-    return _attribute(block.body, below) if block is not None else None
+    block, remaining_path = _find_nested_block(blocks, remaining_path)
+    return _find_argument(block.body, remaining_path) if block is not None else None
 
 
-def _nested(
+def _find_nested_block(
     blocks: Sequence[syntax.Block], path: Sequence[str | int]
 ) -> tuple[syntax.Block | None, Sequence[str | int]]:
-    """Which of the blocks of a type a path goes on in, and how."""
+    """Find the block of a type at the next step of a path, and the remaining path."""
     step = path[0]
     if isinstance(step, int):
         return (blocks[step] if step < len(blocks) else None), path[1:]
@@ -104,10 +106,10 @@ def _nested(
 _ESCAPES: Final = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def _written(value: Any) -> str:
-    """Plain data as HCL: JSON's literals are HCL's, but for the marks of templates."""
+def _format_literal(value: Any) -> str:
+    """Format plain data as HCL: JSON's literals are valid, except for the marks of templates."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_written(item) for item in value)}]"
+        return f"[{', '.join(_format_literal(item) for item in value)}]"
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).translate(_ESCAPES)
         return text.replace("${", "$${").replace("%{", "%%{")

@@ -1,9 +1,9 @@
-"""Directories to a Configuration, and variable files to values: the only reader of these files. What a
-file says beside its blocks is read here, too: `# nexusform:ignore ID` comments, by which lint rules rest
-for the block below them, and characters that no reader sees.
+"""Directories to a Configuration, and variable files to values: the only reader of these files.
 
-Bidirectional controls turn the order of a line round, zero-width characters and tags make two names that
-look alike differ. Neither harms a plan; both can hide from a reviewer what it will do, so they warn.
+Also reads `# nexusform:ignore ID` comments, which disable lint rules for the block below them, and detects
+invisible characters. Bidirectional controls reverse the order of a line, zero-width characters and tags make
+two names that look alike differ. Neither harms a plan; both can hide its effect from a reviewer, so they
+cause warnings.
 """
 
 from __future__ import annotations
@@ -21,88 +21,89 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declared.configuration import AnyBody, Configuration
-from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
+from nexusform.configuration.declarations.configuration import AnyBody, Configuration
+from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode_configuration
 from nexusform.configuration.module_blocks import CallHeader
-from nexusform.configuration.overlooked import (
-    listed,
-    overlooked_configuration,
-    overlooked_value,
-    unread_values,
+from nexusform.configuration.resource_blocks import KnownTypes
+from nexusform.configuration.unread_files import (
+    describe_unread_configuration,
+    describe_unread_value,
+    list_names,
+    list_unread_values,
 )
-from nexusform.configuration.resource_blocks import Registered
 from nexusform.configuration.variable_values import (
     DEFAULT,
     Assignment,
     Origin,
-    from_environment,
-    from_file,
-    from_option,
-    settle,
+    parse_environment,
+    parse_option,
+    parse_variable_file,
+    resolve_variables,
 )
-from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.language import parser
-from nexusform.language.json_syntax import parse_json_file
-from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
-from nexusform.language.syntax.nodes import Body
-from nexusform.language.syntax.positions import Positions
-from nexusform.regular_files import (
-    FREE,
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.files.regular_files import (
     PRIVATE,
+    UNCONFINED,
     Confinement,
     TooLarge,
-    create,
+    create_file,
     open_regular,
     read_regular,
-    write_whole,
+    write_file,
 )
-from nexusform.schema import BlockSchema
-from nexusform.source import Position, SourceFile, Span
-from nexusform.values import Value
+from nexusform.language import parser
+from nexusform.language.json_syntax import parse_json_file
+from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_collector
+from nexusform.language.syntax.positions import Positions
+from nexusform.language.syntax.syntax_nodes import Body
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.values.value import Value
 
-__all__ = ["Origin", "load", "read_variables"]
+__all__ = ["Origin", "load_configuration", "read_variables"]
 
 NATIVE: Final = ".nf.hcl"
 JSON: Final = ".nf.json"
-LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
-_SMALLEST_CACHED: Final = 4096  # characters; less is parsed faster than looked up
-_MOST_CACHED: Final = 512  # trees kept on disk
-_LARGEST_ENTRY: Final = 1 << 30  # bytes of a kept tree
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024  # bytes
+_MIN_CACHED_LENGTH: Final = 4096  # characters; less is parsed faster than looked up
+_MAX_CACHED_TREES: Final = 512  # trees kept on disk
+_MAX_ENTRY_BYTES: Final = 1 << 30  # bytes of a kept tree
 _KEY_LENGTH: Final = 32  # bytes
 _DIGEST_LENGTH: Final = 32
 _VARIABLE_FILES: Final = ("nexusform.nfvars.hcl", "nexusform.nfvars.json")
-NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_FIRST: Final = " `nexusform init` at a terminal offers to write a first one."
+NO_UNSAVED_FILES: Final[Mapping[str, str]] = MappingProxyType({})
+_INIT_HINT: Final = " `nexusform init` at a terminal offers to write a first one."
 _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
 
-def load(
+def load_configuration(
     directory: str,
     *,
     cache_directory: str | None,
     managed: Mapping[str, BlockSchema] | None = None,
     data: Mapping[str, BlockSchema] | None = None,
     extra: Sequence[SourceFile] = (),
-    confinement: Confinement = FREE,
-    unsaved: Mapping[str, str] = NOTHING,
+    confinement: Confinement = UNCONFINED,
+    unsaved: Mapping[str, str] = NO_UNSAVED_FILES,
 ) -> tuple[Configuration | None, list[Diagnostic]]:
-    """Read the module tree whose root is a directory, and everything wrong with it.
+    """Load the module tree of a root directory. Return it with all problems.
 
-    `extra` are further texts of the root module, after its files; `unsaved` are texts in place of those of
-    files, by the files' real paths. `managed` and `data` are the schemas
-    by type name; without them types are not checked. Parsed trees are kept below `cache_directory` when
-    one is given. None when nothing could be read; with errors the configuration holds what could be
-    understood, after syntax errors only its files (to show source lines) and a root module without a
-    directory.
+    `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of
+    files, by the files' real paths. `managed` and `data` are the schemas by type name; without them types are
+    not checked. Parsed trees are cached below `cache_directory` if given. None if nothing could be read. With
+    errors the configuration contains the decodable parts; after syntax errors only its files (to display
+    source lines) and a root module without a directory.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
-    with collector_off():
-        root = reader.module(directory, None)
+    with pause_collector():
+        root = reader.read_module(directory, None)
         if root is None:
             return None, reader.problems
-        root = replace(root, files=(*root.files, *[reader.parsed(source) for source in extra]))
-        configuration, wrong = decode(root, reader.called, Registered(managed, data))
-    return configuration, [*reader.problems, *wrong]
+        root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
+        configuration, new_problems = decode_configuration(
+            root, reader.read_called_module, KnownTypes(managed, data)
+        )
+    return configuration, [*reader.problems, *new_problems]
 
 
 def read_variables(
@@ -111,48 +112,52 @@ def read_variables(
     environment: Mapping[str, str],
     var_options: Sequence[tuple[str, str]],
     directory: str,
-    confinement: Confinement = FREE,
-    assigned: Sequence[Assignment] = (),
+    confinement: Confinement = UNCONFINED,
+    assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
-    """The value of every variable of the root module with where it came from.
+    """Return the value of every variable of the root module with its origin.
 
-    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files found in
-    the directory come before them, the environment before those; what was `assigned` already counts most.
-    Source lines of these files are never shown, since they may hold secrets.
+    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files of the directory
+    have lower precedence, the environment lower still; `assigned` has the highest. Source lines of these
+    files are never displayed, since they may contain secrets.
     """
     if not configuration.root.directory:
-        return {}, []  # its files are broken: what is declared cannot be told
+        return {}, []  # its files have errors: the declarations are unknown
     problems: list[Diagnostic] = []
-    automatic = automatic_files(directory)
+    automatic = list_automatic_files(directory)
     options = (*(("var-file", path) for path in automatic), *var_options)
-    assignments = from_environment(environment)
-    assignments += [*_from_options(options, confinement, problems), *assigned]
-    names = listed(directory)
-    read = [Path(text).name for kind, text in options if kind == "var-file"]
-    values, wrong = settle(
+    assignments = parse_environment(environment)
+    assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
+    names = list_names(directory)
+    read_files = [Path(text).name for kind, text in options if kind == "var-file"]
+    values, new_problems = resolve_variables(
         configuration.root.variables,
         assignments,
-        lambda name: overlooked_value(name, environment, names, read),
+        lambda name: describe_unread_value(name, environment, names, read_files),
     )
     if has_errors(problems):
-        # What a file that cannot be read would have assigned is not known to be missing.
-        wrong = [problem for problem in wrong if problem.id != "no-value-for-required-variable"]
+        # Variables assigned by an unreadable file are not reported as missing.
+        new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
     defaulted = [name for name, (_, origin) in values.items() if origin.text == DEFAULT]
-    unread = unread_values(defaulted, environment, names)
-    return values, [*problems, *wrong, *(warning("values-not-read", sentence) for sentence in unread)]
+    unread = list_unread_values(defaulted, environment, names)
+    return values, [
+        *problems,
+        *new_problems,
+        *(build_warning("values-not-read", sentence) for sentence in unread),
+    ]
 
 
-def _from_options(
+def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
-    """What files of variables and -var assign, in their order."""
+    """Yield the assignments of variable files and -var, in their order."""
     reader = _VariableFiles(confinement, problems)
     for kind, text in options:
         if kind == "var-file":
             yield from reader.read(text)
             continue
-        assignment, wrong = from_option(text)
-        problems.extend(wrong)
+        assignment, new_problems = parse_option(text)
+        problems.extend(new_problems)
         if assignment is not None:
             yield assignment
 
@@ -161,88 +166,91 @@ def _from_options(
 
 
 class _FileReader:
-    """Reads directories, each once."""
+    """Reader of directories, each once."""
 
     def __init__(
         self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]
     ) -> None:
         self._confinement = confinement
         self._unsaved = unsaved
-        self._cache = _Cache(cache_directory) if cache_directory else None
+        self._cache = _TreeCache(cache_directory) if cache_directory else None
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
-    def called(self, parent: str, call: CallHeader) -> ModuleFiles | None:
-        """The files of the module that a call names, seen from the caller's directory."""
-        return self.module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
+    def read_called_module(self, parent: str, call: CallHeader) -> ModuleFiles | None:
+        """Return the files of the module of a call, relative to the caller's directory."""
+        return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
-    def module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """The files of one directory; None when it cannot be read."""
+    def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
+        """Return the files of one directory; None if it cannot be read."""
         directory = os.path.normpath(directory)
         try:
-            identity = os.path.realpath(self._confinement.admitted(directory))
-            known = self._modules.get(identity)
-            if known is not None:
-                return known
-            names = sorted({*os.listdir(identity), *self._only_typed(identity)}, key=os.fsencode)  # noqa: PTH208
+            identity = os.path.realpath(self._confinement.resolve(directory))
+            cached = self._modules.get(identity)
+            if cached is not None:
+                return cached
+            names = sorted({*os.listdir(identity), *self._list_unsaved_files(identity)}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
             kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
-            self._tell(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
+            self._add_error(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
-        files = [self._file(directory, n) for n in names if _is_configuration(n)]
+        files = [self._read_file(directory, name) for name in names if _is_configuration(name)]
         if not files:
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files '
-                f"(*{NATIVE} or *{JSON}).{overlooked_configuration(names) or ('' if call else _FIRST)}"
+                f"(*{NATIVE} or "
+                f"*{JSON}).{describe_unread_configuration(names) or ('' if call else _INIT_HINT)}"
             )
-            self._tell("no-configuration-files", detail, call)
+            self._add_error("no-configuration-files", detail, call)
         module = ModuleFiles(directory, identity, tuple(files))
         self._modules[identity] = module
         return module
 
-    def _only_typed(self, directory: str) -> list[str]:
-        """The names of files of a directory that the editor has, on the disk or not yet."""
+    def _list_unsaved_files(self, directory: str) -> list[str]:
+        """Return the names of unsaved files of a directory in the editor, on disk or not."""
         return [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == directory]  # noqa: PTH119, PTH120 - as strings
 
-    def _tell(self, kind: str, detail: str, call: CallHeader | None) -> None:
+    def _add_error(self, diagnostic_id: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""
-        self.problems.append(error(kind, detail, call.source_span if call else None, block=block))
+        self.problems.append(
+            build_error(diagnostic_id, detail, call.source_span if call else None, block=block)
+        )
 
-    def _file(self, directory: str, name: str) -> ParsedFile:
-        """A file as it stands in the editor, else as it is on the disk."""
+    def _read_file(self, directory: str, name: str) -> ParsedFile:
+        """Read a file from the editor if it is unsaved there, else from disk."""
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
         if text is not None:
-            return self.parsed(SourceFile(path, text), name)
-        source = _read(path, self._confinement.admitted, self.problems)
+            return self.parse_source(SourceFile(path, text), name)
+        source = _read_source(path, self._confinement.resolve, self.problems)
         if source is None:
             source = SourceFile(os.fsencode(path).decode(errors="replace"), "")
-            return ParsedFile(name, source, parse_file(source)[0], _is_override(name), broken=True)
-        return self.parsed(source, name)
+            return ParsedFile(name, source, parse_file(source)[0], _is_override(name), has_syntax_errors=True)
+        return self.parse_source(source, name)
 
-    def parsed(self, source: SourceFile, name: str = "") -> ParsedFile:
-        """A text as a file of a module; its `name` orders blocks, "" = that of the source."""
+    def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
+        """Parse a text as a file of a module; its `name` orders blocks, "" = that of the source."""
         name = name or source.name
-        body, wrong = self._parse(source)
-        self.problems.extend(wrong)
-        ignored = ignored_rules(source)
+        body, new_problems = self._parse_tree(source)
+        self.problems.extend(new_problems)
+        ignored = find_ignored_rules(source)
         return ParsedFile(
             name=name,
             source=source,
             body=body,
-            override=_is_override(name),
-            ignored=ignored,
-            broken=has_errors(wrong),
+            is_override=_is_override(name),
+            ignored_rules=ignored,
+            has_syntax_errors=has_errors(new_problems),
         )
 
-    def _parse(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
-        """The tree of a file, from the cache where a large one was parsed before."""
+    def _parse_tree(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
+        """Return the tree of a file, from the cache if it was parsed before and is large."""
         if source.name.endswith(JSON):
             return parse_json_file(source)  # read about as fast as a kept tree
-        cache = self._cache if len(source.text) >= _SMALLEST_CACHED else None
-        kept = cache.get(source) if cache is not None else None
-        if kept is not None:
-            return kept, []
+        cache = self._cache if len(source.text) >= _MIN_CACHED_LENGTH else None
+        cached = cache.get(source) if cache is not None else None
+        if cached is not None:
+            return cached, []
         body, problems = parse_file(source)
         if cache is not None and not problems:
             cache.put(source, body)
@@ -259,141 +267,144 @@ def _is_override(name: str) -> bool:
     return stem == "override" or stem.endswith("_override")
 
 
-def _read(path: str, opened: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
-    """A regular file's text; None after a diagnostic. `opened` says what to open in place of the path."""
-    shown = os.fsencode(path).decode(errors="replace")
+def _read_source(
+    path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]
+) -> SourceFile | None:
+    """Read a regular file's text; None after a diagnostic. `resolve_path` returns the path to open."""
+    display_path = os.fsencode(path).decode(errors="replace")
     start = Position(1, 1, 0)
-    place = Span(shown, start, start)
+    span = Span(display_path, start, start)
     try:
-        raw = read_regular(opened(path), LARGEST_FILE)
+        raw = read_regular(resolve_path(path), MAX_FILE_BYTES)
     except TooLarge:
-        detail = f'The file "{shown}" is larger than {LARGEST_FILE // 2**20} MiB. Split it up.'
-        problems.append(error("file-too-large", detail, place))
+        detail = f'The file "{display_path}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
+        problems.append(build_error("file-too-large", detail, span))
         return None
     except OSError as problem:
-        detail = f'The file "{shown}" cannot be read: {problem.strerror or problem}.'
-        problems.append(error("unreadable-file", detail, place))
+        detail = f'The file "{display_path}" cannot be read: {problem.strerror or problem}.'
+        problems.append(build_error("unreadable-file", detail, span))
         return None
     try:
-        source = SourceFile(shown, raw.decode())
+        source = SourceFile(display_path, raw.decode())
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         detail = (
-            f'The file "{shown}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no '
+            f'The file "{display_path}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no '
             "character. Save it as UTF-8."
         )
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
-        at = Position(line, column, problem.start)
-        problems.append(error("invalid-character-encoding", detail, Span(shown, at, at)))
+        position = Position(line, column, problem.start)
+        problems.append(
+            build_error("invalid-character-encoding", detail, Span(display_path, position, position))
+        )
         return None
-    problems += hidden_characters(source)
+    problems += find_hidden_characters(source)
     return source
 
 
 # --- variables ---------------------------------------------------------------------------------
 
 
-def automatic_files(directory: str) -> list[str]:
-    """The variable files that are read without being named, weakest first."""
-    names = listed(directory)
+def list_automatic_files(directory: str) -> list[str]:
+    """Return the variable files that are read automatically, lowest precedence first."""
+    names = list_names(directory)
     variable_files = [n for n in names if n in _VARIABLE_FILES]
     variable_files.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
     return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path
 
 
 class _VariableFiles(Struct):
-    """Reads files of variables: those of the work tree, and those that the operator names."""
+    """Reader of variable files: those of the work tree, and those of options."""
 
     confinement: Confinement
     problems: list[Diagnostic]
 
     def read(self, path: str) -> list[Assignment]:
-        """What a file assigns; nothing after a diagnostic."""
+        """Read the assignments of a file; none after a diagnostic."""
         if not os.path.lexists(path):
             detail = f'Assignment variables file "{path}" does not exist.'
-            self.problems.append(error("failed-to-read-variables-file", detail))
+            self.problems.append(build_error("failed-to-read-variables-file", detail))
             return []
-        source = _read(path, self.confinement.followed, self.problems)
+        source = _read_source(path, self.confinement.resolve_operator_path, self.problems)
         if source is None:
             return []
-        assignments, wrong = from_file(source)
-        self.problems.extend(wrong)
+        assignments, new_problems = parse_variable_file(source)
+        self.problems.extend(new_problems)
         return assignments
 
 
 # --- the cache of parsed trees -----------------------------------------------------------------
 
 
-class _Cache:
+class _TreeCache:
     """Parsed trees on disk, by the name, the text and the version of the syntax.
 
-    What stands in a cache is believed instead of the text, so each entry carries a keyed digest: only whoever
-    reads the user's key file can make one. A cache that cannot be read or written is no cache; nothing is
-    said about it.
+    A cache entry replaces the parse of the text, so each entry has a keyed digest: only a reader of the
+    user's key file can create one. An unreadable cache is ignored without a message.
     """
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory, "trees")
-        self._key = _key_in(Path(directory))
+        self._key = _read_key(Path(directory))
 
     def get(self, source: SourceFile) -> Body | None:
-        """The tree of a file; None when it is not kept."""
+        """Return the tree of a file; None if it is not cached."""
         if self._key is None:
             return None
-        name = self._name(source)
+        name = self._build_entry_name(source)
         try:
-            entry = read_regular(self._directory / name, _LARGEST_ENTRY, follow=False)
+            entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
         except OSError:
             return None
         digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
-        if not hmac.compare_digest(digest, self._digest(name, tree)):
+        if not hmac.compare_digest(digest, self._compute_digest(name, tree)):
             return None
-        kept = parser.decode_tree(tree)
-        return kept if isinstance(kept, Body) else None
+        body = parser.decode_tree(tree)
+        return body if isinstance(body, Body) else None
 
     def put(self, source: SourceFile, body: Body) -> None:
-        """Keep a tree."""
+        """Store a tree."""
         if self._key is None:
             return
-        name, tree = self._name(source), parser.encode_tree(body)
+        name, tree = self._build_entry_name(source), parser.encode_tree(body)
         try:
             self._directory.mkdir(exist_ok=True)
-            entry = self._digest(name, tree) + tree
-            write_whole(self._directory / name, entry, PRIVATE, durable=False)
+            entry = self._compute_digest(name, tree) + tree
+            write_file(self._directory / name, entry, PRIVATE, durable=False)
             self._prune()
         except OSError:
             return
 
-    def _name(self, source: SourceFile) -> str:
+    def _build_entry_name(self, source: SourceFile) -> str:
         text = f"{SYNTAX_VERSION}\n{source.name}\n{source.text}"
         return hmac.new(self._key or b"", text.encode(), "sha256").hexdigest()
 
-    def _digest(self, name: str, tree: bytes) -> bytes:
-        """With the entry's name, so that one cannot be put in another's place."""
+    def _compute_digest(self, name: str, tree: bytes) -> bytes:
+        """Compute the digest, including the entry's name, so that entries cannot be exchanged."""
         return hmac.new(self._key or b"", name.encode() + tree, "sha256").digest()
 
     def _prune(self) -> None:
-        """Forget the oldest trees beyond a number."""
+        """Remove the oldest trees beyond a number."""
         with os.scandir(self._directory) as entries:
-            aged = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
-        for _, path in aged[:-_MOST_CACHED]:
+            entries_by_age = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
+        for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
             os.remove(path)  # noqa: PTH107 - paths are strings here
 
 
-def _key_in(directory: Path) -> bytes | None:
-    """The user's key for this cache, made when there is none; None when it is not the user's alone."""
+def _read_key(directory: Path) -> bytes | None:
+    """Return the user's key of this cache, created if missing; None if others can access it."""
     path = directory / "key"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError), os.fdopen(create(path), "wb") as file:
+        with suppress(FileExistsError), os.fdopen(create_file(path), "wb") as file:
             file.write(os.urandom(_KEY_LENGTH))
         with os.fdopen(open_regular(path, follow=False), "rb") as file:
             status = os.fstat(file.fileno())
             key = file.read(_KEY_LENGTH + 1)
     except OSError:
         return None
-    owned = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
-    return key if owned and len(key) == _KEY_LENGTH else None
+    is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+    return key if is_private and len(key) == _KEY_LENGTH else None
 
 
 _MARK = "nexusform:ignore"
@@ -401,23 +412,23 @@ _COMMENT = re.compile(r"\s*(?:#|//)")
 _IDS = re.compile(r"\s*(?:#|//)\s*nexusform:ignore[:=]?\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
 
-def ignored_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
-    """The ids by the number of the line (from 1) that follows a run of comment lines.
+def find_ignored_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
+    """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines.
 
-    Several ids are separated by commas; what stands after them is the reason.
+    Several ids are separated by commas; the rest of the line is the reason.
     """
     if _MARK not in source.text:
         return {}
     rules: dict[int, frozenset[str]] = {}
-    gathered: frozenset[str] = frozenset()
+    pending_ids: frozenset[str] = frozenset()
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
             ids = _IDS.match(line)
             if ids is not None:
-                gathered |= {i.strip() for i in ids.group(1).split(",")}
-        elif gathered:
-            rules[number] = gathered
-            gathered = frozenset()
+                pending_ids |= {i.strip() for i in ids.group(1).split(",")}
+        elif pending_ids:
+            rules[number] = pending_ids
+            pending_ids = frozenset()
     return rules
 
 
@@ -426,28 +437,29 @@ _ZERO_WIDTH: Final = "\u180e\u200b-\u200d\u2060-\u2064\ufeff"
 _TAGS: Final = "\U000e0000-\U000e007f"
 _HIDDEN: Final = re.compile(f"[{_BIDIRECTIONAL}{_ZERO_WIDTH}{_TAGS}]")
 _BYTE_ORDER_MARK: Final = "\ufeff"
-_MOST_LINES: Final = 5
+_MAX_LINES: Final = 5
 
 
-def hidden_characters(source: SourceFile) -> list[Diagnostic]:
-    """One warning for a file that holds any, at the first of them."""
+def find_hidden_characters(source: SourceFile) -> list[Diagnostic]:
+    """Return one warning for a file with invisible characters, at the first of them."""
     text = source.text
     if text.isascii():
         return []
-    # At its very beginning a file may say so that it is UTF-8.
+    # A byte order mark is allowed at the start of a file.
     start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0
-    places = [match.start() for match in _HIDDEN.finditer(text, start)]
-    if not places:
+    offsets = [match.start() for match in _HIDDEN.finditer(text, start)]
+    if not offsets:
         return []
     positions = Positions(source.name, text)
-    first = Span(source.name, positions.at(places[0]), positions.at(places[0] + 1))
-    # Positions count characters from the start of a line; for many in one line that would take for ever.
+    first = Span(source.name, positions.find_position(offsets[0]), positions.find_position(offsets[0] + 1))
+    # Positions count characters from the start of a line; that is too slow for many in one line.
     ends = [match.start() for match in re.finditer("\n", text)]
-    lines = list(dict.fromkeys(bisect_left(ends, place) + 1 for place in places))
-    listed = ", ".join(map(str, lines[:_MOST_LINES])) + (", ..." if len(lines) > _MOST_LINES else "")
+    lines = list(dict.fromkeys(bisect_left(ends, offset) + 1 for offset in offsets))
+    line_list = ", ".join(map(str, lines[:_MAX_LINES])) + (", ..." if len(lines) > _MAX_LINES else "")
     detail = (
-        f"U+{ord(text[places[0]]):04X} stands here and is not seen; this file has {len(places)} of its "
-        f"kind, on line {listed}. Such characters turn the order of a line round, or make names differ that "
+        f"U+{ord(text[offsets[0]]):04X} stands here and is not seen; this file has {len(offsets)} of its "
+        f"kind, on line {line_list}. Such characters turn the order of a line round, or make names differ "
+        f"that "
         "look alike. Take them out, or write them as \\uNNNN."
     )
-    return [warning("hidden-characters", detail, first)]
+    return [build_warning("hidden-characters", detail, first)]

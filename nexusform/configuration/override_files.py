@@ -1,4 +1,4 @@
-"""Override files: which block changes which; arguments replace arguments, nested blocks all of their type."""
+"""Override files: arguments replace arguments, nested blocks replace all blocks of their type."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.configuration.body_evaluation import body_face
-from nexusform.configuration.declared.configuration import AnyBody
-from nexusform.configuration.declared.constants import constant_text
-from nexusform.configuration.module_blocks import MODULE_FACE, PROVIDER_FACE
-from nexusform.configuration.resource_blocks import META_FACE, Home, Registered, remaining
-from nexusform.configuration.value_blocks import OUTPUT_FACE, VARIABLE_FACE
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.bodies import BodySchema, content, just_attributes
-from nexusform.language.syntax.nodes import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
+from nexusform.configuration.body_evaluation import build_body_schema
+from nexusform.configuration.declarations.configuration import AnyBody
+from nexusform.configuration.declarations.constants import evaluate_text
+from nexusform.configuration.module_blocks import MODULE_SCHEMA, PROVIDER_SCHEMA
+from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded
+from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
 
-_Placed = tuple[Block, Home]
+_LocatedBlock = tuple[Block, BlockLocation]
 _Key = tuple[str, ...]
 
 _DEPENDS_ON = BodySchema(attributes={"depends_on": False})
-# Nested blocks whose arguments are merged one by one instead.
-_MERGED = "lifecycle"
-_LIFECYCLE_FACE = BodySchema(
+# Nested block with arguments that are merged one by one instead.
+_MERGED_BLOCK = "lifecycle"
+_LIFECYCLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(
         ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by", "destroy"),
         False,
@@ -37,7 +37,7 @@ _MISSING = {
     "data": ("missing-data-resource-to-override", "data block", "defined"),
     "provider": ("missing-base-provider-configuration-for-override", "provider configuration", "defined"),
 }
-_REFUSED = {
+_REJECTED_BLOCKS = {
     "moved": "Records of moved objects can appear only in normal files, not in override files.",
     "removed": "Records of removed objects can appear only in normal files, not in override files.",
     "import": "Import blocks can appear only in normal files, not in override files.",
@@ -46,157 +46,169 @@ _REFUSED = {
 
 
 def apply_overrides(
-    primary: Sequence[_Placed],
-    overriding: Sequence[Block],
-    registered: Registered,
+    base_blocks: Sequence[_LocatedBlock],
+    override_blocks: Sequence[Block],
+    known_types: KnownTypes,
     problems: list[Diagnostic],
-) -> tuple[list[_Placed], list[Block]]:
-    """The ordinary blocks as the override files change them, and the `locals` blocks of those files.
+) -> tuple[list[_LocatedBlock], list[Block]]:
+    """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those
+    files.
 
-    The latter are merged by name when they are decoded.
+    The latter are merged by name during decoding.
     """
-    blocks = list(primary)
-    names: list[Block] = []
-    places: dict[_Key, int] = {}
+    blocks = list(base_blocks)
+    locals_blocks: list[Block] = []
+    indices: dict[_Key, int] = {}
     for index, (block, _) in enumerate(blocks):
-        places.setdefault(_key(block), index)
-    for block in overriding:
+        indices.setdefault(_build_key(block), index)
+    for block in override_blocks:
         if block.type == "locals":
-            names.append(block)
-        elif block.type in _REFUSED:
+            locals_blocks.append(block)
+        elif block.type in _REJECTED_BLOCKS:
             headline = f"Cannot override '{block.type}' blocks"
             problems.append(
-                error(
+                build_error(
                     "block-cannot-be-overridden",
-                    _REFUSED[block.type],
+                    _REJECTED_BLOCKS[block.type],
                     block.header_span,
                     headline=headline,
                 )
             )
         elif block.type != "nexusform":
-            index = places.get(_key(block), -1)
+            index = indices.get(_build_key(block), -1)
             if index < 0:
-                problems.append(_missing(block))
+                problems.append(_report_missing_base(block))
                 continue
-            base, home = blocks[index]
-            face = _face(base, block, registered)
-            blocks[index] = (merge_block(base, block, face, problems), home)
-    return blocks, names
+            base, location = blocks[index]
+            body_schema = _build_merged_schema(base, block, known_types)
+            blocks[index] = (merge_block(base, block, body_schema, problems), location)
+    return blocks, locals_blocks
 
 
-def _key(block: Block) -> _Key:
+def _build_key(block: Block) -> _Key:
     labels = tuple(label.value for label in block.labels)
     if block.type != "provider":
         return (block.type, *labels)
-    parts, _ = content(block.body, PROVIDER_FACE, partial=True)
-    return (block.type, *labels, constant_text(parts.attributes.get("alias"), []) or "")
+    parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
+    return (block.type, *labels, evaluate_text(parts.attributes.get("alias"), []) or "")
 
 
-def _missing(block: Block) -> Diagnostic:
-    kind, noun, done = _MISSING[block.type]
-    named = " ".join(f'"{label.value}"' for label in block.labels)
+def _report_missing_base(block: Block) -> Diagnostic:
+    kind, noun, verb = _MISSING[block.type]
+    labels = " ".join(f'"{label.value}"' for label in block.labels)
     detail = (
-        f"There is no {noun} {named}. An override file can only override a {noun} that was already {done} in "
+        f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
+        f"in "
         "a primary configuration file."
     )
-    return error(kind, detail, block.header_span)
+    return build_error(kind, detail, block.header_span)
 
 
-def _face(base: Block, override: Block, registered: Registered) -> BodySchema:
-    """What the merged block may hold, needed when one of the two is written in JSON."""
+def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
+    """Build the schema of the merged block, needed if one of the two is in JSON."""
     if base.type == "variable":
-        return VARIABLE_FACE
+        return VARIABLE_SCHEMA
     if base.type == "output":
-        return OUTPUT_FACE
+        return OUTPUT_SCHEMA
     if base.type in {"resource", "data"}:
-        known = registered.of("managed" if base.type == "resource" else "data") or {}
-        schema = known.get(base.labels[0].value)
+        types = known_types.get_types("managed" if base.type == "resource" else "data") or {}
+        schema = types.get(base.labels[0].value)
         if schema is not None:
-            face = body_face(schema)
+            body_schema = build_body_schema(schema)
             return BodySchema(
-                attributes={**META_FACE.attributes, **face.attributes},
-                blocks={**META_FACE.blocks, **face.blocks},
+                attributes={**META_SCHEMA.attributes, **body_schema.attributes},
+                blocks={**META_SCHEMA.blocks, **body_schema.blocks},
             )
-    taken = META_FACE if base.type in {"resource", "data"} else MODULE_FACE
-    written = [*just_attributes(base.body)[0], *just_attributes(override.body)[0]]
-    names = [*taken.attributes, *(name for name in written if name not in taken.blocks)]
-    return BodySchema(attributes=dict.fromkeys(names, False), blocks=taken.blocks)
+    meta_schema = META_SCHEMA if base.type in {"resource", "data"} else MODULE_SCHEMA
+    argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]
+    names = [*meta_schema.attributes, *(name for name in argument_names if name not in meta_schema.blocks)]
+    return BodySchema(attributes=dict.fromkeys(names, False), blocks=meta_schema.blocks)
 
 
 # --- merging one block -----------------------------------------------------------------------
 
 
-def merge_block(base: Block, override: Block, face: BodySchema, problems: list[Diagnostic]) -> Block:
-    """The base block as the override changes it; it keeps its place.
+def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
+    """Merge the override into the base block; it keeps its position.
 
-    `face` is what the block may hold: it tells arguments from blocks where one of the two files is
-    JSON and the other is not.
+    `face` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
+    and the other is not.
     """
-    parts, _ = content(override.body, _DEPENDS_ON, partial=True)
-    refused = parts.attributes.get("depends_on")
-    if refused is not None:
+    parts, _ = decode_body(override.body, _DEPENDS_ON, partial=True)
+    rejected = parts.attributes.get("depends_on")
+    if rejected is not None:
         detail = "The depends_on argument may not be overridden."
-        problems.append(error("unsupported-override", detail, refused.name_span))
-    changes = remaining(override.body, _DEPENDS_ON)
-    return replace(base, body=_merge(base.body, changes, face, problems))
+        problems.append(build_error("unsupported-override", detail, rejected.name_span))
+    changes = remove_decoded(override.body, _DEPENDS_ON)
+    return replace(base, body=_merge_bodies(base.body, changes, body_schema, problems))
 
 
-def _merge(base: AnyBody, override: AnyBody, face: BodySchema, problems: list[Diagnostic]) -> AnyBody:
+def _merge_bodies(
+    base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]
+) -> AnyBody:
     if isinstance(base, JsonBody) and isinstance(override, JsonBody):
         return _merge_json(base, override)
-    return _merge_native(_native(base, face, problems), _native(override, face, problems), problems)
+    return _merge_native(
+        _convert_to_native(base, body_schema, problems),
+        _convert_to_native(override, body_schema, problems),
+        problems,
+    )
 
 
-def _native(body: AnyBody, face: BodySchema, problems: list[Diagnostic]) -> Body:
+def _convert_to_native(body: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
     if isinstance(body, Body):
         return body
-    parts, wrong = content(body, BodySchema(dict.fromkeys(face.attributes, False), face.blocks))
-    problems.extend(wrong)
+    parts, new_problems = decode_body(
+        body, BodySchema(dict.fromkeys(body_schema.attributes, False), body_schema.blocks)
+    )
+    problems.extend(new_problems)
     return Body(tuple(parts.attributes.values()), parts.blocks, body.span, parts.end_span)
 
 
 def _merge_native(base: Body, override: Body, problems: list[Diagnostic]) -> Body:
-    """A body with what an override file says in place of its own: arguments one by one, blocks of one type
-    together; lifecycle is merged.
+    """Merge a body with that of an override file: arguments one by one, blocks of one type together;
+    lifecycle is merged.
     """
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
-    replaced = {_generated(b) for b in override.blocks}
-    merged = [b for b in override.blocks if b.type == _MERGED]
+    replaced_types = {_get_generated_type(b) for b in override.blocks}
+    lifecycle_overrides = [b for b in override.blocks if b.type == _MERGED_BLOCK]
     blocks: list[Block] = []
     for block in base.blocks:
-        if block.type == _MERGED and merged:
-            body = _merge(block.body, merged[0].body, _LIFECYCLE_FACE, problems)
+        if block.type == _MERGED_BLOCK and lifecycle_overrides:
+            body = _merge_bodies(block.body, lifecycle_overrides[0].body, _LIFECYCLE_SCHEMA, problems)
             blocks.append(replace(block, body=body))
-            merged = []
-        elif _generated(block) not in replaced:
+            lifecycle_overrides = []
+        elif _get_generated_type(block) not in replaced_types:
             blocks.append(block)
-    blocks.extend(b for b in override.blocks if b.type != _MERGED)
-    return Body(tuple(attributes.values()), (*blocks, *merged), base.span, base.end_span)
+    blocks.extend(b for b in override.blocks if b.type != _MERGED_BLOCK)
+    return Body(tuple(attributes.values()), (*blocks, *lifecycle_overrides), base.span, base.end_span)
 
 
-def _generated(block: Block) -> str:
-    """The type of the blocks that a block stands for: a dynamic block makes those of its label."""
+def _get_generated_type(block: Block) -> str:
+    """Return the type of the blocks generated by a block: for a dynamic block its label."""
     return block.labels[0].value if block.type == "dynamic" and block.labels else block.type
 
 
-def _properties(body: JsonBody) -> Iterable[JsonProperty]:
+def _list_properties(body: JsonBody) -> Iterable[JsonProperty]:
     return (p for o in body.objects for p in o.properties)
 
 
 def _merge_json(base: JsonBody, override: JsonBody) -> JsonBody:
-    """The same in JSON."""
-    merged: dict[str, JsonProperty] = {p.name: p for p in _properties(base)}
-    for each in _properties(override):
-        earlier = merged.get(each.name)
-        if earlier is not None and each.name in {_MERGED, "dynamic"}:
-            value, other = earlier.value, each.value
-            if isinstance(value, JsonObject) and isinstance(other, JsonObject):
-                both = _merge_json(JsonBody((value,), value.span), JsonBody((other,), other.span))
-                merged[each.name] = replace(earlier, value=both.objects[0])
+    """Merge two JSON bodies in the same way."""
+    properties: dict[str, JsonProperty] = {p.name: p for p in _list_properties(base)}
+    for override_property in _list_properties(override):
+        base_property = properties.get(override_property.name)
+        if base_property is not None and override_property.name in {_MERGED_BLOCK, "dynamic"}:
+            value, override_value = base_property.value, override_property.value
+            if isinstance(value, JsonObject) and isinstance(override_value, JsonObject):
+                merged_body = _merge_json(
+                    JsonBody((value,), value.span), JsonBody((override_value,), override_value.span)
+                )
+                properties[override_property.name] = replace(base_property, value=merged_body.objects[0])
                 continue
-        if each.name == "dynamic" and isinstance(each.value, JsonObject):
-            for made in each.value.properties:
-                merged.pop(made.name, None)
-        merged[each.name] = each
-    return JsonBody((JsonObject(tuple(merged.values()), base.span),), base.span)
+        if override_property.name == "dynamic" and isinstance(override_property.value, JsonObject):
+            for generated in override_property.value.properties:
+                properties.pop(generated.name, None)
+        properties[override_property.name] = override_property
+    return JsonBody((JsonObject(tuple(properties.values()), base.span),), base.span)

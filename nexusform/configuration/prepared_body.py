@@ -1,4 +1,4 @@
-"""A body that has been checked against its schema, ready to be evaluated for any number of instances."""
+"""Validated body, ready to be evaluated for any number of instances."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform import schema as schemas
-from nexusform.configuration.dynamic_blocks import DynamicBlock, iterations, label_text, unknown_iteration
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.language.conversion import convert, describe, settled
-from nexusform.language.evaluator import Scope, evaluate
-from nexusform.language.references import traversals as references_in
-from nexusform.language.syntax.nodes import (
+from nexusform.configuration.dynamic_blocks import (
+    DynamicBlock,
+    build_iterator_scopes,
+    build_unknown_scope,
+    evaluate_label,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.source import Span
+from nexusform.json_data.plain_data import (
+    ConversionProblem,
+    Path,
+    PathStep,
+    Refinements,
+    convert_to_plain,
+    list_refinements,
+)
+from nexusform.language.conversion import convert_value, describe_problem, remove_optional
+from nexusform.language.evaluator import Scope, evaluate_expression
+from nexusform.language.references import list_traversals as references_in
+from nexusform.language.syntax.positions import describe_span as place_of
+from nexusform.language.syntax.syntax_nodes import (
     Attribute,
     Expression,
     Literal,
@@ -26,338 +40,368 @@ from nexusform.language.syntax.nodes import (
     Traversal,
     TupleCons,
 )
-from nexusform.language.syntax.positions import describe as place_of
-from nexusform.plain_data import ConversionProblem, Path, PathStep, Refined, refined_parts, to_plain
-from nexusform.schema import NestedBlock, Nesting, order_attribute
-from nexusform.source import Span
-from nexusform.values import UNKNOWN, Refinement
+from nexusform.schemas import block_schema as schemas
+from nexusform.schemas.block_schema import NestedBlock, Nesting, get_order_attribute
+from nexusform.values.value import UNKNOWN, Refinement
 
 
-class Remarks:
-    """What an evaluation has found so far besides the values."""
+class EvaluationNotes:
+    """Notes of an evaluation besides the values."""
 
-    __slots__ = ("problems", "refined", "sensitive")
+    __slots__ = ("problems", "refinements", "sensitive")
 
     def __init__(self) -> None:
         self.problems: list[Diagnostic] = []
         self.sensitive: list[Path] = []
-        self.refined: list[tuple[Path, Refinement]] = []
+        self.refinements: list[tuple[Path, Refinement]] = []
 
-    def add(self, name: str, sensitive: Sequence[Path], refined: Refined) -> None:
-        """Take in what an argument's evaluation has found."""
+    def add(self, name: str, sensitive: Sequence[Path], refinements: Refinements) -> None:
+        """Add the notes of an argument's evaluation."""
         if sensitive:
             self.sensitive.extend((name, *path) for path in sensitive)
-        if refined:
-            self.refined.extend(((name, *path), known) for path, known in refined)
+        if refinements:
+            self.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
 
 
 class PreparedBody:
-    """A checked body. `evaluate` it for every instance; it never changes.
+    """Validated body. `evaluate` it for every instance; it never changes.
 
-    `template` is what stands in every instance (constants, defaults, None), `varying` the arguments
-    that are evaluated each time, `secret` the names that the schema holds sensitive, `lengths` figures that
-    are written beside the list that they count.
+    `template` contains the values of every instance (constants, defaults, None), `varying` the arguments to
+    be evaluated each time, `sensitive_names` the names that the schema marks as sensitive, `lengths` count
+    arguments with their lists.
     """
 
-    __slots__ = ("_arguments", "_blocks", "_copied", "_lengths", "_place", "_secret", "_template", "_varying")
+    __slots__ = (
+        "_arguments",
+        "_blocks",
+        "_copied_names",
+        "_lengths",
+        "_location",
+        "_sensitive_names",
+        "_template",
+        "_varying_arguments",
+    )
 
     def __init__(
         self,
-        place: Span,
+        location: Span,
         arguments: Mapping[str, Argument],
         *,
         template: dict[str, Any],
         varying: Sequence[Argument],
-        blocks: Sequence[BlockType],
-        secret: Sequence[str],
+        blocks: Sequence[BlockGroup],
+        sensitive_names: Sequence[str],
         lengths: Mapping[str, str],
     ) -> None:
-        self._place = place
+        self._location = location
         self._lengths = lengths
         self._arguments = arguments
         self._template = template
-        self._varying = tuple(varying)
+        self._varying_arguments = tuple(varying)
         self._blocks = tuple(blocks)
-        self._secret = tuple(secret)
-        self._copied = tuple(n for n, v in template.items() if v.__class__ in (list, dict))
+        self._sensitive_names = tuple(sensitive_names)
+        self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))
 
     def evaluate(self, scope: Scope) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
-        """The values as plain data by name, the paths of sensitive parts, problems.
+        """Return the values as plain data by name, the paths of sensitive parts, and the problems.
 
-        Absent and null arguments read as their default or None, those that nexusform computes are
-        left out; what is not known, or wrong, is UNKNOWN.
+        Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
+        values are UNKNOWN.
         """
-        remarks = Remarks()
-        values = self.fill(scope, remarks)
-        return values, tuple(remarks.sensitive), remarks.problems
+        notes = EvaluationNotes()
+        values = self.fill(scope, notes)
+        return values, tuple(notes.sensitive), notes.problems
 
-    def fill(self, scope: Scope, remarks: Remarks) -> dict[str, Any]:
-        """As `evaluate`, adding to what an enclosing body has found; paths begin at this body."""
+    def fill(self, scope: Scope, notes: EvaluationNotes) -> dict[str, Any]:
+        """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
         values = self._template.copy()
-        for name in self._copied:
+        for name in self._copied_names:
             values[name] = copy_plain(values[name])
-        nulls = self._vary(values, scope, remarks)
-        for figure, listing in self._lengths.items():
-            if figure not in nulls:
-                remarks.problems.extend(self._length_problems(values, figure, listing))
-        for name in self._secret:
-            if values.get(name) is not None and (name,) not in remarks.sensitive:
-                remarks.sensitive.append((name,))
+        nulls = self._evaluate_varying(values, scope, notes)
+        for count_name, list_name in self._lengths.items():
+            if count_name not in nulls:
+                notes.problems.extend(self._check_length(values, count_name, list_name))
+        for name in self._sensitive_names:
+            if values.get(name) is not None and (name,) not in notes.sensitive:
+                notes.sensitive.append((name,))
         for block in self._blocks:
-            block.fill(values, scope, remarks)
+            block.fill(values, scope, notes)
         return values
 
-    def _vary(self, values: dict[str, Any], scope: Scope, remarks: Remarks) -> set[str]:
-        """Put the arguments that are evaluated each time among the values; those that are null."""
+    def _evaluate_varying(self, values: dict[str, Any], scope: Scope, notes: EvaluationNotes) -> set[str]:
+        """Evaluate the varying arguments into the values. Return the names of those that are null."""
         nulls: set[str] = set()
-        for argument in self._varying:
-            plain, sensitive, refined, problems = argument.evaluate(scope)
+        for argument in self._varying_arguments:
+            plain_value, sensitive, refinements, problems = argument.evaluate(scope)
             name = argument.attribute.name
             if problems:
-                remarks.problems.extend(problems)
-            if plain is not None:
-                values[name] = plain
+                notes.problems.extend(problems)
+            if plain_value is not None:
+                values[name] = plain_value
             else:
                 nulls.add(name)
-            if plain is None and argument.schema.required:
-                remarks.problems.append(missing_argument(name, argument.span))
+            if plain_value is None and argument.schema.required:
+                notes.problems.append(report_missing_argument(name, argument.span))
                 values[name] = UNKNOWN
-            remarks.add(name, sensitive, refined)
+            notes.add(name, sensitive, refinements)
         return nulls
 
-    def _length_problems(self, values: Mapping[str, Any], figure: str, listing: str) -> Iterator[Diagnostic]:
-        """An error where a list has another length than the figure beside it says."""
-        count, elements = values[figure], values[listing]
+    def _check_length(
+        self, values: Mapping[str, Any], count_name: str, list_name: str
+    ) -> Iterator[Diagnostic]:
+        """Report a list whose length differs from the count argument."""
+        count, elements = values[count_name], values[list_name]
         if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
             detail = (
-                f'"{listing}" lists {len(elements)} and "{figure}" says {count}. Make the two agree, '
-                f'or leave "{figure}" out.'
+                f'"{list_name}" lists {len(elements)} and "{count_name}" says {count}. Make the two agree, '
+                f'or leave "{count_name}" out.'
             )
-            yield error("conflicting-arguments", detail, self._arguments[listing].span)
+            yield build_error("conflicting-arguments", detail, self._arguments[list_name].span)
 
     def locate(self, path: Path) -> Span:
-        """Where a value stands: as near to the end of the path as the text goes."""
+        """Return the span of a value: as near to the end of the path as possible."""
         if not path:
-            return self._place
+            return self._location
         argument = self._arguments.get(str(path[0]))
         if argument is not None:
-            return inside(argument.attribute.expression, path[1:])
+            return locate_part(argument.attribute.expression, path[1:])
         for block in self._blocks:
             if path[0] == block.name:
-                return block.locate(path[1:]) or self._place
-        return self._place
+                return block.locate(path[1:]) or self._location
+        return self._location
 
-    def traversals(self) -> Iterator[Traversal]:
-        """Every reference of the body, those to iterators of its dynamic blocks left out."""
+    def list_references(self) -> Iterator[Traversal]:
+        """List every reference of the body, except those to iterators of its dynamic blocks."""
         for argument in self._arguments.values():
             yield from references_in(argument.attribute.expression)
         for block in self._blocks:
-            yield from block.traversals()
+            yield from block.list_references()
 
 
 # --- nested blocks -----------------------------------------------------------------------------
 
 
-class WrittenBlock(Struct, frozen=True):
-    """A nested block as written."""
+class StaticBlock(Struct, frozen=True):
+    """Nested block that is not dynamic."""
 
     label: str
     body: PreparedBody
     span: Span
 
 
-class Repeated(Struct, frozen=True):
-    """A dynamic block with its content."""
+class RepeatedBlock(Struct, frozen=True):
+    """Dynamic block with its content."""
 
     dynamic: DynamicBlock
     body: PreparedBody
 
     @property
     def span(self) -> Span:
-        """Where it stands."""
+        """Span of its header."""
         return self.dynamic.header_span
 
 
-class _Made(Struct, frozen=True):
-    """A nested block with its values."""
+class _EvaluatedBlock(Struct, frozen=True):
+    """Nested block with its values."""
 
     label: str
     values: dict[str, Any]
     span: Span
 
 
-class BlockType:
-    """All nested blocks of one type in a body, in source order; `place` is the body's."""
+class BlockGroup:
+    """All nested blocks of one type in a body, in source order; `location` is the body's."""
 
-    __slots__ = ("items", "name", "nested", "place")
+    __slots__ = ("items", "location", "name", "nested")
 
     def __init__(
-        self, name: str, nested: NestedBlock, items: Sequence[WrittenBlock | Repeated], place: Span
+        self, name: str, nested: NestedBlock, items: Sequence[StaticBlock | RepeatedBlock], location: Span
     ) -> None:
         self.name = name
         self.nested = nested
         self.items = tuple(items)
-        self.place = place
+        self.location = location
 
-    def fill(self, values: dict[str, Any], scope: Scope, remarks: Remarks) -> None:
-        """Put the blocks' values where the nesting says."""
-        known = True
-        repeated = False
-        made: list[_Made] = []
+    def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationNotes) -> None:
+        """Add the blocks' values according to the nesting."""
+        is_known = True
+        has_dynamic = False
+        evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
-            if isinstance(item, WrittenBlock):
-                self._make(made, item.label, item, scope, remarks)
+            if isinstance(item, StaticBlock):
+                self._evaluate_block(evaluated_blocks, item.label, item, scope, notes)
             else:
-                repeated = True
-                known = self._repeat(made, item, scope, remarks) and known
-        if known:
-            if repeated:
-                remarks.problems.extend(
-                    count_problems(self.nested, self.name, [(m.label, m.span) for m in made], self.place)
+                has_dynamic = True
+                is_known = self._evaluate_dynamic(evaluated_blocks, item, scope, notes) and is_known
+        if is_known:
+            if has_dynamic:
+                notes.problems.extend(
+                    check_block_count(
+                        self.nested,
+                        self.name,
+                        [(block.label, block.span) for block in evaluated_blocks],
+                        self.location,
+                    )
                 )
-            self._put(values, made)
+            self._store_values(values, evaluated_blocks)
             return
         values[self.name] = UNKNOWN
         if self.nested.nesting is Nesting.MAP:
-            values[order_attribute(self.name)] = UNKNOWN
+            values[get_order_attribute(self.name)] = UNKNOWN
 
-    def _put(self, values: dict[str, Any], made: Sequence[_Made]) -> None:
-        """Put blocks among the values as their nesting has them."""
+    def _store_values(self, values: dict[str, Any], evaluated_blocks: Sequence[_EvaluatedBlock]) -> None:
+        """Store blocks in the values according to their nesting."""
         if self.nested.nesting is Nesting.SINGLE:
-            values[self.name] = made[0].values if made else None
+            values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
         elif self.nested.nesting is Nesting.LIST:
-            values[self.name] = [m.values for m in made]
+            values[self.name] = [block.values for block in evaluated_blocks]
         else:
-            by_label = {m.label: m.values for m in made}
+            by_label = {block.label: block.values for block in evaluated_blocks}
             values[self.name] = by_label
-            values[order_attribute(self.name)] = list(by_label)
+            values[get_order_attribute(self.name)] = list(by_label)
 
-    def _repeat(self, made: list[_Made], item: Repeated, scope: Scope, remarks: Remarks) -> bool:
-        """Make a dynamic block's blocks; whether they are known."""
-        scopes, problems = iterations(item.dynamic, scope)
-        remarks.problems.extend(problems)
+    def _evaluate_dynamic(
+        self,
+        evaluated_blocks: list[_EvaluatedBlock],
+        item: RepeatedBlock,
+        scope: Scope,
+        notes: EvaluationNotes,
+    ) -> bool:
+        """Evaluate a dynamic block's blocks. Return whether they are known."""
+        scopes, problems = build_iterator_scopes(item.dynamic, scope)
+        notes.problems.extend(problems)
         if scopes is None:
-            apart = Remarks()
-            item.body.fill(unknown_iteration(item.dynamic, scope), apart)
-            remarks.problems.extend(apart.problems)
+            separate_notes = EvaluationNotes()
+            item.body.fill(build_unknown_scope(item.dynamic, scope), separate_notes)
+            notes.problems.extend(separate_notes.problems)
             return False
-        known = True
-        for inner in scopes:
+        is_known = True
+        for item_scope in scopes:
             label: str | None = ""
             if item.dynamic.label is not None:
-                label, problems = label_text(item.dynamic.label, inner)
-                remarks.problems.extend(problems)
-            known = known and label is not None
-            self._make(made, label or "", item, inner, remarks)
-        return known
+                label, problems = evaluate_label(item.dynamic.label, item_scope)
+                notes.problems.extend(problems)
+            is_known = is_known and label is not None
+            self._evaluate_block(evaluated_blocks, label or "", item, item_scope, notes)
+        return is_known
 
-    def _make(
-        self, made: list[_Made], label: str, item: WrittenBlock | Repeated, scope: Scope, remarks: Remarks
+    def _evaluate_block(
+        self,
+        evaluated_blocks: list[_EvaluatedBlock],
+        label: str,
+        item: StaticBlock | RepeatedBlock,
+        scope: Scope,
+        notes: EvaluationNotes,
     ) -> None:
-        """Evaluate one block; paths in its remarks begin at the body around it."""
-        start, refined = len(remarks.sensitive), len(remarks.refined)
-        made.append(_Made(label, item.body.fill(scope, remarks), item.span))
-        if len(remarks.sensitive) > start or len(remarks.refined) > refined:
+        """Evaluate one block; paths in its notes start at the enclosing body."""
+        start, refined = len(notes.sensitive), len(notes.refinements)
+        evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, notes), item.span))
+        if len(notes.sensitive) > start or len(notes.refinements) > refined:
             prefix: Path = (self.name,)
             if self.nested.nesting is not Nesting.SINGLE:
-                prefix += (label if self.nested.nesting is Nesting.MAP else len(made) - 1,)
-            remarks.sensitive[start:] = [(*prefix, *p) for p in remarks.sensitive[start:]]
-            remarks.refined[refined:] = [((*prefix, *p), known) for p, known in remarks.refined[refined:]]
+                prefix += (label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks) - 1,)
+            notes.sensitive[start:] = [(*prefix, *p) for p in notes.sensitive[start:]]
+            notes.refinements[refined:] = [
+                ((*prefix, *p), refinement) for p, refinement in notes.refinements[refined:]
+            ]
 
     def locate(self, path: Path) -> Span | None:
-        """Where a block, or something in it, stands; None without any block of this type."""
+        """Return the span of a block, or of a part of it; None without any block of this type."""
         if not self.items:
             return None
         if self.nested.nesting is Nesting.SINGLE:
             return self.items[0].body.locate(path)
-        item = self._item_at(path[0]) if path else self.items[0]
+        item = self._find_item(path[0]) if path else self.items[0]
         return item.body.locate(path[1:])
 
-    def _item_at(self, step: PathStep) -> WrittenBlock | Repeated:
-        """The block that a label or a position leads to."""
+    def _find_item(self, step: PathStep) -> StaticBlock | RepeatedBlock:
+        """Find the block of a label or a position."""
         for position, item in enumerate(self.items):
-            if isinstance(item, WrittenBlock) and step in (item.label, position):
+            if isinstance(item, StaticBlock) and step in (item.label, position):
                 return item
-            if isinstance(item, Repeated) and not isinstance(step, str):
-                # How many blocks it makes is not known here: the position may be one of them.
+            if isinstance(item, RepeatedBlock) and not isinstance(step, str):
+                # The number of its blocks is unknown here: the position may be one of them.
                 return item
-        repeated = (item for item in self.items if isinstance(item, Repeated))
-        return next(repeated, self.items[0] if isinstance(step, str) else self.items[-1])
+        dynamic_blocks = (item for item in self.items if isinstance(item, RepeatedBlock))
+        return next(dynamic_blocks, self.items[0] if isinstance(step, str) else self.items[-1])
 
-    def traversals(self) -> Iterator[Traversal]:
-        """The references of the blocks."""
+    def list_references(self) -> Iterator[Traversal]:
+        """List the references of the blocks."""
         for item in self.items:
-            if isinstance(item, WrittenBlock):
-                yield from item.body.traversals()
+            if isinstance(item, StaticBlock):
+                yield from item.body.list_references()
                 continue
             dynamic = item.dynamic
             yield from references_in(dynamic.for_each)
-            inner = list(item.body.traversals())
-            inner.extend(references_in(dynamic.label) if dynamic.label else ())
-            yield from (t for t in inner if t.root.name != dynamic.iterator)
+            references = list(item.body.list_references())
+            references.extend(references_in(dynamic.label) if dynamic.label else ())
+            yield from (traversal for traversal in references if traversal.root.name != dynamic.iterator)
 
 
-# --- what is asked of their number -------------------------------------------------------------
+# --- number of blocks --------------------------------------------------------------------------
 
 
-def missing_argument(name: str, span: Span) -> Diagnostic:
-    """The complaint about a required argument that is absent or null."""
+def report_missing_argument(name: str, span: Span) -> Diagnostic:
+    """Return the error about a required argument that is absent or null."""
     detail = f'The argument "{name}" is required, but no definition was found.'
-    return error("missing-required-argument", detail, span)
+    return build_error("missing-required-argument", detail, span)
 
 
-def count_problems(
-    nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], place: Span
+def check_block_count(
+    nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Too few or too many blocks of a type, or two with one label. `blocks`: label and place of each."""
-    single = nested.nesting is Nesting.SINGLE
-    most = 1 if single else nested.max_items
+    """Report too few or too many blocks of a type, or two with one label. `blocks`: label and span of
+    each.
+    """
+    is_single = nested.nesting is Nesting.SINGLE
+    maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
-        if single:
-            yield error(
+        if is_single:
+            yield build_error(
                 "missing-block",
                 f'A block of type "{name}" is required here.',
-                place,
+                location,
                 headline=f"Missing {name} block",
             )
         else:
-            need = f'At least {nested.min_items} "{name}" blocks are required.'
-            yield error("insufficient-blocks", need, place, headline=f"Insufficient {name} blocks")
-    if most is not None and len(blocks) > most:
-        yield _surplus(name, most, [span for _, span in blocks])
+            detail = f'At least {nested.min_items} "{name}" blocks are required.'
+            yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
+    if maximum is not None and len(blocks) > maximum:
+        yield _report_surplus(name, maximum, [span for _, span in blocks])
     if nested.nesting is Nesting.MAP and len(blocks) > 1:
-        yield from _same_labels(name, blocks)
+        yield from _report_duplicate_labels(name, blocks)
 
 
-def _same_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
-    """Blocks whose label another one has."""
-    first: dict[str, Span] = {}
+def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
+    """Report blocks with the label of an earlier one."""
+    first_spans: dict[str, Span] = {}
     for label, span in blocks:
-        if label in first:
-            yield error(
+        if label in first_spans:
+            yield build_error(
                 "duplicate-block",
-                f'A block {name} "{label}" was already given at {place_of(first[label])}; each needs a label '
+                f'A block {name} "{label}" was already given at {place_of(first_spans[label])}; each needs a '
+                f"label "
                 "of its own.",
                 span,
                 headline=f"Duplicate {name} block",
             )
-        first.setdefault(label, span)
+        first_spans.setdefault(label, span)
 
 
-def _surplus(name: str, most: int, spans: Sequence[Span]) -> Diagnostic:
-    if most == 1:
+def _report_surplus(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
+    if maximum == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
-        return error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
-    return error(
+        return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
+    return build_error(
         "too-many-blocks",
-        f'No more than {most} "{name}" blocks are allowed.',
-        spans[most],
+        f'No more than {maximum} "{name}" blocks are allowed.',
+        spans[maximum],
         headline=f"Too many {name} blocks",
     )
 
 
 def copy_plain(plain: Any) -> Any:
-    """A copy that shares no list or mapping with the original."""
+    """Return a copy that shares no list or mapping with the original."""
     if plain.__class__ is dict:
         return {k: copy_plain(v) for k, v in plain.items()}
     if plain.__class__ is list:
@@ -365,33 +409,33 @@ def copy_plain(plain: Any) -> Any:
     return plain
 
 
-# --- where a part of a value is written ------------------------------------------------------
+# --- spans of parts of a value ---------------------------------------------------------------
 
 
-def inside(expression: Expression, path: Path) -> Span:
-    """The span of the part of a written collection that a path leads to, as far as it is written."""
+def locate_part(expression: Expression, path: Path) -> Span:
+    """Return the span of the part of a literal collection at a path, as far as it is literal."""
     for step in path:
         while isinstance(expression, Parentheses):
             expression = expression.inner
-        part = _part(expression, step)
+        part = _find_part(expression, step)
         if part is None:
             break
         expression = part
     return expression.span
 
 
-def _part(expression: Expression, step: PathStep) -> Expression | None:
-    """The expression of one part of a tuple or object that is written out."""
+def _find_part(expression: Expression, step: PathStep) -> Expression | None:
+    """Find the expression of one part of a literal tuple or object."""
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):
         for key, value in expression.items:
-            if _key_text(key.expression, bare=key.bare) == step:
+            if _get_key_text(key.expression, bare=key.bare) == step:
                 return value
     return None
 
 
-def _key_text(expression: Expression, *, bare: bool) -> str | None:
+def _get_key_text(expression: Expression, *, bare: bool) -> str | None:
     match expression:
         case Traversal(root, ()) if bare:
             return root.name
@@ -406,107 +450,111 @@ _NO_PATHS: tuple[Path, ...] = ()
 
 
 class Argument:
-    """An argument as written, with what the schema asks of its value."""
+    """Argument with its schema."""
 
-    __slots__ = ("_checked", "_settled", "attribute", "schema", "type")
+    __slots__ = ("_concrete_type", "_has_constraints", "attribute", "schema", "type")
 
-    def __init__(self, attribute: Attribute, schema: schemas.Attribute) -> None:
+    def __init__(self, attribute: Attribute, schema: schemas.AttributeSchema) -> None:
         self.attribute = attribute
         self.schema = schema
         self.type = schema.type
-        self._settled = settled(schema.type)
-        self._checked = bool(
+        self._concrete_type = remove_optional(schema.type)
+        self._has_constraints = bool(
             schema.choices or schema.pattern or schema.minimum is not None or schema.maximum is not None
         )
 
     @property
     def span(self) -> Span:
-        """Where the value stands."""
+        """Span of the value."""
         return self.attribute.expression.span
 
-    def evaluate(self, scope: Scope) -> tuple[Any, tuple[Path, ...], Refined, list[Diagnostic]]:
-        """The value as plain data of the schema's type, the paths of sensitive parts, what is known of
-        unknown ones, problems.
+    def evaluate(self, scope: Scope) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
+        """Return the value as plain data of the schema's type, the paths of sensitive parts, refinements of
+        unknown parts, and problems.
 
-        A value that is wrong reads as UNKNOWN, so that what depends on it brings no second message.
+        An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
-        value, problems = evaluate(self.attribute.expression, scope)
+        value, problems = evaluate_expression(self.attribute.expression, scope)
         if problems and has_errors(problems):
             return UNKNOWN, _NO_PATHS, (), problems
-        if value.type is not self._settled:
+        if value.type is not self._concrete_type:
             try:
-                value = convert(value, self.type)
+                value = convert_value(value, self.type)
             except ConversionProblem as problem:
-                return UNKNOWN, _NO_PATHS, (), [*problems, self._wrong_type(problem)]
-        plain, sensitive = to_plain(value)
-        if self._checked and plain is not None and plain is not UNKNOWN:
-            wrong = check(self.schema, self.attribute.name, plain, self.span, hidden=bool(sensitive))
-            if wrong:
-                return UNKNOWN, sensitive, (), [*problems, *wrong]
-        return plain, sensitive, refined_parts(value), problems
+                return UNKNOWN, _NO_PATHS, (), [*problems, self._report_type(problem)]
+        plain_value, sensitive = convert_to_plain(value)
+        if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
+            new_problems = check_value(
+                self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive)
+            )
+            if new_problems:
+                return UNKNOWN, sensitive, (), [*problems, *new_problems]
+        return plain_value, sensitive, list_refinements(value), problems
 
-    def _wrong_type(self, problem: ConversionProblem) -> Diagnostic:
-        return error(
+    def _report_type(self, problem: ConversionProblem) -> Diagnostic:
+        return build_error(
             "incorrect-attribute-value-type",
-            f'Inappropriate value for attribute "{self.attribute.name}": {describe(problem)}.',
+            f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.',
             self.span,
         )
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def check(schema: schemas.Attribute, name: str, plain: Any, span: Span, *, hidden: bool) -> list[Diagnostic]:
-    """What is wrong with a known value by the schema's choices, bounds and pattern.
+def check_value(
+    schema: schemas.AttributeSchema, name: str, plain_value: Any, span: Span, *, hidden: bool
+) -> list[Diagnostic]:
+    """Check a known value against the schema's choices, bounds and pattern.
 
-    Of a list each element is looked at. `hidden` keeps the value itself out of the message.
+    Of a list each element is checked. `hidden` keeps the value out of the message.
     """
-    parts = plain if plain.__class__ is list else (plain,)
+    parts = plain_value if plain_value.__class__ is list else (plain_value,)
     diagnostics: list[Diagnostic] = []
     for part in parts:
         if part is None or part is UNKNOWN:
             continue
-        fault = _fault(schema, part, hidden=hidden)
-        if fault:
-            where = f'An element of "{name}"' if plain.__class__ is list else f'"{name}"'
-            diagnostics.append(error("invalid-value-for-argument", f"{where} {fault}", span))
+        reason = _describe_violation(schema, part, hidden=hidden)
+        if reason:
+            subject = f'An element of "{name}"' if plain_value.__class__ is list else f'"{name}"'
+            diagnostics.append(build_error("invalid-value-for-argument", f"{subject} {reason}", span))
     return diagnostics
 
 
-def _fault(schema: schemas.Attribute, part: Any, *, hidden: bool) -> str:
-    """What is wrong with a part of an argument by its schema, to end a sentence; "" when nothing is."""
-    shown = "" if hidden else f", not {_shown(part)}"
+def _describe_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
+    """Return how a part of an argument violates its schema, as the end of a sentence; "" if it does not."""
+    actual = "" if hidden else f", not {_format_value(part)}"
     if schema.choices and part not in schema.choices:
-        hint = "" if hidden or not isinstance(part, str) else did_you_mean(part, schema.choices)
-        return f"must be {_alternatives(schema.choices)}{shown}.{hint}"
+        hint = "" if hidden or not isinstance(part, str) else suggest_name(part, schema.choices)
+        return f"must be {_format_alternatives(schema.choices)}{actual}.{hint}"
     is_number = isinstance(part, (int, float, Fraction)) and not isinstance(part, bool)
-    if is_number and not _in_range(part, schema.minimum, schema.maximum):
-        return f"must be {_range_words(schema.minimum, schema.maximum)}{shown}."
-    if schema.pattern and isinstance(part, str) and not _compiled(schema.pattern).fullmatch(part):
-        return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{shown}."
+    if is_number and not _is_in_range(part, schema.minimum, schema.maximum):
+        return f"must be {_describe_range(schema.minimum, schema.maximum)}{actual}."
+    if schema.pattern and isinstance(part, str) and not _compile_pattern(schema.pattern).fullmatch(part):
+        return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
     return ""
 
 
-def _in_range(number: float | Fraction, low: int | None, high: int | None) -> bool:
+def _is_in_range(number: float | Fraction, low: int | None, high: int | None) -> bool:
     return (low is None or number >= low) and (high is None or number <= high)
 
 
-def _range_words(low: int | None, high: int | None) -> str:
+def _describe_range(low: int | None, high: int | None) -> str:
     if low is not None and high is not None:
         return f"between {low} and {high}"
     return f"at least {low}" if low is not None else f"at most {high}"
 
 
-def _shown(part: Any) -> str:
+def _format_value(part: Any) -> str:
     if isinstance(part, bool):
         return "true" if part else "false"
     return f'"{part}"' if isinstance(part, str) else str(part)
 
 
-def _alternatives(names: Iterable[str]) -> str:
-    """`"a", "b" or "c"`."""
+def _format_alternatives(names: Iterable[str]) -> str:
+    """Format names as `"a", "b" or "c"`."""
     quoted = [f'"{name}"' for name in names]
     if len(quoted) < 2:
         return "".join(quoted)

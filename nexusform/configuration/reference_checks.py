@@ -1,4 +1,4 @@
-"""Whether every reference of a configuration leads somewhere, as far as can be told without values."""
+"""Validation of all references of a configuration, as far as possible without values."""
 
 from __future__ import annotations
 
@@ -7,27 +7,46 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.address import Mode
-from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
-from nexusform.configuration.uses import Declaration, Sight, Use, all_uses, dependencies, modules
-from nexusform.configuration.written import in_text_order
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, nearest, nearest_names
-from nexusform.language.references import traversals
-from nexusform.language.syntax.nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
-from nexusform.schema import BlockSchema, implied_type
-from nexusform.source import Span
-from nexusform.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.reference_graph import (
+    Declaration,
+    ReferenceScope,
+    ReferenceUse,
+    build_dependencies,
+    collect_references,
+    list_modules,
+)
+from nexusform.configuration.static_arguments import sort_by_position
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    find_nearest,
+    find_nearest_names,
+    suggest_name,
+)
+from nexusform.diagnostics.source import Span
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Step,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
+from nexusform.resources.address import Mode
+from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
+from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type
 
-__all__ = ["Declaration", "all_uses", "check_references", "dependencies", "modules"]
+__all__ = ["Declaration", "build_dependencies", "check_references", "collect_references", "list_modules"]
 
 _Schemas = Mapping[str, BlockSchema]
-_FIXED: Final = {
+_FIXED_ATTRIBUTES: Final = {
     "path": ("module", "root", "cwd"),
     "nexusform": ("workspace", "applying"),
     "count": ("index",),
     "each": ("key", "value"),
 }
-_FOREIGN = ("terraform", "tofu")
+_FOREIGN_ROOTS = ("terraform", "tofu")
 
 
 def check_references(
@@ -35,24 +54,27 @@ def check_references(
     managed: Mapping[str, BlockSchema],
     data: Mapping[str, BlockSchema],
 ) -> list[Diagnostic]:
-    """What is wrong with the references of all modules, in the order of the text."""
-    uses = all_uses(configuration)
+    """Check the references of all modules, and return the problems in the order of the text."""
+    references = collect_references(configuration)
     problems: list[Diagnostic] = []
-    seen: set[tuple[str, Span | None]] = set()
-    for module in modules(configuration.root):
+    reported: set[tuple[str, Span | None]] = set()
+    for module in list_modules(configuration.root):
         checker = _Checker(module, {"managed": managed, "data": data})
-        for use in uses[module.path]:
-            for problem in checker.check(use):
-                # A module that is called twice says everything twice.
-                if (problem.id, problem.subject) not in seen:
-                    seen.add((problem.id, problem.subject))
-                    problems.append(problem if problem.block else replace(problem, block=use.header))
-        others = [*_provider_problems(module, configuration.root), *_ignored_problems(module, managed)]
-        for problem in [*others, *_trigger_problems(module)]:
-            if (problem.id, problem.subject) not in seen:
-                seen.add((problem.id, problem.subject))
+        for reference in references[module.path]:
+            for problem in checker.check(reference):
+                # A module that is called twice reports everything twice.
+                if (problem.id, problem.subject) not in reported:
+                    reported.add((problem.id, problem.subject))
+                    problems.append(problem if problem.block else replace(problem, block=reference.header))
+        further_problems = [
+            *_check_provider_aliases(module, configuration.root),
+            *_check_ignored_changes(module, managed),
+        ]
+        for problem in [*further_problems, *_check_triggers(module)]:
+            if (problem.id, problem.subject) not in reported:
+                reported.add((problem.id, problem.subject))
                 problems.append(problem)
-    return in_text_order(problems)
+    return sort_by_position(problems)
 
 
 def check_expression(
@@ -60,337 +82,349 @@ def check_expression(
     module: Module,
     managed: Mapping[str, BlockSchema],
     data: Mapping[str, BlockSchema],
-    besides: Collection[str] = (),
+    extra_names: Collection[str] = (),
 ) -> list[Diagnostic]:
-    """What is wrong with the references of an expression that stands in no block of the module.
+    """Check the references of an expression outside of the blocks of a module.
 
-    `besides` are further names that mean something there.
+    `extra_names` are further names that are valid there.
     """
     checker = _Checker(module, {"managed": managed, "data": data})
     node = Declaration(module.path, "local", "")
     problems: list[Diagnostic] = []
-    for traversal in traversals(expression):
-        if traversal.root.name not in besides:
-            problems += checker.check(Use(node, traversal, Sight()))
-    return in_text_order(problems)
+    for traversal in list_traversals(expression):
+        if traversal.root.name not in extra_names:
+            problems += checker.check(ReferenceUse(node, traversal, ReferenceScope()))
+    return sort_by_position(problems)
 
 
-def _provider_problems(module: Module, root: Module) -> Iterator[Diagnostic]:
-    """Aliases that nobody configured; a plain provider name needs no configuration."""
-    known = {**root.providers, **module.providers}
+def _check_provider_aliases(module: Module, root: Module) -> Iterator[Diagnostic]:
+    """Report aliases without a configuration; a plain provider name needs no configuration."""
+    providers = {**root.providers, **module.providers}
     for block in module.resources.values():
-        if "." in block.provider and block.provider not in known:
+        if "." in block.provider and block.provider not in providers:
             detail = (
-                f"There is no provider configuration {block.provider}.{did_you_mean(block.provider, known)} "
+                f"There is no provider configuration "
+                f"{block.provider}.{suggest_name(block.provider, providers)} "
                 "Write a provider block with this alias in the root module."
             )
-            yield error("provider-configuration-not-present", detail, block.header_span, block=block.header)
+            yield build_error(
+                "provider-configuration-not-present", detail, block.header_span, block=block.header
+            )
 
 
-def unknown_providers(configuration: Configuration, known: Collection[str]) -> Iterator[Diagnostic]:
-    """Names of providers that there are not, in `provider` blocks and arguments."""
-    for module in modules(configuration.root):
+def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:
+    """Report unknown provider names in `provider` blocks and arguments."""
+    for module in list_modules(configuration.root):
         for provider in module.providers.values():
-            if provider.name not in known:
-                yield _unknown_provider(provider.name, known, provider.span, f'provider "{provider.name}"')
+            if provider.name not in known_names:
+                yield _report_unknown_provider(
+                    provider.name, known_names, provider.span, f'provider "{provider.name}"'
+                )
         for block in module.resources.values():
             name = block.provider.partition(".")[0]
-            if name and name not in known:
-                yield _unknown_provider(name, known, block.header_span, block.header)
+            if name and name not in known_names:
+                yield _report_unknown_provider(name, known_names, block.header_span, block.header)
 
 
-def _unknown_provider(name: str, known: Collection[str], span: Span, header: str) -> Diagnostic:
-    hint = did_you_mean(name, known)
-    detail = f'There is no provider "{name}". Known are: {", ".join(known)}.{hint}'
-    return error("unknown-provider", detail, span, block=header)
+def _report_unknown_provider(name: str, known_names: Collection[str], span: Span, header: str) -> Diagnostic:
+    hint = suggest_name(name, known_names)
+    detail = f'There is no provider "{name}". Known are: {", ".join(known_names)}.{hint}'
+    return build_error("unknown-provider", detail, span, block=header)
 
 
-def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Paths in `ignore_changes` at which the type has nothing: a change there would not be ignored."""
+def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
+    """Report paths in `ignore_changes` that do not exist in the type: a change there would not be ignored."""
     for block in module.resources.values():
         schema = managed.get(block.type) if block.mode == "managed" else None
         if schema is None or not block.lifecycle.ignore_changes:
             continue
-        from nexusform.configuration.ignored_changes import never_there
+        from nexusform.configuration.ignored_changes import check_path
 
         lifecycle = block.lifecycle
-        for path, span in zip(lifecycle.ignore_changes, lifecycle.ignored_at, strict=True):
-            detail = never_there(block.type, schema, path)
+        for path, span in zip(lifecycle.ignore_changes, lifecycle.ignore_changes_spans, strict=True):
+            detail = check_path(block.type, schema, path)
             if detail:
-                yield error("unsupported-attribute", detail, span, block=block.header)
+                yield build_error("unsupported-attribute", detail, span, block=block.header)
 
 
-def _trigger_problems(module: Module) -> Iterator[Diagnostic]:
-    """What replace_triggered_by names and nothing can become of."""
+def _check_triggers(module: Module) -> Iterator[Diagnostic]:
+    """Report names in replace_triggered_by that cannot trigger a replacement."""
     for block in module.resources.values():
         for expression in block.lifecycle.replace_triggered_by:
-            name = next(iter(traversals(expression))).root.name
-            if name != "data" and name in _SPECIAL:
+            name = next(iter(list_traversals(expression))).root.name
+            if name != "data" and name in _ROOT_CHECKS:
                 detail = (
                     "Only resources, count.index, and each.key may be used in replace_triggered_by. For "
                     "another value, let it stand in an argument of a resource, and name that resource."
                 )
-                yield error("invalid-trigger", detail, expression.span, block=block.header)
+                yield build_error("invalid-trigger", detail, expression.span, block=block.header)
 
 
 class _Checker:
-    """Checks the references of one module."""
+    """Checker of the references of one module."""
 
     def __init__(self, module: Module, schemas: Mapping[Mode, _Schemas]) -> None:
         self.module = module
         self.schemas = schemas
-        self.place = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
+        self.module_name = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
 
-    def check(self, use: Use) -> Iterable[Diagnostic]:
-        """What is wrong with one reference."""
-        name = use.traversal.root.name
-        if name == use.node.kind == "local" and _first_name(use.traversal) == use.node.name:
-            detail = f"Local value {use.node} cannot use its own result as part of its expression."
-            return [error("self-referencing-local-value", detail, use.traversal.span)]
-        special = _SPECIAL.get(name)
+    def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
+        """Check one reference."""
+        name = reference.traversal.root.name
+        if (
+            name == reference.node.kind == "local"
+            and _get_first_name(reference.traversal) == reference.node.name
+        ):
+            detail = f"Local value {reference.node} cannot use its own result as part of its expression."
+            return [build_error("self-referencing-local-value", detail, reference.traversal.span)]
+        special = _ROOT_CHECKS.get(name)
         if special is not None:
-            return special(self, use.traversal, use.sight)
-        if name in _FOREIGN:
-            return _foreign(use.traversal)
-        return self._resource(use.traversal, use.sight, "managed", use.traversal.steps)
+            return special(self, reference.traversal, reference.scope)
+        if name in _FOREIGN_ROOTS:
+            return _report_foreign_root(reference.traversal)
+        return self._check_resource(
+            reference.traversal, reference.scope, "managed", reference.traversal.steps
+        )
 
     # --- names of the module -------------------------------------------------------------------
 
-    def variable(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
-        """`var.x`."""
-        name = _first_name(traversal)
+    def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `var.x`."""
+        name = _get_first_name(traversal)
         if name is None:
-            yield _incomplete(traversal, "an input variable")
+            yield _report_incomplete(traversal, "an input variable")
         elif name not in self.module.variables:
-            hint = did_you_mean(name, self.module.variables)
+            hint = suggest_name(name, self.module.variables)
             advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
             detail = f'An input variable with the name "{name}" has not been declared.{advice}'
-            yield error("reference-to-undeclared-input-variable", detail, traversal.span)
+            yield build_error("reference-to-undeclared-input-variable", detail, traversal.span)
 
-    def local(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
-        """`local.x`."""
-        name = _first_name(traversal)
+    def check_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `local.x`."""
+        name = _get_first_name(traversal)
         if name is None:
-            yield _incomplete(traversal, "a local value")
+            yield _report_incomplete(traversal, "a local value")
         elif name not in self.module.locals:
-            hint = did_you_mean(name, self.module.locals)
+            hint = suggest_name(name, self.module.locals)
             detail = f'A local value with the name "{name}" has not been declared.{hint}'
-            yield error("reference-to-undeclared-local-value", detail, traversal.span)
+            yield build_error("reference-to-undeclared-local-value", detail, traversal.span)
 
-    def call(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
-        """`module.x`, `module.x.output`."""
-        name = _first_name(traversal)
+    def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `module.x`, `module.x.output`."""
+        name = _get_first_name(traversal)
         if name is None:
-            yield _incomplete(traversal, "a module")
+            yield _report_incomplete(traversal, "a module")
             return
         call = self.module.calls.get(name)
         if call is None:
-            hint = did_you_mean(name, self.module.calls)
-            detail = f'No module call named "{name}" is declared in {self.place}.{hint}'
-            yield error("reference-to-undeclared-module", detail, traversal.span)
+            hint = suggest_name(name, self.module.calls)
+            detail = f'No module call named "{name}" is declared in {self.module_name}.{hint}'
+            yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
-        what = f"module.{name}"
-        key = _repetition(call.count, call.for_each)
+        label = f"module.{name}"
+        key = _get_repetition(call.count, call.for_each)
         steps = traversal.steps[1:]
-        yield from _key_problems(what, key, steps, traversal, "module")
+        yield from _check_instance_key(label, key, steps, traversal, "module")
         output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
-        if sight.whole and output:
-            yield _not_whole(traversal)
+        if scope.only_whole_objects and output:
+            yield _report_attribute_reference(traversal)
             return
-        # Without the key that the call needs, the first name is no output's.
+        # Without the required key of the call, the first name is not an output.
         step = output[0] if output and (not key or len(output) < len(steps)) else None
         if not call.module.directory:
-            return  # it could not be read, as has been told
+            return  # it could not be read, as already reported
         if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
-            hint = did_you_mean(step.name, call.module.outputs)
+            hint = suggest_name(step.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{step.name}".{hint}'
-            yield error("unsupported-attribute", detail, step.span, context=traversal.span)
+            yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
 
     # --- names that nexusform gives ------------------------------------------------------------
 
-    def fixed(self, traversal: Traversal, _sight: Sight) -> Iterator[Diagnostic]:
-        """`path.*`, `nexusform.*`."""
-        yield from _fixed_attribute(traversal)
+    def check_fixed(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `path.*`, `nexusform.*`."""
+        yield from _check_fixed_attribute(traversal)
 
-    def count(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
-        """`count.index`."""
-        if not sight.count:
+    def check_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `count.index`."""
+        if not scope.has_count:
             detail = (
                 'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
                 'when the "count" argument is set.'
             )
-            yield error("reference-to-count-in-non-counted-context", detail, traversal.span)
+            yield build_error("reference-to-count-in-non-counted-context", detail, traversal.span)
             return
-        yield from _fixed_attribute(traversal)
+        yield from _check_fixed_attribute(traversal)
 
-    def each(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
-        """`each.key`, `each.value`."""
-        if not sight.each:
+    def check_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `each.key`, `each.value`."""
+        if not scope.has_each:
             detail = (
                 'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
                 'only when the "for_each" argument is set.'
             )
-            yield error("reference-to-each-in-context-without-for-each", detail, traversal.span)
+            yield build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)
             return
-        yield from _fixed_attribute(traversal)
+        yield from _check_fixed_attribute(traversal)
 
-    def itself(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
-        """`self`."""
-        if not sight.itself or sight.block is None:
+    def check_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `self`."""
+        if not scope.has_self or scope.block is None:
             detail = (
                 'The "self" object is not available in this context. It can be used only in postcondition '
                 "blocks of resource and data blocks."
             )
-            yield error("invalid-self-reference", detail, traversal.span)
+            yield build_error("invalid-self-reference", detail, traversal.span)
             return
-        schema = self.schemas[sight.block.mode].get(sight.block.type)
+        schema = self.schemas[scope.block.mode].get(scope.block.type)
         if schema is not None:
-            yield from _attribute_problems(implied_type(schema), traversal.steps, traversal)
+            yield from _check_attributes(compute_implied_type(schema), traversal.steps, traversal)
 
     # --- resources -----------------------------------------------------------------------------
 
-    def data(self, traversal: Traversal, sight: Sight) -> Iterator[Diagnostic]:
-        """`data.t.n`."""
+    def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+        """Check `data.t.n`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
-            yield error(
+            yield build_error(
                 "invalid-reference",
                 'The "data" object must be followed by two attribute names: the data source type and the '
                 "resource name.",
                 traversal.span,
             )
             return
-        yield from self._resource(traversal, sight, "data", traversal.steps[1:])
+        yield from self._check_resource(traversal, scope, "data", traversal.steps[1:])
 
-    def _resource(
-        self, traversal: Traversal, sight: Sight, mode: Mode, rest: tuple[Step, ...]
+    def _check_resource(
+        self, traversal: Traversal, scope: ReferenceScope, mode: Mode, remaining_steps: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
-        """What is wrong with a reference to a resource."""
+        """Check a reference to a resource."""
         first = traversal.steps[0] if mode == "data" else traversal.root
         kind = first.name if not isinstance(first, TraverseIndex) else ""
-        if not rest or not isinstance(rest[0], TraverseAttribute):
-            yield self._no_resource_name(traversal, kind, mode)
+        if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
+            yield self._report_missing_name(traversal, kind, mode)
             return
-        name, steps = rest[0].name, rest[1:]
-        block = self._block(mode, kind, name, sight)
+        name, steps = remaining_steps[0].name, remaining_steps[1:]
+        block = self._find_block(mode, kind, name, scope)
         if block is None:
-            yield self._undeclared(traversal, mode, kind, name)
+            yield self._report_undeclared(traversal, mode, kind, name)
             return
-        if sight.block is not None and sight.block.address == block.address:
+        if scope.block is not None and scope.block.address == block.address:
             detail = f"Configuration for {block.address} may not refer to itself."
-            yield error("self-referential-block", detail, traversal.span)
+            yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"data.{kind}.{name}" if mode == "data" else f"{kind}.{name}"
-        key = _repetition(block.count, block.for_each)
-        if sight.whole:
+        key = _get_repetition(block.count, block.for_each)
+        if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:
-                yield _not_whole(traversal)
+                yield _report_attribute_reference(traversal)
             return
-        problems = list(_key_problems(label, key, steps, traversal, "resource"))
+        problems = list(_check_instance_key(label, key, steps, traversal, "resource"))
         yield from problems
         schema = self.schemas[mode].get(kind)
         if schema is not None and not problems:
-            yield from _attribute_problems(implied_type(schema), steps[1:] if key else steps, traversal)
+            yield from _check_attributes(compute_implied_type(schema), steps[1:] if key else steps, traversal)
 
-    def _block(self, mode: Mode, kind: str, name: str, sight: Sight) -> ResourceBlock | None:
-        scoped = sight.scoped
+    def _find_block(self, mode: Mode, kind: str, name: str, scope: ReferenceScope) -> ResourceBlock | None:
+        scoped = scope.check_data
         if scoped is not None and (mode, kind, name) == ("data", scoped.type, scoped.name):
             return scoped
         return self.module.resources.get((mode, kind, name))
 
-    def _no_resource_name(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
-        if mode == "managed" and kind in _WORDS_ELSEWHERE:
-            detail = f'"{kind}" is no name that can be used here. Did you mean {_WORDS_ELSEWHERE[kind]}?'
+    def _report_missing_name(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
+        if mode == "managed" and kind in _FOREIGN_LITERALS:
+            detail = f'"{kind}" is no name that can be used here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
-            known = [*_SPECIAL, *self.schemas["managed"]]
+            known = [*_ROOT_CHECKS, *self.schemas["managed"]]
             detail = (
                 f'"{kind}" is no name that can be used here. Names are var.NAME, local.NAME, module.NAME, '
-                f"data.TYPE.NAME or TYPE.NAME; text stands in quotes.{did_you_mean(kind, known)}"
+                f"data.TYPE.NAME or TYPE.NAME; text stands in quotes.{suggest_name(kind, known)}"
             )
         else:
             detail = (
                 "A reference to a resource type must be followed by at least one attribute access, "
                 "specifying the resource name."
             )
-        return error("invalid-reference", detail, traversal.span)
+        return build_error("invalid-reference", detail, traversal.span)
 
-    def _undeclared(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+    def _report_undeclared(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
         noun = "managed" if mode == "managed" else "data"
-        detail = f'A {noun} resource "{kind}" "{name}" has not been declared in {self.place}.'
-        other: Mode = "data" if mode == "managed" else "managed"
-        if (other, kind, name) in self.module.resources:
-            written = f"data.{kind}.{name}" if other == "data" else f"{kind}.{name}"
-            detail += f" Did you mean the {'data' if other == 'data' else 'managed'} resource {written}?"
+        detail = f'A {noun} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
+        other_mode: Mode = "data" if mode == "managed" else "managed"
+        if (other_mode, kind, name) in self.module.resources:
+            other_address = f"data.{kind}.{name}" if other_mode == "data" else f"{kind}.{name}"
+            detail += (
+                f" Did you mean the {'data' if other_mode == 'data' else 'managed'} resource {other_address}?"
+            )
         else:
-            detail += self._near(mode, kind, name)
-        return error("reference-to-undeclared-resource", detail, traversal.span)
+            detail += self._suggest_resource(mode, kind, name)
+        return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
-    def _near(self, mode: Mode, kind: str, name: str) -> str:
-        """The nearest declared resource, as a question; "" without one."""
+    def _suggest_resource(self, mode: Mode, kind: str, name: str) -> str:
+        """Return the nearest declared resource, as a question; "" without one."""
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
-        near = nearest(name, same_type)
+        nearest_name = find_nearest(name, same_type)
         prefix = "data." if mode == "data" else ""
-        if near:
-            return f" Did you mean {prefix}{kind}.{near}?"
+        if nearest_name:
+            return f" Did you mean {prefix}{kind}.{nearest_name}?"
         declared = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
-        others = nearest_names(f"{kind}.{name}", declared, likeness=0.7)
-        return f" Did you mean {prefix}{others[0]}?" if others else ""
+        similar_names = find_nearest_names(f"{kind}.{name}", declared, likeness=0.7)
+        return f" Did you mean {prefix}{similar_names[0]}?" if similar_names else ""
 
 
-# How other languages, and YAML, write the values that are true, false and null here.
-_WORDS_ELSEWHERE: Final[Mapping[str, str]] = {
+# Spellings of true, false and null in other languages and YAML.
+_FOREIGN_LITERALS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("True", "TRUE", "yes", "Yes", "on", "On"), "true"),
     **dict.fromkeys(("False", "FALSE", "no", "No", "off", "Off"), "false"),
     **dict.fromkeys(("None", "nil", "Null", "NULL", "undefined", "nullptr"), "null"),
 }
 
-_SPECIAL: Final[Mapping[str, Callable[[_Checker, Traversal, Sight], Iterator[Diagnostic]]]] = {
-    "var": _Checker.variable,
-    "local": _Checker.local,
-    "module": _Checker.call,
-    "data": _Checker.data,
-    "path": _Checker.fixed,
-    "nexusform": _Checker.fixed,
-    "count": _Checker.count,
-    "each": _Checker.each,
-    "self": _Checker.itself,
+_ROOT_CHECKS: Final[Mapping[str, Callable[[_Checker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
+    "var": _Checker.check_variable,
+    "local": _Checker.check_local,
+    "module": _Checker.check_call,
+    "data": _Checker.check_data,
+    "path": _Checker.check_fixed,
+    "nexusform": _Checker.check_fixed,
+    "count": _Checker.check_count,
+    "each": _Checker.check_each,
+    "self": _Checker.check_self,
 }
 
 
 # --- pieces of a traversal ---------------------------------------------------------------------
 
 
-def _first_name(traversal: Traversal) -> str | None:
+def _get_first_name(traversal: Traversal) -> str | None:
     first = traversal.steps[0] if traversal.steps else None
     return first.name if isinstance(first, TraverseAttribute) else None
 
 
-def _incomplete(traversal: Traversal, noun: str) -> Diagnostic:
+def _report_incomplete(traversal: Traversal, noun: str) -> Diagnostic:
     root = traversal.root.name
     detail = f'The "{root}" object cannot be used by itself: write {root}.NAME, the name of {noun}.'
-    return error("invalid-reference", detail, traversal.span)
+    return build_error("invalid-reference", detail, traversal.span)
 
 
-def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
-    """What is wrong with a reference to one of the names that nexusform gives."""
+def _check_fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
+    """Check a reference to one of nexusform's own names."""
     root = traversal.root.name
-    known = _FIXED[root]
-    name = _first_name(traversal)
+    known = _FIXED_ATTRIBUTES[root]
+    name = _get_first_name(traversal)
     if name in known:
         return
-    names = [f"{root}.{k}" for k in known]
-    listed = (
+    names = [f"{root}.{attribute}" for attribute in known]
+    attribute_list = (
         f"attributes are {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"attribute is {names[0]}"
     )
     if name is None:
-        detail = f'The "{root}" object cannot be used by itself. Its {listed}.'
-        yield error("invalid-reference", detail, traversal.span)
+        detail = f'The "{root}" object cannot be used by itself. Its {attribute_list}.'
+        yield build_error("invalid-reference", detail, traversal.span)
         return
     detail = (
-        f'The "{root}" object does not have an attribute named "{name}".{did_you_mean(name, known)} '
-        f"Its {listed}."
+        f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, known)} '
+        f"Its {attribute_list}."
     )
-    yield error(
+    yield build_error(
         "invalid-object-attribute",
         detail,
         traversal.steps[0].span,
@@ -399,77 +433,85 @@ def _fixed_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     )
 
 
-def _foreign(traversal: Traversal) -> Iterator[Diagnostic]:
-    name = _first_name(traversal)
-    here = f"nexusform.{name}" if name in _FIXED["nexusform"] else "nexusform.workspace"
-    detail = f'There is no "{traversal.root.name}" object in nexusform: write {here}.'
-    yield error("invalid-reference", detail, traversal.span)
+def _report_foreign_root(traversal: Traversal) -> Iterator[Diagnostic]:
+    name = _get_first_name(traversal)
+    suggestion = f"nexusform.{name}" if name in _FIXED_ATTRIBUTES["nexusform"] else "nexusform.workspace"
+    detail = f'There is no "{traversal.root.name}" object in nexusform: write {suggestion}.'
+    yield build_error("invalid-reference", detail, traversal.span)
 
 
-def _repetition(count: object, for_each: object) -> str:
+def _get_repetition(count: object, for_each: object) -> str:
     return "count" if count is not None else "for_each" if for_each is not None else ""
 
 
-def _key_problems(
-    what: str, key: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
+def _check_instance_key(
+    label: str, key: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
 ) -> Iterator[Diagnostic]:
-    """An instance key where there is none, or none where there is one."""
-    indexed = bool(steps) and isinstance(steps[0], TraverseIndex)
-    if indexed and not key:
+    """Check for an unexpected or missing instance key."""
+    has_index = bool(steps) and isinstance(steps[0], TraverseIndex)
+    if has_index and not key:
         detail = (
-            f'Because {what} does not have "count" or "for_each" set, references to it must not include an '
+            f'Because {label} does not have "count" or "for_each" set, references to it must not include an '
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
         )
-        yield error(
+        yield build_error(
             "unexpected-instance-key",
             detail,
             steps[0].span,
             context=traversal.span,
             headline=f"Unexpected {noun} instance key",
         )
-    elif steps and not indexed and key and not _is_number(steps[0]):
-        example = f"{what}[{'count.index' if key == 'count' else 'each.key'}]"
+    elif steps and not has_index and key and not _is_number(steps[0]):
+        example = f"{label}[{'count.index' if key == 'count' else 'each.key'}]"
         detail = (
-            f'Because {what} has "{key}" set, its attributes must be accessed on specific instances. For '
+            f'Because {label} has "{key}" set, its attributes must be accessed on specific instances. For '
             f"example, to correlate with indices of a referring resource, use: {example}"
         )
-        yield error("missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key")
+        yield build_error(
+            "missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key"
+        )
 
 
 def _is_number(step: Step) -> bool:
     return isinstance(step, TraverseAttribute) and step.name.isdecimal()
 
 
-def _not_whole(traversal: Traversal) -> Diagnostic:
+def _report_attribute_reference(traversal: Traversal) -> Diagnostic:
     detail = (
         "References in depends_on must be to a whole object (a resource, a module), not to an attribute of "
         "an object."
     )
-    return error("invalid-depends-on-reference", detail, traversal.span)
+    return build_error("invalid-depends-on-reference", detail, traversal.span)
 
 
-def _attribute_problems(of: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
-    """The first step that the type says cannot be taken."""
+def _check_attributes(
+    value_type: Type, steps: tuple[Step, ...], traversal: Traversal
+) -> Iterator[Diagnostic]:
+    """Report the first step that does not exist in the type."""
     for step in steps:
-        if isinstance(of, ObjectType):
+        if isinstance(value_type, ObjectType):
             name = step.name if isinstance(step, TraverseAttribute) else step.key
-            inner = of.attribute(name) if isinstance(name, str) else None
-            if inner is None:
-                known = [n for n, _ in of.attributes]
-                hint = did_you_mean(str(name), known)
+            attribute_type = value_type.get_attribute(name) if isinstance(name, str) else None
+            if attribute_type is None:
+                known = [n for n, _ in value_type.attributes]
+                hint = suggest_name(str(name), known)
                 detail = (
                     f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
                 )
-                yield error("unsupported-attribute", detail, step.span, context=traversal.span)
+                yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
-            of = inner
-        elif isinstance(of, (MapType, ListType)):
-            if isinstance(of, ListType) and isinstance(step, TraverseAttribute) and not _is_number(step):
+            value_type = attribute_type
+        elif isinstance(value_type, (MapType, ListType)):
+            if (
+                isinstance(value_type, ListType)
+                and isinstance(step, TraverseAttribute)
+                and not _is_number(step)
+            ):
                 detail = "This value is a list: pick an element by its number, or use [*] for all."
-                yield error("unsupported-attribute", detail, step.span, context=traversal.span)
+                yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
-            of = of.element
-        elif isinstance(of, (SetType, TupleType)):
+            value_type = value_type.element
+        elif isinstance(value_type, (SetType, TupleType)):
             return
         else:
             return

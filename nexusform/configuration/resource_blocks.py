@@ -1,4 +1,4 @@
-"""`resource` and `data` blocks: meta-arguments and lifecycle read, the rest left for the schema."""
+"""`resource` and `data` blocks: decodes meta-arguments and lifecycle; the schema decodes the rest."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
-from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.declared.configuration import AnyBody, Lifecycle, ResourceBlock
-from nexusform.configuration.declared.constants import constant_flag
-from nexusform.configuration.value_blocks import decode_conditions
-from nexusform.configuration.written import (
-    as_expression,
+from nexusform.configuration.declarations.configuration import AnyBody, Lifecycle, ResourceBlock
+from nexusform.configuration.declarations.constants import evaluate_flag
+from nexusform.configuration.static_arguments import (
     check_name,
-    keyword,
-    listed_expressions,
-    only_block,
-    reference,
-    references,
-    relative_path,
+    find_single_block,
+    get_keyword,
+    list_expressions,
+    parse_reference,
+    parse_references,
+    parse_relative_path,
+    parse_static_expression,
 )
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.language.bodies import BodySchema, Content, content
-from nexusform.language.syntax import nodes as syntax
-from nexusform.plain_data import PathStep
-from nexusform.schema import BlockSchema
-from nexusform.source import Span
+from nexusform.configuration.value_blocks import decode_conditions
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.source import Span
+from nexusform.json_data.plain_data import PathStep
+from nexusform.language.bodies import BodyContent, BodySchema, decode_body
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.schemas.block_schema import BlockSchema
 
 _PROVIDER_KEY = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)?")
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
-META_FACE = BodySchema(
+META_SCHEMA = BodySchema(
     attributes=dict.fromkeys(META_ARGUMENTS, False),
     blocks={"lifecycle": (), "provisioner": ("type",), "connection": ()},
 )
-META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # what stands beside the arguments of a type
+META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # names besides the arguments of a type
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 _LIFECYCLES: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(
@@ -47,106 +47,110 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
 }
 
 
-class Registered(Struct, frozen=True):
-    """The resource types and data sources known, by name; None when they are not to be checked."""
+class KnownTypes(Struct, frozen=True):
+    """Known resource types and data sources, by name; None if they are not to be checked."""
 
     managed: Mapping[str, BlockSchema] | None = None
     data: Mapping[str, BlockSchema] | None = None
 
-    def of(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
-        """The types of a mode."""
+    def get_types(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
+        """Return the types of a mode."""
         return self.managed if mode == "managed" else self.data
 
 
-class Home(Struct, frozen=True):
-    """Where a block stands.
+class BlockLocation(Struct, frozen=True):
+    """Location of a block.
 
-    `module` is its module's static path, `prefix` the position of the module's call, `file` the
-    file's own name, `ignored` the lint ids of comments by the line below them.
+    `module` is its module's static path, `prefix` the position of the module's call, `file` the file's own
+    name, `ignored_rules` the lint ids of comments by the line below them.
     """
 
     module: tuple[str, ...]
     prefix: tuple[tuple[str, int], ...] = ()
     file: str = ""
-    ignored: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    ignored_rules: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
 def decode_resource(
-    block: syntax.Block, mode: Mode, home: Home, registered: Registered, problems: list[Diagnostic]
+    block: syntax.Block,
+    mode: Mode,
+    location: BlockLocation,
+    known_types: KnownTypes,
+    problems: list[Diagnostic],
 ) -> ResourceBlock | None:
-    """One `resource` or `data` block; None when it cannot be told what it declares."""
+    """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
     if not _check_labels(block, mode, problems):
         return None
-    _check_type(block, mode, registered, problems)
-    parts, wrong = content(block.body, META_FACE, partial=True)
-    problems.extend(wrong)
-    problems.extend(_no_provisioners(b) for b in parts.blocks if b.type != "lifecycle")
-    count, for_each = repetition(parts.attributes, "resource", problems)
+    _check_type(block, mode, known_types, problems)
+    parts, new_problems = decode_body(block.body, META_SCHEMA, partial=True)
+    problems.extend(new_problems)
+    problems.extend(_report_provisioner(nested) for nested in parts.blocks if nested.type != "lifecycle")
+    count, for_each = read_repetition(parts.attributes, "resource", problems)
     start = block.span.start
     return ResourceBlock(
-        address=ConfigAddress(home.module, mode, kind.value, name.value),
+        address=ConfigAddress(location.module, mode, kind.value, name.value),
         mode=mode,
         type=kind.value,
         name=name.value,
-        body=remaining(block.body, META_FACE),
+        body=remove_decoded(block.body, META_SCHEMA),
         count=count,
         for_each=for_each,
-        depends_on=references(parts.attributes.get("depends_on"), problems),
-        provider=provider_key(parts.attributes.get("provider"), problems),
-        lifecycle=_lifecycle(parts, mode, problems),
+        depends_on=parse_references(parts.attributes.get("depends_on"), problems),
+        provider=read_provider_key(parts.attributes.get("provider"), problems),
+        lifecycle=_decode_lifecycle(parts, mode, problems),
         span=block.span,
         header_span=block.header_span,
-        position=(*home.prefix, (home.file, start.byte)),
-        ignored_rules=home.ignored.get(start.line, frozenset()),
+        position=(*location.prefix, (location.file, start.byte)),
+        ignored_rules=location.ignored_rules.get(start.line, frozenset()),
     )
 
 
 def _check_labels(block: syntax.Block, mode: Mode, problems: list[Diagnostic]) -> bool:
     kind, name = block.labels
-    of_kind, of_name = (
+    type_error, name_error = (
         ("invalid-resource-type-name", "invalid-resource-name")
         if mode == "managed"
         else ("invalid-data-source-name", "invalid-data-resource-name")
     )
-    valid_kind = check_name(kind, of_kind, problems)
-    return check_name(name, of_name, problems) and valid_kind
+    is_type_valid = check_name(kind, type_error, problems)
+    return check_name(name, name_error, problems) and is_type_valid
 
 
-def _check_type(block: syntax.Block, mode: Mode, registered: Registered, problems: list[Diagnostic]) -> None:
-    """Say that nobody knows a type, and which one may be meant."""
-    known = registered.of(mode)
+def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, problems: list[Diagnostic]) -> None:
+    """Report an unknown type, with the nearest known one."""
+    types = known_types.get_types(mode)
     label = block.labels[0]
-    if known is None or label.value in known:
+    if types is None or label.value in types:
         return
-    other = registered.of("data" if mode == "managed" else "managed") or {}
-    if label.value in other:
-        there = "a data source" if mode == "managed" else "a managed resource type"
+    other_types = known_types.get_types("data" if mode == "managed" else "managed") or {}
+    if label.value in other_types:
+        other_kind = "a data source" if mode == "managed" else "a managed resource type"
         keyword_ = "data" if mode == "managed" else "resource"
-        hint = f' It is {there}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
+        hint = f' It is {other_kind}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
     else:
-        hint = did_you_mean(label.value, known)
+        hint = suggest_name(label.value, types)
     kind, noun = (
         ("invalid-resource-type", "resource type")
         if mode == "managed"
         else ("invalid-data-source", "data source")
     )
-    problems.append(error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
+    problems.append(build_error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
 
 
-def _no_provisioners(block: syntax.Block) -> Diagnostic:
+def _report_provisioner(block: syntax.Block) -> Diagnostic:
     detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
-    return error("unsupported-block-type", detail, block.type_span)
+    return build_error("unsupported-block-type", detail, block.type_span)
 
 
-def repetition(
+def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """`count` and `for_each`, of which at most one may stand."""
+    """Return `count` and `for_each`, of which at most one may be set."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         problems.append(
-            error(
+            build_error(
                 "invalid-combination-of-count-and-for-each",
                 'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
                 f"to be explicit about the number of {noun}s to be created.",
@@ -157,15 +161,15 @@ def repetition(
     return count.expression if count else None, for_each.expression if for_each else None
 
 
-def provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
-    """`name` or `name.alias`; "" when it is not written."""
+def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
+    """Return `name` or `name.alias`; "" if it is not set."""
     if attribute is None:
         return ""
     expression = attribute.expression
     if isinstance(expression, syntax.StringLiteral) and _PROVIDER_KEY.fullmatch(expression.value):
         # Also where a name in quotes is none without: "null.foo".
         return expression.value
-    traversal = reference(expression, problems)
+    traversal = parse_reference(expression, problems)
     if traversal is None:
         return ""
     match traversal.steps:
@@ -174,7 +178,7 @@ def provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic])
         case (syntax.TraverseAttribute(alias),):
             return f"{traversal.root.name}.{alias}"
     problems.append(
-        error(
+        build_error(
             "invalid-provider-configuration-reference",
             "The provider argument requires a provider name, optionally followed by a period and then a "
             "configuration alias.",
@@ -187,89 +191,91 @@ def provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic])
 # --- lifecycle ---------------------------------------------------------------------------------
 
 
-def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecycle:
-    block = only_block(parts.blocks, "lifecycle", problems)
+def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]) -> Lifecycle:
+    block = find_single_block(parts.blocks, "lifecycle", problems)
     if block is None:
         return Lifecycle()
-    inner, wrong = content(block.body, _LIFECYCLES[mode])
-    problems.extend(wrong)
+    inner, new_problems = decode_body(block.body, _LIFECYCLES[mode])
+    problems.extend(new_problems)
     arguments = inner.attributes
-    ignore_all, ignored, ignored_at = _ignore_changes(arguments.get("ignore_changes"), problems)
+    ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(
+        arguments.get("ignore_changes"), problems
+    )
     return Lifecycle(
-        create_before_destroy=constant_flag(arguments.get("create_before_destroy"), problems, default=False),
-        prevent_destroy=constant_flag(arguments.get("prevent_destroy"), problems, default=False),
+        create_before_destroy=evaluate_flag(arguments.get("create_before_destroy"), problems, default=False),
+        prevent_destroy=evaluate_flag(arguments.get("prevent_destroy"), problems, default=False),
         ignore_all=ignore_all,
-        ignore_changes=ignored,
-        ignored_at=ignored_at,
-        replace_triggered_by=_triggers(arguments.get("replace_triggered_by"), problems),
+        ignore_changes=ignored_paths,
+        ignore_changes_spans=ignored_spans,
+        replace_triggered_by=_decode_triggers(arguments.get("replace_triggered_by"), problems),
         preconditions=decode_conditions(inner.blocks, "precondition", problems),
         postconditions=decode_conditions(inner.blocks, "postcondition", problems),
         span=block.span,
     )
 
 
-def _ignore_changes(
+def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
-    """Whether all changes are ignored, the paths of those that are, and where each is written."""
+    """Return whether all changes are ignored, the ignored paths, and their spans."""
     if attribute is None:
         return False, (), ()
-    if keyword(attribute) == "all":
+    if get_keyword(attribute) == "all":
         return True, (), ()
     paths: list[tuple[PathStep, ...]] = []
-    places: list[Span] = []
-    for item in listed_expressions(attribute, problems):
-        traversal = reference(item, problems)
-        path = relative_path(traversal, problems) if traversal is not None else None
+    spans: list[Span] = []
+    for item in list_expressions(attribute, problems):
+        traversal = parse_reference(item, problems)
+        path = parse_relative_path(traversal, problems) if traversal is not None else None
         if traversal is not None and path is not None:
             paths.append(path)
-            places.append(traversal.span)
-    return False, tuple(paths), tuple(places)
+            spans.append(traversal.span)
+    return False, tuple(paths), tuple(spans)
 
 
-def _triggers(
+def _decode_triggers(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression, ...]:
-    """References, whose instance keys may be expressions (`nexus_rack.r[count.index]`)."""
+    """Return references with instance keys that may be expressions (`nexus_rack.r[count.index]`)."""
     if attribute is None:
         return ()
     triggers: list[syntax.Expression] = []
-    for item in listed_expressions(attribute, problems):
-        expression = as_expression(item, problems)
+    for item in list_expressions(attribute, problems):
+        expression = parse_static_expression(item, problems)
         if expression is None:
             continue
         if _has_instance_key(expression):
             triggers.append(expression)
             continue
-        traversal = reference(expression, problems)
+        traversal = parse_reference(expression, problems)
         if traversal is not None:
             triggers.append(traversal)
     return tuple(triggers)
 
 
 def _has_instance_key(expression: syntax.Expression) -> bool:
-    """Whether it is `type.name[expression]`, perhaps with a path behind it."""
+    """Check whether it is `type.name[expression]`, optionally followed by a path."""
     instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
     if not isinstance(instance, syntax.Index) or not isinstance(instance.collection, syntax.Traversal):
         return False
     return len(instance.collection.steps) == 1
 
 
-# --- what is left for the schema ---------------------------------------------------------------
+# --- rest of the body, for the schema ----------------------------------------------------------
 
 
-def remaining(body: AnyBody, taken: BodySchema) -> AnyBody:
-    """The body without the arguments and blocks that have been read."""
+def remove_decoded(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
+    """Return the body without the decoded arguments and blocks."""
     if isinstance(body, syntax.JsonBody):
-        names = {*taken.attributes, *taken.blocks}
-        objects = tuple(_without(each, names) for each in body.objects)
+        names = {*decoded_schema.attributes, *decoded_schema.blocks}
+        objects = tuple(_remove_properties(json_object, names) for json_object in body.objects)
         return syntax.JsonBody(objects, body.span)
-    attributes = tuple(a for a in body.attributes if a.name not in taken.attributes)
-    blocks = tuple(b for b in body.blocks if b.type not in taken.blocks)
+    attributes = tuple(a for a in body.attributes if a.name not in decoded_schema.attributes)
+    blocks = tuple(b for b in body.blocks if b.type not in decoded_schema.blocks)
     if len(attributes) == len(body.attributes) and len(blocks) == len(body.blocks):
         return body
     return syntax.Body(attributes, blocks, body.span, body.end_span)
 
 
-def _without(json: syntax.JsonObject, names: Collection[str]) -> syntax.JsonObject:
+def _remove_properties(json: syntax.JsonObject, names: Collection[str]) -> syntax.JsonObject:
     return syntax.JsonObject(tuple(p for p in json.properties if p.name not in names), json.span)

@@ -1,5 +1,5 @@
-"""`variable`, `locals` and `output` blocks: the names through which values come in and go out; and
-`condition` with its `error_message`, wherever they stand: validation, pre- and postcondition, assert.
+"""`variable`, `locals` and `output` blocks, and `condition` with its `error_message` in validations, pre- and
+postconditions and asserts.
 """
 
 from __future__ import annotations
@@ -7,25 +7,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nexusform.configuration.declared.configuration import Condition, Local, Output, Variable
-from nexusform.configuration.declared.constants import constant, constant_flag, constant_text
-from nexusform.configuration.written import NAME_RULE, as_expression, check_name, is_name, references
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.bodies import BodySchema, content, just_attributes
-from nexusform.language.conversion import convert, describe
-from nexusform.language.references import traversals
-from nexusform.language.syntax.nodes import Attribute, Block, JsonBody, Traversal, TraverseAttribute
-from nexusform.language.type_expressions import type_expression
-from nexusform.plain_data import ConversionProblem
-from nexusform.source import Span
-from nexusform.value_types import DYNAMIC, ListType, MapType, Type
-from nexusform.values import NULL, Value
+from nexusform.configuration.declarations.configuration import Condition, Local, Output, Variable
+from nexusform.configuration.declarations.constants import evaluate_constant, evaluate_flag, evaluate_text
+from nexusform.configuration.static_arguments import (
+    NAME_RULE,
+    check_name,
+    is_name,
+    parse_references,
+    parse_static_expression,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import Span
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.type_expressions import parse_type
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
+from nexusform.values.value import NULL, Value
 
-VARIABLE_FACE = BodySchema(
+VARIABLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable"), False),
     blocks={"validation": ()},
 )
-OUTPUT_FACE = BodySchema(
+OUTPUT_SCHEMA = BodySchema(
     attributes={"value": True, "description": False, "sensitive": False, "depends_on": False},
     blocks={"precondition": ()},
 )
@@ -33,13 +39,13 @@ _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle",
 
 
 def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None:
-    """A `variable` block; None when its name is none."""
+    """Decode a `variable` block; None if its name is invalid."""
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
         return None
     if label.value in _RESERVED:
         problems.append(
-            error(
+            build_error(
                 "invalid-variable-name",
                 f'The variable name "{label.value}" is reserved due to its special meaning inside '
                 "module blocks.",
@@ -47,17 +53,17 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
             )
         )
         return None
-    parts, wrong = content(block.body, VARIABLE_FACE)
-    problems.extend(wrong)
+    parts, new_problems = decode_body(block.body, VARIABLE_SCHEMA)
+    problems.extend(new_problems)
     arguments = parts.attributes
-    of = _type(arguments.get("type"), problems, json=isinstance(block.body, JsonBody))
-    nullable = constant_flag(arguments.get("nullable"), problems, default=True)
+    variable_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
+    nullable = evaluate_flag(arguments.get("nullable"), problems, default=True)
     return Variable(
         name=label.value,
-        type=of,
-        default=_default(arguments.get("default"), of, problems, nullable=nullable),
-        description=constant_text(arguments.get("description"), problems) or "",
-        sensitive=constant_flag(arguments.get("sensitive"), problems, default=False),
+        type=variable_type,
+        default=_decode_default(arguments.get("default"), variable_type, problems, nullable=nullable),
+        description=evaluate_text(arguments.get("description"), problems) or "",
+        sensitive=evaluate_flag(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
         validations=_decode_validations(parts.blocks, label.value, problems),
         span=block.header_span,
@@ -68,72 +74,73 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
 _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": MapType(DYNAMIC)}
 
 
-def _type(attribute: Attribute | None, problems: list[Diagnostic], *, json: bool) -> Type:
-    """The type that a variable is declared with; the open one without any."""
+def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_json: bool) -> Type:
+    """Decode the type of a variable; the open type without one."""
     if attribute is None:
         return DYNAMIC
-    written = as_expression(attribute.expression, problems) if json else attribute.expression
-    if written is None:
+    expression = parse_static_expression(attribute.expression, problems) if is_json else attribute.expression
+    if expression is None:
         return DYNAMIC
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.
-    if isinstance(written, Traversal) and not written.steps and written.root.name in _SHORT_TYPES:
-        return _SHORT_TYPES[written.root.name]
-    type_, wrong = type_expression(written)
-    problems.extend(wrong)
+    if isinstance(expression, Traversal) and not expression.steps and expression.root.name in _SHORT_TYPES:
+        return _SHORT_TYPES[expression.root.name]
+    type_, new_problems = parse_type(expression)
+    problems.extend(new_problems)
     return type_ if type_ is not None else DYNAMIC
 
 
-def _default(
-    attribute: Attribute | None, of: Type, problems: list[Diagnostic], *, nullable: bool
+def _decode_default(
+    attribute: Attribute | None, variable_type: Type, problems: list[Diagnostic], *, nullable: bool
 ) -> Value | None:
-    """The default of a variable; None without one, null for one that is wrong."""
+    """Decode the default of a variable; None without one, null for an invalid one."""
     if attribute is None:
         return None
-    value, wrong = constant(attribute.expression)
-    problems.extend(wrong)
-    if has_errors(wrong):
-        return NULL  # there is a default, only a wrong one: not a required variable
-    fault = ""
+    value, new_problems = evaluate_constant(attribute.expression)
+    problems.extend(new_problems)
+    if has_errors(new_problems):
+        return NULL  # an invalid default is a default: the variable is not required
+    reason = ""
     try:
-        value = convert(value, of)
+        value = convert_value(value, variable_type)
     except ConversionProblem as problem:
-        fault = (
-            f"This default value is not compatible with the variable's type constraint: {describe(problem)}."
+        reason = (
+            f"This default value is not compatible with the variable's type constraint: "
+            f"{describe_problem(problem)}."
         )
-    if not fault and value.is_null and not nullable:
-        fault = "A null default value is not valid when nullable = false."
-    if fault:
-        problems.append(error("invalid-default-value-for-variable", fault, attribute.expression.span))
+    if not reason and value.is_null and not nullable:
+        reason = "A null default value is not valid when nullable = false."
+    if reason:
+        problems.append(build_error("invalid-default-value-for-variable", reason, attribute.expression.span))
         return NULL
     return value
 
 
 def decode_locals(block: Block, problems: list[Diagnostic]) -> list[Local]:
-    """The names of a `locals` block."""
-    attributes, wrong = just_attributes(block.body)
-    problems.extend(wrong)
+    """Decode the names of a `locals` block."""
+    attributes, new_problems = decode_attributes(block.body)
+    problems.extend(new_problems)
     names: list[Local] = []
     for name, attribute in attributes.items():
         if is_name(name):
             names.append(Local(name, attribute.expression, attribute.span))
         else:
-            problems.append(error("invalid-local-value-name", NAME_RULE, attribute.name_span))
+            problems.append(build_error("invalid-local-value-name", NAME_RULE, attribute.name_span))
     return names
 
 
 def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
-    """An `output` block; None when its name is none or it has no value."""
+    """Decode an `output` block; None if its name is invalid or it has no value."""
     label = block.labels[0]
-    named = check_name(label, "invalid-output-name", problems)
-    parts, wrong = content(block.body, OUTPUT_FACE)
-    problems.extend(wrong)
+    has_valid_name = check_name(label, "invalid-output-name", problems)
+    parts, new_problems = decode_body(block.body, OUTPUT_SCHEMA)
+    problems.extend(new_problems)
     arguments = parts.attributes
     value = arguments.get("value")
-    sensitive = constant_flag(arguments.get("sensitive"), problems, default=False)
-    text = constant_text(arguments.get("description"), problems) or ""
-    depends_on = references(arguments.get("depends_on"), problems)
+    sensitive = evaluate_flag(arguments.get("sensitive"), problems, default=False)
+    text = evaluate_text(arguments.get("description"), problems) or ""
+    depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_conditions(parts.blocks, "precondition", problems)
-    if value is None or not named:
+    if value is None or not has_valid_name:
         return None
     return Output(
         name=label.value,
@@ -149,48 +156,48 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
 def _decode_validations(
     blocks: Iterable[Block], name: str, problems: list[Diagnostic]
 ) -> tuple[Condition, ...]:
-    # Each must be about the variable, whatever else it refers to.
+    # Each must refer to the variable, besides other references.
     validations = decode_conditions(blocks, "validation", problems)
     for validation in validations:
-        used = traversals(validation.condition)
-        if used and not any(_is_variable(each, name) for each in used):
+        references = list_traversals(validation.condition)
+        if references and not any(_is_reference_to(reference, name) for reference in references):
             detail = (
                 f'The condition for variable "{name}" must refer to var.{name}, whose values it is to test.'
             )
-            at = validation.condition.span
-            problems.append(error("invalid-variable-validation-condition", detail, at))
+            span = validation.condition.span
+            problems.append(build_error("invalid-variable-validation-condition", detail, span))
     return validations
 
 
-def _is_variable(traversal: Traversal, name: str) -> bool:
+def _is_reference_to(traversal: Traversal, name: str) -> bool:
     first = traversal.steps[0] if traversal.steps else None
     return traversal.root.name == "var" and isinstance(first, TraverseAttribute) and first.name == name
 
 
-_FACE = BodySchema(attributes={"condition": True, "error_message": True})
+_CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": True})
 
 
 def decode_conditions(
     blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
 ) -> tuple[Condition, ...]:
-    """The conditions of all blocks of one type; adds to `problems`."""
+    """Decode the conditions of all blocks of one type; adds to `problems`."""
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
             continue
-        parts, wrong = content(block.body, _FACE)
-        problems.extend(wrong)
+        parts, new_problems = decode_body(block.body, _CONDITION_SCHEMA)
+        problems.extend(new_problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
-        if condition is not None and not traversals(condition.expression):
-            problems.append(_refers_to_nothing(kind, condition.expression.span))
+        if condition is not None and not list_traversals(condition.expression):
+            problems.append(_report_missing_reference(kind, condition.expression.span))
         if condition is not None and message is not None:
             conditions.append(Condition(condition.expression, message.expression, block.span))
     return tuple(conditions)
 
 
-def _refers_to_nothing(kind: str, span: Span) -> Diagnostic:
+def _report_missing_reference(kind: str, span: Span) -> Diagnostic:
     detail = (
         "The condition expression must refer to at least one object from elsewhere in the configuration, or "
         "else its result would not be checking anything."
     )
-    return error("condition-refers-to-nothing", detail, span, headline=f"Invalid {kind} expression")
+    return build_error("condition-refers-to-nothing", detail, span, headline=f"Invalid {kind} expression")

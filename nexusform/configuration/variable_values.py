@@ -1,4 +1,4 @@
-"""Values for the root module's variables: what was given where, brought to the variable's type."""
+"""Values of the root module's variables from all sources, converted to the variable's type."""
 
 from __future__ import annotations
 
@@ -8,28 +8,35 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declared.configuration import Variable
-from nexusform.configuration.declared.constants import constant
-from nexusform.diagnostics import Diagnostic, diagnostic, did_you_mean, error, has_errors, warning
-from nexusform.language.bodies import just_attributes
-from nexusform.language.conversion import convert, describe
+from nexusform.configuration.declarations.configuration import Variable
+from nexusform.configuration.declarations.constants import evaluate_constant
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_diagnostic,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.bodies import decode_attributes
+from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
-from nexusform.language.syntax.nodes import Expression
-from nexusform.language.syntax.positions import describe as place_of
-from nexusform.plain_data import ConversionProblem
-from nexusform.source import SourceFile, Span
-from nexusform.value_types import STRING, PrimitiveType, friendly_name
-from nexusform.values import SENSITIVE, Value, string, unknown
+from nexusform.language.syntax.positions import describe_span as place_of
+from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
+from nexusform.values.value import SENSITIVE, Value, build_string, build_unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
 
 
 class Origin(Struct, frozen=True):
-    """Where a value came from: "default", "-var", "environment variable NF_VAR_x" or a file's name.
+    """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file's name.
 
-    `span` is the place of its text where there is one.
+    `span` is the span of its text if there is one.
     """
 
     text: str
@@ -44,8 +51,8 @@ class Assignment(Struct, frozen=True):
     origin: Origin
 
 
-def from_environment(environment: Mapping[str, str]) -> list[Assignment]:
-    """The NF_VAR_ variables, sorted."""
+def parse_environment(environment: Mapping[str, str]) -> list[Assignment]:
+    """Return the assignments of the NF_VAR_ variables, sorted."""
     return [
         Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, Origin(f"environment variable {key}"))
         for key, text in sorted(environment.items())
@@ -53,34 +60,37 @@ def from_environment(environment: Mapping[str, str]) -> list[Assignment]:
     ]
 
 
-def from_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
-    """The assignment of `-var NAME=VALUE`."""
+def parse_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
+    """Parse the assignment of `-var NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals:
         detail = (
             f'The given -var option "{text}" is not correctly specified. It must be a variable name and '
             'value separated by an equals sign, like -var="key=value".'
         )
-        return None, [error("invalid-var-option", detail)]
+        return None, [build_error("invalid-var-option", detail)]
     if name != name.strip():
         detail = (
             f'The given -var option "{text}" must not have spaces around the name. To pass a name and value '
             "with spaces, quote the whole option."
         )
-        return None, [error("invalid-variable-name", detail)]
+        return None, [build_error("invalid-variable-name", detail)]
     return Assignment(name, value, Origin("-var")), []
 
 
-def from_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
-    """The assignments of a variable file."""
+def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
+    """Parse the assignments of a variable file."""
     if source.name.endswith(".json"):
         json_body, problems = parse_json_file(source)
-        attributes, wrong = just_attributes(json_body)
+        attributes, new_problems = decode_attributes(json_body)
     else:
         body, problems = parse_file(source)
-        attributes, wrong = just_attributes(body)
-    assignments = [Assignment(n, a.expression, Origin(source.name, a.span)) for n, a in attributes.items()]
-    return assignments, [_without_words(problem) for problem in (*problems, *wrong)]
+        attributes, new_problems = decode_attributes(body)
+    assignments = [
+        Assignment(name, attribute.expression, Origin(source.name, attribute.span))
+        for name, attribute in attributes.items()
+    ]
+    return assignments, [_redact_problem(problem) for problem in (*problems, *new_problems)]
 
 
 _QUOTE: Final = "A quotation mark is missing: a text begins and ends with one, on one line."
@@ -88,8 +98,8 @@ _BRACKET: Final = "A bracket is not closed: [ ends with ], and { with }."
 _PARENTHESIS: Final = "A parenthesis is not closed."
 _NAME: Final = 'A line begins with the name of a variable and one "=", then its value: name = "value".'
 _COMMA: Final = "Between two items a comma is missing."
-# What kind of slip it is, by the diagnostic of the syntax; never what stands there.
-_SLIPS: Final[Mapping[str, str]] = {
+# Cause of the error, by the diagnostic of the syntax; never the text itself.
+_CAUSES: Final[Mapping[str, str]] = {
     "argument-definition-required": _NAME,
     "argument-or-block-definition-required": _NAME,
     "attribute-redefined": "The same variable is assigned twice in this file.",
@@ -122,151 +132,158 @@ _SLIPS: Final[Mapping[str, str]] = {
 }
 
 
-def _without_words(problem: Diagnostic) -> Diagnostic:
-    """What is told of a file of variables that cannot be read: where, what kind of slip it is, and nothing of
-    what stands there. Which value it is, and so whether it is sensitive, cannot be told.
+def _redact_problem(problem: Diagnostic) -> Diagnostic:
+    """Redact a syntax problem of a variable file: keep its position and its kind, without any of the text.
+
+    The variable of the text, and therefore its sensitivity, is unknown.
     """
-    slip = _SLIPS.get(problem.id, "This is not how variables are assigned.")
-    detail = f"{slip} What stands there is not shown: a file of variables may hold secrets."
-    return diagnostic(problem.severity, problem.id, detail, problem.subject)
+    cause = _CAUSES.get(problem.id, "This is not how variables are assigned.")
+    detail = f"{cause} What stands there is not shown: a file of variables may hold secrets."
+    return build_diagnostic(problem.severity, problem.id, detail, problem.subject)
 
 
-def settle(
+def resolve_variables(
     variables: Mapping[str, Variable], assignments: Iterable[Assignment], hint: Callable[[str], str]
 ) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
-    """The value and origin of every declared variable; of several assignments the last one counts.
+    """Return the value and origin of every declared variable; the last of several assignments counts.
 
-    `hint` says of a variable without a value where one may be meant to come from.
+    `hint` returns the possible intended source of a missing value.
     """
     problems: list[Diagnostic] = []
-    last: dict[str, Assignment] = {}
-    for each in assignments:
-        if each.name in variables:
-            last[each.name] = each
+    last_assignments: dict[str, Assignment] = {}
+    for assignment in assignments:
+        if assignment.name in variables:
+            last_assignments[assignment.name] = assignment
         else:
-            problems.extend(_undeclared(each, variables))
+            problems.extend(_report_undeclared(assignment, variables))
     values: dict[str, tuple[Value, Origin]] = {}
     for name, variable in variables.items():
-        values[name] = _value_of(variable, last.get(name), hint, problems)
+        values[name] = _resolve_variable(variable, last_assignments.get(name), hint, problems)
     return values, problems
 
 
-def _undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """What is said of a value for a variable that nobody declares, by where it comes from."""
-    hint = did_you_mean(assignment.name, variables)
+def _report_undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+    """Report a value for an undeclared variable, by its origin."""
+    hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
         detail = (
             f'A variable named "{assignment.name}" was assigned on the command line, but the root module '
             f"does not declare a variable of that name. {advice}"
         )
-        yield error("value-for-undeclared-variable", detail)
+        yield build_error("value-for-undeclared-variable", detail)
     elif assignment.origin.span is not None:
         detail = (
             f'The root module does not declare a variable named "{assignment.name}" but a value was found in '
             f'file "{assignment.origin.text}". {advice}'
         )
-        yield warning("value-for-undeclared-variable", detail, assignment.origin.span)
+        yield build_warning("value-for-undeclared-variable", detail, assignment.origin.span)
 
 
-def _value_of(
+def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, Origin]:
-    """The value of a variable and where it comes from; null gives way to the default where it is not
-    allowed.
-    """
+    """Return the value of a variable and its origin; the default replaces a null that is not allowed."""
     origin = Origin(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
         origin = assignment.origin
-        value, wrong = _given_value(variable, assignment)
-        problems.extend(_untold(variable, assignment, wrong) if variable.sensitive else wrong)
-        if not has_errors(wrong) and value.is_null and not variable.nullable:
+        value, new_problems = _convert_assignment(variable, assignment)
+        problems.extend(
+            _redact_sensitive_problems(variable, assignment, new_problems)
+            if variable.sensitive
+            else new_problems
+        )
+        if not has_errors(new_problems) and value.is_null and not variable.nullable:
             value, origin = variable.default, Origin(DEFAULT, variable.span)
             if value is None:
-                problems.append(_null(variable, assignment))
-                value = unknown(variable.type)
+                problems.append(_report_null(variable, assignment))
+                value = build_unknown(variable.type)
     if value is None:
-        problems.append(_missing(variable, hint(variable.name)))
-        value = unknown(variable.type)
-    return (value.with_marks(SENSITIVE) if variable.sensitive else value), origin
+        problems.append(_report_missing(variable, hint(variable.name)))
+        value = build_unknown(variable.type)
+    return (value.add_marks(SENSITIVE) if variable.sensitive else value), origin
 
 
-def _untold(variable: Variable, assignment: Assignment, problems: list[Diagnostic]) -> list[Diagnostic]:
-    """What is told of a sensitive variable's value: neither the line where it stands nor what is in it."""
+def _redact_sensitive_problems(
+    variable: Variable, assignment: Assignment, problems: list[Diagnostic]
+) -> list[Diagnostic]:
+    """Redact the problems of a sensitive variable's value: neither its line nor its content."""
     if not problems:
         return []
     span = assignment.origin.span
-    where = place_of(span) if span is not None else assignment.origin.text
+    source = place_of(span) if span is not None else assignment.origin.text
     detail = (
-        f"The given value (from {where}) is not suitable for var.{variable.name} declared at "
-        f"{place_of(variable.span)}: {friendly_name(variable.type, constraint=True)} required. It is "
+        f"The given value (from {source}) is not suitable for var.{variable.name} declared at "
+        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. It is "
         "sensitive, so nothing else is told of the value."
     )
-    return [error("invalid-value-for-input-variable", detail, variable.span)]
+    return [build_error("invalid-value-for-input-variable", detail, variable.span)]
 
 
-def _given_value(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
-    """A value as the type of its variable; unknown when it does not fit."""
+def _convert_assignment(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
+    """Convert a value to the type of its variable; unknown if it does not fit."""
     if isinstance(assignment.value, str):
-        value, problems = _from_text(variable, assignment.value)
+        value, problems = _parse_text(variable, assignment.value)
     else:
-        value, wrong = constant(assignment.value)
-        problems = [_as_value(problem) for problem in wrong]
+        value, new_problems = evaluate_constant(assignment.value)
+        problems = [_add_quotes_hint(problem) for problem in new_problems]
     if has_errors(problems):
-        return unknown(variable.type), problems
+        return build_unknown(variable.type), problems
     try:
-        return convert(value, variable.type), problems
+        return convert_value(value, variable.type), problems
     except ConversionProblem as problem:
         declared = place_of(variable.span)
-        through = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
+        source = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
         detail = (
-            f"The given value{through} is not suitable for var.{variable.name} declared at {declared}: "
-            f"{describe(problem)}."
+            f"The given value{source} is not suitable for var.{variable.name} declared at {declared}: "
+            f"{describe_problem(problem)}."
         )
         subject = variable.span if isinstance(assignment.value, str) else assignment.value.span
-        return unknown(variable.type), [error("invalid-value-for-input-variable", detail, subject)]
+        return build_unknown(variable.type), [
+            build_error("invalid-value-for-input-variable", detail, subject)
+        ]
 
 
-def _as_value(problem: Diagnostic) -> Diagnostic:
-    """Whoever assigns a bare word mostly means a text."""
+def _add_quotes_hint(problem: Diagnostic) -> Diagnostic:
+    """Add a hint to a bare word: usually a text is intended."""
     if problem.id != "variables-not-allowed":
         return problem
     return replace(problem, detail=f'{problem.detail} A text stands between quotation marks: name = "value".')
 
 
-def _from_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
-    """Text is taken as it is for a primitive type and where none is written, as Terraform does, and read as
-    an expression for any other.
+def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
+    """Parse text: literal for a primitive type and without a type, as in Terraform, an expression for any
+    other.
     """
-    if not _reads_as_expression(variable):
-        return string(text), []
+    if not _is_expression(variable):
+        return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)
     expression, problems = parse_expression(source)
     if expression is None:
-        return unknown(variable.type), problems
-    value, wrong = constant(expression)
-    return value, [*problems, *wrong]
+        return build_unknown(variable.type), problems
+    value, new_problems = evaluate_constant(expression)
+    return value, [*problems, *new_problems]
 
 
-def _reads_as_expression(variable: Variable) -> bool:
-    return variable.is_typed and variable.type not in _LITERAL
+def _is_expression(variable: Variable) -> bool:
+    return variable.is_typed and variable.type not in _LITERAL_TYPES
 
 
-_LITERAL: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
+_LITERAL_TYPES: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
 
 
-def _null(variable: Variable, assignment: Assignment) -> Diagnostic:
+def _report_null(variable: Variable, assignment: Assignment) -> Diagnostic:
     detail = (
         f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
         f"at {place_of(variable.span)}: required variable may not be set to null."
     )
-    return error("required-variable-not-set", detail, assignment.origin.span or variable.span)
+    return build_error("required-variable-not-set", detail, assignment.origin.span or variable.span)
 
 
-def _missing(variable: Variable, hint: str) -> Diagnostic:
+def _report_missing(variable: Variable, hint: str) -> Diagnostic:
     detail = (
         f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
         f"or -var-file command line argument to provide a value for this variable.{hint}"
     )
-    return error("no-value-for-required-variable", detail, variable.span)
+    return build_error("no-value-for-required-variable", detail, variable.span)

@@ -1,13 +1,17 @@
-"""Foreign documents as text with places: what every reader of them needs."""
+"""Foreign documents as text with positions, for all readers of such documents."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "leaves": "leaves LEFT_OUT rebuilt",
-    "shapes": (
-        "Fault fault_of Holds list_at mapping_at mappings_at Objection objects_at Rule Shape size_fault "
-        "text_at texts_at value_at"
+# Public names of the package, by module.
+PUBLIC = {
+    "scalars": "list_scalars OMITTED replace_scalars",
+    "field_shapes": (
+        "ShapeViolation validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
+        "list_objects Rule FieldShape validate_size "
+        "get_text list_texts get_value"
     ),
-    "text_places": "TextPlace",
-    "times": "parse_duration parse_time time_text",
-    "yaml_text": "ELISION INVALID Node Notes problem_at read_yaml whole_number YamlDocument YamlStream",
+    "text_positions": "TextPosition",
+    "times": "parse_duration parse_time format_time",
+    "yaml_documents": (
+        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number "
+        "YamlDocument YamlStream"
+    ),
 }

@@ -1,7 +1,7 @@
-"""A large List in JSON, as `kubectl get -o json` writes it -> plain data with the place of each item.
+"""Parser of a large List in JSON (`kubectl get -o json`): plain data with the position of each item.
 
-What is in an item has no place of its own: a million of them take more room than the data. Small texts are
-read like YAML, with every place.
+Parts of an item have no position of their own: a million positions take more memory than the data. Small
+texts are parsed as YAML, with every position.
 """
 
 from __future__ import annotations
@@ -10,121 +10,123 @@ import json
 import re
 from typing import Any, Final
 
-from nexusform.documents.text_places import MAX_DEPTH, TextPlace
+from nexusform.documents.text_positions import MAX_DEPTH, TextPosition
 
-# From which size on a text is read this way, and how large it may be.
-LARGE: Final = 4 * 1024 * 1024
-MOST: Final = 256 * 1024 * 1024
+# Minimum and maximum size of texts for this parser.
+MIN_LARGE: Final = 4 * 1024 * 1024
+MAX_LARGE: Final = 256 * 1024 * 1024
 _ITEMS: Final = "items"
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 class _Unusual(ValueError):
-    # Control flow of this file: the text is to be read like any other, which tells what is wrong with it.
+    # Control flow of this file: the text needs the normal parser, which reports its errors.
     pass
 
 
-def read_large_list(text: str) -> tuple[dict[str, Any], TextPlace] | None:
-    """The List and its places; None where it is none, or something is wrong with it."""
+def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:
+    """Parse the List and its positions; None if it is not one, or invalid."""
     try:
-        data, place = _Reader(text).read()
+        data, position = _Reader(text).parse()
     except (ValueError, RecursionError, IndexError):
         return None
-    return None if _is_too_deep(data) else (data, place)
+    return None if _is_too_deep(data) else (data, position)
 
 
 class _Reader:
     # Reads a List item by item.
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.offset = 0
         self.line = 1
-        self.counted = 0  # up to here lines are counted
-        self.decode = json.JSONDecoder(object_pairs_hook=_each_once, parse_constant=_no_number).raw_decode
+        self.counted_offset = 0  # lines are counted up to this offset
+        self.decode = json.JSONDecoder(
+            object_pairs_hook=_build_object, parse_constant=_reject_number
+        ).raw_decode
 
-    def read(self) -> tuple[dict[str, Any], TextPlace]:
-        """The whole text. Raises _Unusual, ValueError or RecursionError."""
+    def parse(self) -> tuple[dict[str, Any], TextPosition]:
+        """Parse the whole text. Raises _Unusual, ValueError or RecursionError."""
         data: dict[str, Any] = {}
-        self._skip()
-        place = self._place()
+        self._skip_blanks()
+        root_position = self._build_position()
         self._expect("{")
         while True:
-            here = self._place()
-            key = self._value()
+            key_position = self._build_position()
+            key = self._parse_value()
             self._expect(":")
             if not isinstance(key, str) or key in data:
                 raise _Unusual
-            if key == _ITEMS and self.text[self.at] == "[":
-                data[key], place.children[key] = self._items(here)
+            if key == _ITEMS and self.text[self.offset] == "[":
+                data[key], root_position.children[key] = self._parse_items(key_position)
             else:
-                data[key] = self._value()
-                place.children[key] = here
-            if not self._goes_on("}"):
+                data[key] = self._parse_value()
+                root_position.children[key] = key_position
+            if not self._has_more("}"):
                 break
-        if self.at != len(self.text) or not isinstance(data.get(_ITEMS), list):
+        if self.offset != len(self.text) or not isinstance(data.get(_ITEMS), list):
             raise _Unusual
-        return data, place
+        return data, root_position
 
-    def _items(self, place: TextPlace) -> tuple[list[Any], TextPlace]:
-        """The items up to the end of the list."""
+    def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
+        """Parse the items up to the end of the list."""
         items: list[Any] = []
         self._expect("[")
-        if self.text[self.at] == "]":
+        if self.text[self.offset] == "]":
             self._expect("]")
-            return items, place
+            return items, list_position
         while True:
-            place.children[len(items)] = self._place()
-            items.append(self._value())
-            if not self._goes_on("]"):
-                return items, place
+            list_position.children[len(items)] = self._build_position()
+            items.append(self._parse_value())
+            if not self._has_more("]"):
+                return items, list_position
 
-    def _goes_on(self, end: str) -> bool:
-        """Whether a comma follows, and not the end."""
-        goes_on = self.text[self.at] == ","
-        self._expect("," if goes_on else end)
-        return goes_on
+    def _has_more(self, end: str) -> bool:
+        """Check for a comma instead of the end."""
+        has_comma = self.text[self.offset] == ","
+        self._expect("," if has_comma else end)
+        return has_comma
 
-    def _value(self) -> Any:
-        value, self.at = self.decode(self.text, self.at)
-        self._skip()
+    def _parse_value(self) -> Any:
+        value, self.offset = self.decode(self.text, self.offset)
+        self._skip_blanks()
         return value
 
     def _expect(self, sign: str) -> None:
-        if self.text[self.at] != sign:
+        if self.text[self.offset] != sign:
             raise _Unusual
-        self.at += 1
-        self._skip()
+        self.offset += 1
+        self._skip_blanks()
 
-    def _skip(self) -> None:
-        blank = _SPACE.match(self.text, self.at)
-        self.at = self.at if blank is None else blank.end()
+    def _skip_blanks(self) -> None:
+        blank = _SPACE.match(self.text, self.offset)
+        self.offset = self.offset if blank is None else blank.end()
 
-    def _place(self) -> TextPlace:
-        self.line += self.text.count("\n", self.counted, self.at)
-        self.counted = self.at
-        return TextPlace(self.line, self.at - self.text.rfind("\n", 0, self.at))
+    def _build_position(self) -> TextPosition:
+        self.line += self.text.count("\n", self.counted_offset, self.offset)
+        self.counted_offset = self.offset
+        return TextPosition(self.line, self.offset - self.text.rfind("\n", 0, self.offset))
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys stand once."""
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object; raise _Unusual for duplicate keys."""
     data = dict(pairs)
     if len(data) != len(pairs):
         raise _Unusual
     return data
 
 
-def _no_number(_constant: str) -> Any:
+def _reject_number(_constant: str) -> Any:
     raise _Unusual
 
 
 def _is_too_deep(data: Any) -> bool:
-    """Whether data nests deeper than any document may."""
+    """Check whether data is nested deeper than the maximum."""
     level = [data]
     for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for each in level:
-            below.extend(each.values() if isinstance(each, dict) else each)
-        level = [each for each in below if isinstance(each, (dict, list))]
+        next_level: list[Any] = []
+        for part in level:
+            next_level.extend(part.values() if isinstance(part, dict) else part)
+        level = [part for part in next_level if isinstance(part, (dict, list))]
         if not level:
             return False
     return True

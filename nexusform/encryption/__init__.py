@@ -1,9 +1,9 @@
-"""Encryption at rest: what becomes of state, journal and plan files before they are written."""
+"""Encryption at rest of state, journal and plan files."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "backend": "EncryptedBackend",
-    "envelope": "PLAN sealed_as Sealer",
+# Public names of the package, by module.
+PUBLIC = {
+    "encrypted_backend": "EncryptedBackend",
+    "envelope": "PLAN read_purpose DocumentCipher",
     "keys": "EncryptionProblem",
-    "signatures": "check_signature sign",
+    "signatures": "check_signature sign_digest",
 }

@@ -1,10 +1,10 @@
-"""Documents as they are written when encrypted: a line of JSON around AES-GCM.
+"""Format of encrypted documents: a line of JSON around AES-GCM.
 
     {"encryption":{"version":1,"purpose":"state","method":"aes_gcm","keys":"pbkdf2.main","meta":{...},
-     "nonce":"..."},"data":"..."}
+    "nonce":"..."},"data":"..."}
 
-Everything under `encryption` is authenticated with the data: a document that was changed, or that stands for
-another purpose, does not open.
+All members of `encryption` are authenticated with the data: a modified document, or one for another purpose,
+cannot be decrypted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.configuration.declared.configuration import Encryption, EncryptionTarget, MethodName
+from nexusform.configuration.declarations.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.settings_block import UNENCRYPTED
-from nexusform.encryption.keys import EncryptionProblem, Key, key_from, needing_cryptography
-from nexusform.state_ports import SEALED_HEAD, is_sealed
+from nexusform.encryption.keys import EncryptionKey, EncryptionProblem, derive_key, require_cryptography
+from nexusform.interfaces.state_storage import ENCRYPTED_PREFIX, is_encrypted
 
 STATE: Final = "state"
 JOURNAL: Final = "journal"
@@ -28,51 +28,50 @@ _VERSION: Final = 1
 _NONCE_BYTES: Final = 12
 
 
-def sealed_as(document: bytes) -> str:
-    """The purpose that an encrypted document was written for; "" for one that is not encrypted."""
-    if not is_sealed(document):
+def read_purpose(document: bytes) -> str:
+    """Return the purpose of an encrypted document; "" for an unencrypted one."""
+    if not is_encrypted(document):
         return ""
     try:
-        header, _ = _parts(document, "")
+        header, _ = _split_document(document, "")
     except EncryptionProblem:
-        return STATE  # damaged: opening it says so
+        return STATE  # damaged: decryption reports it
     return str(header.get("purpose", ""))
 
 
-class Sealer:
-    """Encrypts and opens documents, each for a purpose (STATE, JOURNAL, PLAN).
-
-    Keys are derived once per process: for writing one, for reading one per meta that is met.
+class DocumentCipher:
+    """Encryption and decryption of documents, each for a purpose (STATE, JOURNAL, PLAN). Keys are derived
+    once per process: for writing one, for reading one per meta.
     """
 
     def __init__(self, encryption: Encryption, target: EncryptionTarget) -> None:
         self._encryption = encryption
         self._target = target
-        self._writing: dict[MethodName, Key] = {}
-        self._reading: dict[tuple[MethodName, str], Key] = {}
+        self._writing_keys: dict[MethodName, EncryptionKey] = {}
+        self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}
 
     def check(self) -> None:
-        """Raise a EncryptionProblem when nothing could be encrypted: no key is at hand."""
+        """Raise an EncryptionProblem if no key for encryption is available."""
         keys = self._encryption.methods[self._target.method]
         if keys is not None:
-            self._writing_key(keys)
+            self._get_writing_key(keys)
 
     def is_current(self, document: bytes) -> bool:
-        """Whether a document as it is stored was written with the method that is written with now."""
+        """Return whether a stored document has the configured method."""
         keys = self._encryption.methods[self._target.method]
-        if keys is None or not is_sealed(document):
-            return keys is None and not is_sealed(document)
-        header, _ = _parts(document, "")
+        if keys is None or not is_encrypted(document):
+            return keys is None and not is_encrypted(document)
+        header, _ = _split_document(document, "")
         return bool(header.get("keys") == ".".join(keys))
 
-    def seal(self, document: bytes, purpose: str) -> bytes:
-        """The document encrypted, as one line without a line end. Raises EncryptionProblem."""
+    def encrypt(self, document: bytes, purpose: str) -> bytes:
+        """Return the encrypted document, as one line without a line end. Raises EncryptionProblem."""
         keys = self._encryption.methods[self._target.method]
         if keys is None:
             return document
-        with needing_cryptography("Encryption needs"):
+        with require_cryptography("Encryption needs"):
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        key = self._writing_key(keys)
+        key = self._get_writing_key(keys)
         nonce = secrets.token_bytes(_NONCE_BYTES)
         header = {
             "version": _VERSION,
@@ -82,21 +81,23 @@ class Sealer:
             "meta": dict(key.meta),
             "nonce": base64.b64encode(nonce).decode(),
         }
-        sealed = AESGCM(key.secret).encrypt(nonce, document, _bytes_of(header))
+        sealed = AESGCM(key.secret).encrypt(nonce, document, _serialize_header(header))
         data = base64.b64encode(sealed)
-        return b"".join((SEALED_HEAD, _bytes_of(header), b',"data":"', data, b'"}'))
+        return b"".join((ENCRYPTED_PREFIX, _serialize_header(header), b',"data":"', data, b'"}'))
 
-    def open(self, document: bytes, purpose: str, name: str) -> bytes:
-        """The document as it was. Raises EncryptionProblem: not encrypted, changed, or no key opens it."""
+    def decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
+        """Return the decrypted document. Raises EncryptionProblem: not encrypted, modified, or no key
+        decrypts it.
+        """
         methods = (self._target.method, *self._target.fallbacks)
-        if not is_sealed(document):
+        if not is_encrypted(document):
             if any(method[0] == UNENCRYPTED for method in methods):
                 return document
             raise EncryptionProblem(
                 f"{name} is not encrypted, but the configuration says that it is. To take an unencrypted one "
                 'over, add a `fallback` with a method "unencrypted", and remove it after the next apply.'
             )
-        header, data = _parts(document, name)
+        header, data = _split_document(document, name)
         if header.get("purpose") != purpose:
             raise EncryptionProblem(f"{name} was encrypted as a {header.get('purpose')}, not as a {purpose}.")
         reasons: list[str] = []
@@ -105,52 +106,52 @@ class Sealer:
             if keys is None:
                 continue
             try:
-                return self._opened(keys, header, data)
+                return self._decrypt_data(keys, header, data)
             except EncryptionProblem as problem:
                 reasons.append(str(problem))
-        tried = " ".join(reasons) or "The configuration names no method that could."
-        raise EncryptionProblem(f"{name} cannot be decrypted. {tried}")
+        reason_text = " ".join(reasons) or "The configuration names no method that could."
+        raise EncryptionProblem(f"{name} cannot be decrypted. {reason_text}")
 
-    def _opened(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
-        """The document that data hold, with the key of one method. Raises EncryptionProblem."""
-        with needing_cryptography("Encryption needs"):
+    def _decrypt_data(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
+        """Decrypt the data with the key of one method. Raises EncryptionProblem."""
+        with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        key = self._reading_key(keys, header)
+        key = self._get_reading_key(keys, header)
         try:
             nonce = base64.b64decode(str(header.get("nonce", "")), validate=True)
-            return AESGCM(key.secret).decrypt(nonce, data, _bytes_of(header))
+            return AESGCM(key.secret).decrypt(nonce, data, _serialize_header(header))
         except (InvalidTag, ValueError, binascii.Error):
             raise EncryptionProblem(
                 f"key_provider.{'.'.join(keys)}: its key does not open it: another key was used, or the "
                 "document was changed."
             ) from None
 
-    def _writing_key(self, keys: MethodName) -> Key:
-        if keys not in self._writing:
+    def _get_writing_key(self, keys: MethodName) -> EncryptionKey:
+        if keys not in self._writing_keys:
             try:
-                self._writing[keys] = key_from(self._encryption.key_providers[keys], None)
+                self._writing_keys[keys] = derive_key(self._encryption.key_providers[keys], None)
             except EncryptionProblem as problem:
                 raise EncryptionProblem(f"Nothing can be encrypted. {problem}") from None
-        return self._writing[keys]
+        return self._writing_keys[keys]
 
-    def _reading_key(self, keys: MethodName, header: Mapping[str, Any]) -> Key:
-        """The key by which a document was encrypted, made once. Raises EncryptionProblem."""
+    def _get_reading_key(self, keys: MethodName, header: Mapping[str, Any]) -> EncryptionKey:
+        """Return the key of a document, derived once. Raises EncryptionProblem."""
         meta = header.get("meta")
         if not isinstance(meta, dict):
             raise EncryptionProblem("the document does not say what its key was made of.")
-        known = keys, json.dumps(meta, sort_keys=True)
-        if known not in self._reading:
-            self._reading[known] = key_from(self._encryption.key_providers[keys], meta)
-        return self._reading[known]
+        cache_key = keys, json.dumps(meta, sort_keys=True)
+        if cache_key not in self._reading_keys:
+            self._reading_keys[cache_key] = derive_key(self._encryption.key_providers[keys], meta)
+        return self._reading_keys[cache_key]
 
 
-def _bytes_of(header: Mapping[str, Any]) -> bytes:
+def _serialize_header(header: Mapping[str, Any]) -> bytes:
     return json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _parts(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
-    """Header and data of an encrypted document. Raises EncryptionProblem."""
+def _split_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
+    """Return header and data of an encrypted document. Raises EncryptionProblem."""
     try:
         members = json.loads(document)
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)

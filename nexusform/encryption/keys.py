@@ -1,7 +1,6 @@
-"""Where keys come from: one line in KEY_PROVIDERS adds a kind.
-
-A key provider gives a key and what must stand beside the encrypted document so that the same key can be had
-again (`meta`: a salt, a wrapped key); with the meta of a document it gives that document's key.
+"""Key providers: one line in KEY_PROVIDERS adds a kind. A key provider returns a key and the metadata stored
+next to the encrypted document to derive the same key again (`meta`: a salt, a wrapped key); with the meta of
+a document it returns that document's key.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.backends.deadlines import Deadline
-from nexusform.configuration.declared.configuration import KeyProviderBlock
-from nexusform.state_ports import BackendProblem
+from nexusform.configuration.declarations.configuration import KeyProviderBlock
+from nexusform.interfaces.state_storage import BackendProblem
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
-_SHORTEST_PASSPHRASE: Final = 16  # characters; OpenTofu's rule
-_LEAST_ITERATIONS: Final = 200_000
+_MINIMUM_PASSPHRASE: Final = 16  # characters; OpenTofu's rule
+_MINIMUM_ITERATIONS: Final = 200_000
 _ITERATIONS: Final = 600_000
-_MOST_ITERATIONS: Final = 100_000_000
+_MAXIMUM_ITERATIONS: Final = 100_000_000
 _SALT_BYTES: Final = 32
 _HASHES: Final = ("sha256", "sha512")
 _COMMAND_SECONDS: Final = 60.0
@@ -36,25 +35,24 @@ Meta = Mapping[str, Any]
 
 
 class EncryptionProblem(Exception):
-    """A key cannot be had, a document not encrypted or opened, a signature is not that of the key.
-
-    The message is for the user.
+    """Missing key, failed encryption or decryption, or a signature of another key. The message is for the
+    user.
     """
 
 
-class Key(Struct, frozen=True):
-    """32 bytes, and what stands beside a document that is encrypted with them."""
+class EncryptionKey(Struct, frozen=True):
+    """32 bytes, and the metadata stored next to documents encrypted with them."""
 
     secret: bytes
     meta: Meta
 
 
-# From the settings of a block and the meta of a document (None: a new one is to be written) to a key.
-KeyProvider = Callable[[Mapping[str, str], Meta | None], Key]
+# From the settings of a block and the meta of a document (None: a new document) to a key.
+KeyProvider = Callable[[Mapping[str, str], Meta | None], EncryptionKey]
 
 
-def key_from(block: KeyProviderBlock, meta: Meta | None) -> Key:
-    """The key of a block. Raises EncryptionProblem, which names the block."""
+def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
+    """Return the key of a block. Raises EncryptionProblem with the block's name."""
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
     if provider is None:
@@ -71,54 +69,55 @@ def key_from(block: KeyProviderBlock, meta: Meta | None) -> Key:
 
 
 @contextmanager
-def needing_cryptography(what: str) -> Iterator[None]:
-    """Imports of the package; without it an EncryptionProblem says that `what` ("Signatures need") it."""
+def require_cryptography(phrase: str) -> Iterator[None]:
+    """Convert a missing package to an EncryptionProblem; `phrase` is a phrase like "Signatures need"."""
     try:
         yield
-    except ImportError as missing:
+    except ImportError as problem:
         raise EncryptionProblem(
-            f'{what} the package {missing.name}: pip install "nexusform[encryption]".'
+            f'{phrase} the package {problem.name}: pip install "nexusform[encryption]".'
         ) from None
 
 
-def _pbkdf2(settings: Mapping[str, str], meta: Meta | None) -> Key:
-    """A key derived from a passphrase, which stands in the block or in a variable that it names."""
-    with needing_cryptography("Encryption needs"):
+def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+    """Derive a key from a passphrase in the block or in a variable named by it."""
+    with require_cryptography("Encryption needs"):
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-    _only(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
-    passphrase = settings.get("passphrase") or _variable(settings, "passphrase_variable")
-    if len(passphrase) < _SHORTEST_PASSPHRASE:
-        raise EncryptionProblem(f"the passphrase must have {_SHORTEST_PASSPHRASE} characters at least.")
+    _check_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
+    passphrase = settings.get("passphrase") or _read_variable(settings, "passphrase_variable")
+    if len(passphrase) < _MINIMUM_PASSPHRASE:
+        raise EncryptionProblem(f"the passphrase must have {_MINIMUM_PASSPHRASE} characters at least.")
     if meta is None:
         salt = secrets.token_bytes(_SALT_BYTES)
-        iterations = _whole(settings.get("iterations", str(_ITERATIONS)))
+        iterations = _parse_iterations(settings.get("iterations", str(_ITERATIONS)))
         hash_name = settings.get("hash_function", "sha512")
     else:
-        salt = _decoded(str(meta.get("salt", "")))
-        iterations = _whole(str(meta.get("iterations", "")))
+        salt = _decode(str(meta.get("salt", "")))
+        iterations = _parse_iterations(str(meta.get("iterations", "")))
         hash_name = str(meta.get("hash_function", ""))
     if hash_name not in _HASHES:
         raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
     algorithm = hashes.SHA256() if hash_name == "sha256" else hashes.SHA512()
     derivation = PBKDF2HMAC(algorithm, KEY_BYTES, salt, iterations)
-    kept = {"salt": _encoded(salt), "iterations": iterations, "hash_function": hash_name}
-    return Key(derivation.derive(passphrase.encode()), kept)
+    new_meta = {"salt": _encode(salt), "iterations": iterations, "hash_function": hash_name}
+    return EncryptionKey(derivation.derive(passphrase.encode()), new_meta)
 
 
-def _environment(settings: Mapping[str, str], _meta: Meta | None) -> Key:
-    """A key that stands in a variable, as base64 or hexadecimal digits."""
-    _only(settings, "variable")
-    text = _variable(settings, "variable")
+def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> EncryptionKey:
+    """Read a key from a variable, as base64 or hexadecimal digits."""
+    _check_settings(settings, "variable")
+    text = _read_variable(settings, "variable")
     if len(text) == 2 * KEY_BYTES:
-        with suppress(ValueError):  # base64 of 48 bytes is as long; its length is complained about
-            return Key(bytes.fromhex(text), {})
-    return Key(_decoded(text), {})
+        # base64 of 48 bytes has this length, too; its length is reported as an error
+        with suppress(ValueError):
+            return EncryptionKey(bytes.fromhex(text), {})
+    return EncryptionKey(_decode(text), {})
 
 
-def _azure_vault(settings: Mapping[str, str], meta: Meta | None) -> Key:
-    """A key of its own for each run, wrapped by a key that never leaves Azure Key Vault."""
-    _only(settings, "vault_uri", "key_name", "key_version")
+def _unwrap_vault_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+    """Return a separate key for each run, wrapped by a key that never leaves Azure Key Vault."""
+    _check_settings(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
         if not settings.get(name):
             raise EncryptionProblem(f'the setting "{name}" is needed.')
@@ -127,72 +126,73 @@ def _azure_vault(settings: Mapping[str, str], meta: Meta | None) -> Key:
         key_id += f"/{settings['key_version']}"
     if meta is None:
         secret = secrets.token_bytes(KEY_BYTES)
-        wrapped_by, wrapped = vault_wrap(key_id, secret)
-        return Key(secret, {"wrapped": _encoded(wrapped), "key_id": wrapped_by})
-    # Unwrapped by the very version that wrapped it, but only by the key that the block names.
+        wrapped_by, wrapped = wrap_key(key_id, secret)
+        return EncryptionKey(secret, {"wrapped": _encode(wrapped), "key_id": wrapped_by})
+    # Unwrapped by the version that wrapped it, but only by the key of the block.
     wrapped_by = str(meta.get("key_id", ""))
     if not wrapped_by.startswith(key_id):
         raise EncryptionProblem(f"the document's key was wrapped by {wrapped_by}, not by {key_id}.")
-    return Key(vault_unwrap(wrapped_by, _decoded(str(meta.get("wrapped", "")))), meta)
+    return EncryptionKey(unwrap_key(wrapped_by, _decode(str(meta.get("wrapped", "")))), meta)
 
 
-def vault_wrap(key_id: str, secret: bytes) -> tuple[str, bytes]:
-    """Wrap by RSA-OAEP-256: its id with the version, and the wrapped bytes. Raises EncryptionProblem."""
-    result = _in_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
+def wrap_key(key_id: str, secret: bytes) -> tuple[str, bytes]:
+    """Wrap a key by RSA-OAEP-256: return the id with the version, and the wrapped bytes. Raises
+    EncryptionProblem.
+    """
+    result = _call_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
     return str(result.key_id), bytes(result.encrypted_key)
 
 
-def vault_unwrap(key_id: str, wrapped: bytes) -> bytes:
-    """Unwrap what `vault_wrap` gave. Raises EncryptionProblem."""
-    return bytes(_in_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key)
+def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
+    """Unwrap a key wrapped by `wrap_key`. Raises EncryptionProblem."""
+    return bytes(_call_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key)
 
 
-def _in_vault(key_id: str, ask: Callable[[Any, Any], Any]) -> Any:
-    """Ask a key in a vault. Raises EncryptionProblem."""
+def _call_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
+    """Call a key operation in a vault. Raises EncryptionProblem."""
     try:
         from azure.core.exceptions import AzureError
         from azure.identity import DefaultAzureCredential
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
-    except ImportError as missing:
+    except ImportError as import_error:
         raise EncryptionProblem(
-            f'it needs the package {missing.name}: pip install "nexusform[azure]".'
+            f'it needs the package {import_error.name}: pip install "nexusform[azure]".'
         ) from None
     try:
         client = CryptographyClient(key_id, DefaultAzureCredential())
         deadline = Deadline(lambda: key_id)
-        return deadline.within("use the key", lambda: ask(client, KeyWrapAlgorithm.rsa_oaep_256))
+        return deadline.run("use the key", lambda: operation(client, KeyWrapAlgorithm.rsa_oaep_256))
     except BackendProblem as problem:
         raise EncryptionProblem(str(problem)) from None
     except (AzureError, ValueError) as problem:
         raise EncryptionProblem(f"{key_id}: {str(problem).splitlines()[0]}") from None
 
 
-def _external(settings: Mapping[str, str], meta: Meta | None) -> Key:
-    """A key from a program, by OpenTofu's protocol for external key providers.
-
-    The program comes from the environment alone: configuration may be somebody else's pull request.
+def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
+    """Return a key from a program, by OpenTofu's protocol for external key providers. The program comes from
+    the environment alone, because the configuration may be an untrusted pull request.
     """
     import shlex
     import subprocess
 
-    _only(settings)
+    _check_settings(settings)
     command = shlex.split(os.environ.get(EXTERNAL_VARIABLE, ""))
     if not command:
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
     try:
-        done = subprocess.run(  # noqa: S603 - the operator's own program
+        result = subprocess.run(  # noqa: S603 - the operator's own program
             command,
             input=json.dumps(meta).encode(),
             stdout=subprocess.PIPE,
             timeout=_COMMAND_SECONDS,
             check=True,
         )
-        header, _, answer = done.stdout.partition(b"\n")
+        header, _, answer = result.stdout.partition(b"\n")
         if json.loads(header).get("magic") != _MAGIC:
             raise EncryptionProblem(f"{command[0]} did not answer with the line of {_MAGIC}.")
-        answered = json.loads(answer)
-        which = "encryption_key" if meta is None else "decryption_key"
-        return Key(_decoded(str(answered["keys"][which])), answered.get("meta") or {})
+        response = json.loads(answer)
+        key_name = "encryption_key" if meta is None else "decryption_key"
+        return EncryptionKey(_decode(str(response["keys"][key_name])), response.get("meta") or {})
     except (OSError, subprocess.SubprocessError) as problem:
         raise EncryptionProblem(f"{command[0]} failed: {problem}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -200,17 +200,17 @@ def _external(settings: Mapping[str, str], meta: Meta | None) -> Key:
 
 
 KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
-    "pbkdf2": _pbkdf2,
-    "environment": _environment,
-    "azure_vault": _azure_vault,
-    "external": _external,
+    "pbkdf2": _derive_pbkdf2_key,
+    "environment": _read_environment_key,
+    "azure_vault": _unwrap_vault_key,
+    "external": _run_external_provider,
 }
 
 
-# --- small things --------------------------------------------------------------------------------
+# --- helpers -------------------------------------------------------------------------------------
 
 
-def _only(settings: Mapping[str, str], *known: str) -> None:
+def _check_settings(settings: Mapping[str, str], *known: str) -> None:
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise EncryptionProblem(
@@ -218,8 +218,8 @@ def _only(settings: Mapping[str, str], *known: str) -> None:
         )
 
 
-def _variable(settings: Mapping[str, str], setting: str) -> str:
-    """The content of the variable that a setting names."""
+def _read_variable(settings: Mapping[str, str], setting: str) -> str:
+    """Return the content of the variable named by a setting."""
     variable = settings.get(setting, "")
     if not variable:
         raise EncryptionProblem(f'the setting "{setting}" is needed.')
@@ -229,19 +229,19 @@ def _variable(settings: Mapping[str, str], setting: str) -> str:
     return value
 
 
-def _whole(text: str) -> int:
-    if not text.isdigit() or not _LEAST_ITERATIONS <= int(text) <= _MOST_ITERATIONS:
+def _parse_iterations(text: str) -> int:
+    if not text.isdigit() or not _MINIMUM_ITERATIONS <= int(text) <= _MAXIMUM_ITERATIONS:
         raise EncryptionProblem(
-            f'iterations = "{text}": a whole number of {_LEAST_ITERATIONS:,} at least is needed.'
+            f'iterations = "{text}": a whole number of {_MINIMUM_ITERATIONS:,} at least is needed.'
         )
     return int(text)
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

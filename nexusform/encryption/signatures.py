@@ -1,10 +1,10 @@
-"""Signatures of plans: Ed25519, with keys in PEM as openssl writes them.
+"""Signatures of plans: Ed25519, with keys in PEM as written by openssl.
 
     openssl genpkey -algorithm ed25519 -out plan.key
     openssl pkey -in plan.key -pubout -out plan.pub
 
-What is signed is a digest over the parts of a plan, never the bytes of a file, so that it does not matter
-whether a plan is encrypted, nor in which order its parts stand.
+The signature covers a digest over the parts of a plan, never the bytes of a file, so that encryption and the
+order of parts do not matter.
 """
 
 from __future__ import annotations
@@ -15,51 +15,50 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.encryption.keys import EncryptionProblem, needing_cryptography
+from nexusform.encryption.keys import EncryptionProblem, require_cryptography
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 ALGORITHM: Final = "ed25519"
-_PURPOSE: Final = b"nexusform plan, version 1\n"  # so that no signature of something else is one of a plan
+_PURPOSE: Final = b"nexusform plan, version 1\n"  # prevents reuse of other signatures for a plan
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
-def sign(digest: str, key: bytes, name: str) -> dict[str, str]:
-    """What stands in a plan file beside its parts. `key` is a private key, `name` its file.
-
-    Raises EncryptionProblem.
+def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
+    """Return the signature for a plan file. `key` is a private key, `name` its file. Raises
+    EncryptionProblem.
     """
-    with needing_cryptography("Signatures need"):
-        private = _private_key(key, name)
-        signature = private.sign(_PURPOSE + digest.encode())
+    with require_cryptography("Signatures need"):
+        private_key = _load_private_key(key, name)
+        signature = private_key.sign(_PURPOSE + digest.encode())
         return {
             "algorithm": ALGORITHM,
-            "key": _fingerprint(private.public_key()),
+            "key": _compute_fingerprint(private_key.public_key()),
             "signature": base64.b64encode(signature).decode(),
         }
 
 
 def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str) -> None:
-    """Raise EncryptionProblem unless a signature is that of the digest. `key` is public, `name` its file."""
+    """Raise EncryptionProblem unless the signature matches the digest. `key` is public, `name` its file."""
     if signature is None:
         raise EncryptionProblem(
             "It is not signed. `nexusform sign -key=KEYFILE PLANFILE` signs a plan that was approved, and "
             "-sign=KEYFILE one as it is made."
         )
-    with needing_cryptography("Signatures need"):
+    with require_cryptography("Signatures need"):
         from cryptography.exceptions import InvalidSignature
 
-        public = _public_key(key, name)
+        public_key = _load_public_key(key, name)
         if signature.get("algorithm") != ALGORITHM:
             raise EncryptionProblem("Its signature is of a kind that this nexusform does not know.")
-        fingerprint = _fingerprint(public)
+        fingerprint = _compute_fingerprint(public_key)
         if signature.get("key") != fingerprint:
             raise EncryptionProblem(
                 f"It was signed with another key: {signature.get('key')}, and {name} is {fingerprint}."
             )
         try:
-            public.verify(
+            public_key.verify(
                 base64.b64decode(str(signature.get("signature")), validate=True), _PURPOSE + digest.encode()
             )
         except (InvalidSignature, binascii.Error):
@@ -68,12 +67,12 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
             ) from None
 
 
-def _fingerprint(key: Ed25519PublicKey) -> str:
+def _compute_fingerprint(key: Ed25519PublicKey) -> str:
     return "SHA256:" + hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
 
 
-def _private_key(text: bytes, name: str) -> Ed25519PrivateKey:
-    """The private key in a file. Raises EncryptionProblem."""
+def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
+    """Load the private key in a file. Raises EncryptionProblem."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -88,36 +87,39 @@ def _private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise EncryptionProblem(f"{name} {_no_key(text)} A private key is made by {_MAKE_KEY}.") from None
+        raise EncryptionProblem(
+            f"{name} {_describe_invalid_key(text)} A private key is made by {_MAKE_KEY}."
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise EncryptionProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
     return key
 
 
-def _public_key(text: bytes, name: str) -> Ed25519PublicKey:
-    """The public key in a file. Raises EncryptionProblem."""
+def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
+    """Load the public key in a file. Raises EncryptionProblem."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    of_private = f"openssl pkey -in {name} -pubout"
+    command = f"openssl pkey -in {name} -pubout"
     if b"PRIVATE KEY-----" in text:
         raise EncryptionProblem(
             f"{name} is a private key, which only whoever signs should have. Its public half is printed by "
-            f"{of_private}."
+            f"{command}."
         )
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise EncryptionProblem(
-            f"{name} {_no_key(text)} A public key is printed by openssl pkey -in KEYFILE -pubout."
+            f"{name} {_describe_invalid_key(text)} A public key is printed by openssl pkey -in KEYFILE "
+            f"-pubout."
         ) from None
     if not isinstance(key, Ed25519PublicKey):
         raise EncryptionProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
     return key
 
 
-def _no_key(text: bytes) -> str:
+def _describe_invalid_key(text: bytes) -> str:
     if b"OPENSSH" in text or text.startswith(b"ssh-"):
         return "is a key of OpenSSH, not in the PEM form that openssl writes."
     if b"-----BEGIN" not in text:

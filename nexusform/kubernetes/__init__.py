@@ -1,15 +1,17 @@
-"""What Kubernetes says of labels, selectors, taints and quantities, whoever uses them."""
+"""Labels, selectors, taints and quantities of Kubernetes."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "matching": (
-        "dns_label_problems dns_subdomain_problems DOES_NOT_EXIST EQUAL EXISTS GREATER holds IN "
-        "is_tolerated label_selector label_value_problems LabelSelector LESS LONGEST_NAME matches "
-        "NO_SCHEDULE NOT_IN qualified_name_problems Requirement requirement_problems selector_problems "
-        "Taint tolerates Toleration untolerated"
+        "validate_dns_label validate_dns_subdomain DOES_NOT_EXIST EQUAL EXISTS GREATER is_requirement_met IN "
+        "is_tolerated build_label_selector validate_label_value LabelSelector LESS MAX_NAME_LENGTH "
+        "is_selected "
+        "NO_SCHEDULE NOT_IN validate_qualified_name Requirement validate_requirement validate_selector "
+        "Taint is_matching_toleration Toleration select_untolerated_taint"
     ),
     "quantity": (
-        "Amount amount_of cpu_quantity Form LARGEST_INT32 LARGEST_INT64 make_quantity Malformed "
-        "parse_amount parse_duration parse_quantity Quantity"
+        "IntOrPercent compute_amount build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 build_quantity "
+        "MalformedQuantity "
+        "parse_int_or_percent parse_duration parse_quantity Quantity"
     ),
 }

@@ -1,6 +1,6 @@
-"""Labels, selectors, taints and tolerations, as Kubernetes matches and validates them.
+"""Matching and validation of labels, selectors, taints and tolerations, as in Kubernetes.
 
-Selectors are frozen and hashable, so that what they select can be remembered.
+Selectors are frozen and hashable, so that their results can be cached.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NAME_RULE = (
     "consist of alphanumeric characters, '-', '_' or '.',"
     " and must start and end with an alphanumeric character"
 )
-LONGEST_NAME = 63
-LONGEST_SUBDOMAIN = 253
+MAX_NAME_LENGTH = 63
+MAX_SUBDOMAIN_LENGTH = 253
 
 
 class Requirement(Struct, frozen=True):
-    """One expression over labels. Label selectors know In, NotIn, Exists and DoesNotExist; node
-    selectors Gt and Lt too (one whole number).
+    """Expression over labels. Label selectors support In, NotIn, Exists and DoesNotExist; node selectors also
+    Gt and Lt (one whole number).
     """
 
     key: str
@@ -37,9 +37,9 @@ class Requirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """All pairs and all expressions must hold; an empty selector selects everything.
+    """Selector: all pairs and all expressions must match; an empty selector selects everything.
 
-    `match_labels` is sorted by key: make one with `label_selector`.
+    `match_labels` is sorted by key: create one with `build_label_selector`.
     """
 
     match_labels: tuple[tuple[str, str], ...] = ()
@@ -47,7 +47,7 @@ class LabelSelector(Struct, frozen=True):
 
 
 class Taint(Struct, frozen=True):
-    """A mark on a node or cluster that keeps away what does not tolerate it."""
+    """Taint of a node or cluster: it repels pods without a matching toleration."""
 
     key: str
     value: str = ""
@@ -55,8 +55,10 @@ class Taint(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """What a pod or placement puts up with. An empty effect stands for all, an empty key with Exists for
-    every taint. `seconds`: how long a pod stays where a NoExecute taint comes; None for ever.
+    """Toleration of a pod or placement. An empty effect matches all effects, an empty key with Exists every
+    taint.
+
+    `seconds`: how long a pod stays after a NoExecute taint is added; None forever.
     """
 
     key: str = ""
@@ -67,28 +69,28 @@ class Toleration(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """`gpu=a100:NoSchedule`, as kubectl writes taints."""
+        """`gpu=a100:NoSchedule`, in kubectl's notation of taints."""
         value = f"={self.value}" if self.value else ""
         effect = f":{self.effect}" if self.effect else ""
         return f"{self.key or 'every key'}{value}{effect}"
 
 
-def label_selector(
+def build_label_selector(
     match_labels: Mapping[str, str] | None = None, match_expressions: Iterable[Requirement] = ()
 ) -> LabelSelector:
-    """A selector from a map and expressions."""
+    """Build a selector from a map and expressions."""
     return LabelSelector(tuple(sorted((match_labels or {}).items())), tuple(match_expressions))
 
 
-def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether a (valid) selector selects something with these labels."""
+def is_selected(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Check whether a (valid) selector selects an object with these labels."""
     return all(labels.get(key) == value for key, value in selector.match_labels) and all(
-        holds(requirement, labels) for requirement in selector.match_expressions
+        is_requirement_met(requirement, labels) for requirement in selector.match_expressions
     )
 
 
-def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether one (valid) expression holds; NotIn also holds where the key is absent."""
+def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Check whether one (valid) expression matches; NotIn also matches if the key is absent."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -100,14 +102,14 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case _:
-            return value is not None and _compares(requirement, value)
+            return value is not None and _is_comparison_met(requirement, value)
 
 
-def _compares(requirement: Requirement, value: str) -> bool:
-    """Gt and Lt: whole numbers on both sides, one value asked for."""
+def _is_comparison_met(requirement: Requirement, value: str) -> bool:
+    """Evaluate Gt and Lt: whole numbers on both sides, one required value."""
     if len(requirement.values) != 1:
         return False
-    number, bound = _whole_number(value), _whole_number(requirement.values[0])
+    number, bound = _parse_whole_number(value), _parse_whole_number(requirement.values[0])
     if number is None or bound is None:
         return False
     if requirement.operator == GREATER:
@@ -115,13 +117,13 @@ def _compares(requirement: Requirement, value: str) -> bool:
     return requirement.operator == LESS and number < bound
 
 
-def _whole_number(text: str) -> int | None:
-    """The number that a label writes; None when it writes none."""
+def _parse_whole_number(text: str) -> int | None:
+    """Parse the number of a label; None if it is not one."""
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else None
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a pod's toleration covers a taint."""
+def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
+    """Check whether a pod's toleration matches a taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -131,31 +133,31 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator in ("", EQUAL) and toleration.value == taint.value
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that no toleration covers; None when all are."""
-    every = tuple(tolerations)
-    return next((taint for taint in taints if not is_tolerated(taint, every)), None)
+def select_untolerated_taint(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint without a matching toleration, or None."""
+    all_tolerations = tuple(tolerations)
+    return next((taint for taint in taints if not is_tolerated(taint, all_tolerations)), None)
 
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """Whether one of a pod's tolerations covers a taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
+    """Check whether one of a pod's tolerations matches a taint."""
+    return any(is_matching_toleration(toleration, taint) for toleration in tolerations)
 
 
-def selector_problems(selector: LabelSelector) -> tuple[str, ...]:
-    """Why Kubernetes refuses a label selector; empty when it does not."""
+def validate_selector(selector: LabelSelector) -> tuple[str, ...]:
+    """Return why Kubernetes rejects a label selector; empty if it is valid."""
     problems: list[str] = []
     for key, value in selector.match_labels:
-        problems += [f"key: {problem}" for problem in qualified_name_problems(key)]
-        problems += [f"value of {key!r}: {problem}" for problem in label_value_problems(value)]
+        problems += [f"key: {problem}" for problem in validate_qualified_name(key)]
+        problems += [f"value of {key!r}: {problem}" for problem in validate_label_value(value)]
     for requirement in selector.match_expressions:
-        problems += requirement_problems(requirement)
+        problems += validate_requirement(requirement)
     return tuple(problems)
 
 
-def requirement_problems(requirement: Requirement) -> tuple[str, ...]:
-    """Why Kubernetes refuses an expression of a label selector; empty when it does not."""
-    problems = [f"key: {problem}" for problem in qualified_name_problems(requirement.key)]
+def validate_requirement(requirement: Requirement) -> tuple[str, ...]:
+    """Return why Kubernetes rejects an expression of a label selector; empty if it is valid."""
+    problems = [f"key: {problem}" for problem in validate_qualified_name(requirement.key)]
     operator = requirement.operator
     if operator in (IN, NOT_IN):
         if not requirement.values:
@@ -166,12 +168,14 @@ def requirement_problems(requirement: Requirement) -> tuple[str, ...]:
     else:
         problems.append(f'"{operator}" is not a valid label selector operator')
     for value in requirement.values:
-        problems += [f"value {value!r}: {problem}" for problem in label_value_problems(value)]
+        problems += [f"value {value!r}: {problem}" for problem in validate_label_value(value)]
     return tuple(problems)
 
 
-def qualified_name_problems(name: str) -> tuple[str, ...]:
-    """Why a text is no label key: an optional DNS prefix and "/", then a name of 1 to 63 characters."""
+def validate_qualified_name(name: str) -> tuple[str, ...]:
+    """Return why a text is not a label key: an optional DNS prefix and "/", then a name of 1 to 63
+    characters.
+    """
     parts = name.split("/")
     problems: list[str] = []
     if len(parts) > 2:
@@ -180,42 +184,44 @@ def qualified_name_problems(name: str) -> tuple[str, ...]:
         if not parts[0]:
             problems.append("prefix part must be non-empty")
         else:
-            problems += [f"prefix part {problem}" for problem in dns_subdomain_problems(parts[0])]
-    last = parts[-1]
-    if not last:
+            problems += [f"prefix part {problem}" for problem in validate_dns_subdomain(parts[0])]
+    name_part = parts[-1]
+    if not name_part:
         problems.append("name part must be non-empty")
-    elif len(last) > LONGEST_NAME:
-        problems.append(f"name part must be no more than {LONGEST_NAME} characters")
-    if not _NAME_PART.fullmatch(last):
+    elif len(name_part) > MAX_NAME_LENGTH:
+        problems.append(f"name part must be no more than {MAX_NAME_LENGTH} characters")
+    if not _NAME_PART.fullmatch(name_part):
         problems.append(f"name part must {_NAME_RULE}")
     return tuple(problems)
 
 
-def label_value_problems(value: str) -> tuple[str, ...]:
-    """Why a text is no label value: empty, or up to 63 characters like a name."""
-    fits = not value or bool(_NAME_PART.fullmatch(value))
-    return _problems(value, LONGEST_NAME, fits, f"a valid label must be an empty string or {_NAME_RULE}")
+def validate_label_value(value: str) -> tuple[str, ...]:
+    """Return why a text is not a label value: empty, or up to 63 characters like a name."""
+    is_valid = not value or bool(_NAME_PART.fullmatch(value))
+    return _list_problems(
+        value, MAX_NAME_LENGTH, is_valid, f"a valid label must be an empty string or {_NAME_RULE}"
+    )
 
 
-def dns_subdomain_problems(name: str) -> tuple[str, ...]:
-    """Why a text is no lower-case DNS subdomain (RFC 1123), as names of most objects are."""
+def validate_dns_subdomain(name: str) -> tuple[str, ...]:
+    """Return why a text is not a lower-case DNS subdomain (RFC 1123), the form of most object names."""
     rule = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
         " and must start and end with an alphanumeric character"
     )
-    return _problems(name, LONGEST_SUBDOMAIN, bool(_DNS_SUBDOMAIN.fullmatch(name)), rule)
+    return _list_problems(name, MAX_SUBDOMAIN_LENGTH, bool(_DNS_SUBDOMAIN.fullmatch(name)), rule)
 
 
-def dns_label_problems(name: str) -> tuple[str, ...]:
-    """Why a text is no lower-case DNS label (RFC 1123), as namespaces are."""
+def validate_dns_label(name: str) -> tuple[str, ...]:
+    """Return why a text is not a lower-case DNS label (RFC 1123), the form of namespaces."""
     rule = (
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-',"
         " and must start and end with an alphanumeric character"
     )
-    return _problems(name, LONGEST_NAME, bool(_DNS_LABEL.fullmatch(name)), rule)
+    return _list_problems(name, MAX_NAME_LENGTH, bool(_DNS_LABEL.fullmatch(name)), rule)
 
 
-def _problems(text: str, longest: int, fits: bool, rule: str) -> tuple[str, ...]:
-    """What Kubernetes says of a text that is too long, and of one that does not fit its `rule`."""
-    too_long = [f"must be no more than {longest} characters"] if len(text) > longest else []
-    return (*too_long, *([] if fits else [rule]))
+def _list_problems(text: str, max_length: int, is_valid: bool, rule: str) -> tuple[str, ...]:
+    """List Kubernetes' messages for a text that is too long, or violates its `rule`."""
+    too_long = [f"must be no more than {max_length} characters"] if len(text) > max_length else []
+    return (*too_long, *([] if is_valid else [rule]))

@@ -1,18 +1,18 @@
-"""Text to tree to value. Knows nothing of resources, state or plans."""
+"""Conversion of text to syntax trees and values. Independent of resources, state and plans."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "bodies": "BodySchema content Content just_attributes",
-    "conversion": "convert describe settled",
-    "evaluation": "Clock FileProblem Files NoDirectory",
-    "evaluator": "evaluate notes_on Scope Trace traced",
+# Public names of the package, by module.
+PUBLIC = {
+    "bodies": "BodySchema decode_body BodyContent decode_attributes",
+    "conversion": "convert_value describe_problem remove_optional",
+    "evaluation_run": "Clock FileProblem Files MissingDirectory",
+    "evaluator": "evaluate_expression build_value_notes Scope EvaluationTrace trace_expression",
     "formatter": "format_text",
     "json_syntax": "parse_json_file",
     "parser": (
-        "collector_off decode_tree encode_tree hcl2_complaint parse_expression parse_file SYNTAX_VERSION"
+        "pause_collector decode_tree encode_tree check_hcl2 parse_expression parse_file SYNTAX_VERSION"
     ),
-    "references": "body_traversals traversals",
+    "references": "list_body_traversals list_traversals",
     "traced_part": "TracedPart",
-    "type_expressions": "no_calls type_expression",
-    "value_notes": "traversal_text",
+    "type_expressions": "reject_calls parse_type",
+    "value_notes": "format_traversal",
 }

@@ -1,7 +1,7 @@
-"""The one door through which a body is given meaning: arguments and blocks by schema.
+"""Decoding of bodies by schema: arguments and blocks.
 
-Both syntaxes come through here, so what a configuration means does not depend on how it is
-written. All complaints are returned; what could be understood is returned beside them.
+Both syntaxes are decoded here, so the meaning of a configuration is independent of its syntax. All problems
+are returned, together with the decodable parts.
 """
 
 from __future__ import annotations
@@ -12,35 +12,36 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.language.json_syntax import COMMENT_NAME, expression_of
-from nexusform.language.syntax import nodes as syntax
-from nexusform.language.syntax.positions import describe
-from nexusform.source import Position, Span
-from nexusform.words import counted, form
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.source import Position, Span
+from nexusform.language.json_syntax import COMMENT_NAME, build_expression
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.language.syntax.positions import describe_span
 
 
 class BodySchema(Struct, frozen=True):
-    """The arguments (name -> whether required) and blocks (type -> names of its labels) allowed. Nobody means
-    the `computed` ones, which get a message of their own. The names `beside` (arguments, blocks) may stand
-    in the same body and are read by somebody else: they are named where they may be meant.
+    """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
+
+    `computed` arguments are never suggested, and get a message of their own. `extra_names` (arguments,
+    blocks) are valid in the same body and decoded elsewhere: they are only suggested.
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
-    beside: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    extra_names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
     def settable(self) -> list[str]:
-        """The arguments that a user can set."""
+        """Arguments that a user can set."""
         return [name for name in self.attributes if name not in self.computed]
 
 
-class Content(Struct, frozen=True):
-    """What a body holds of its schema: arguments by name and blocks, both in source order.
+class BodyContent(Struct, frozen=True):
+    """Content of a body by its schema: arguments by name and blocks, both in source order.
 
-    `end_span` is where the body ends, for complaints about what is missing.
+    `end_span` is the end of the body, for problems about missing parts.
     """
 
     attributes: dict[str, syntax.Attribute]
@@ -48,12 +49,12 @@ class Content(Struct, frozen=True):
     end_span: Span
 
 
-def content(
+def decode_body(
     body: syntax.Body | syntax.JsonBody, schema: BodySchema, *, partial: bool = False
-) -> tuple[Content, list[Diagnostic]]:
-    """What a body holds of a schema. With `partial`, anything outside the schema is passed over."""
+) -> tuple[BodyContent, list[Diagnostic]]:
+    """Decode a body by a schema. With `partial`, everything outside the schema is ignored."""
     if isinstance(body, syntax.JsonBody):
-        return _json_content(body, schema, partial=partial)
+        return _decode_json_body(body, schema, partial=partial)
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
@@ -61,30 +62,30 @@ def content(
         if attribute.name in schema.attributes:
             attributes[attribute.name] = attribute
         elif attribute.name in schema.blocks or not partial:
-            diagnostics.append(_unsupported_argument(attribute, schema))
+            diagnostics.append(_report_unsupported_argument(attribute, schema))
     for block in body.blocks:
         labels = schema.blocks.get(block.type)
         if labels is None:
             if block.type in schema.attributes or not partial:
-                diagnostics.append(_unsupported_block(block, schema))
+                diagnostics.append(_report_unsupported_block(block, schema))
             continue
-        complaint = _label_complaint(block, labels)
-        if complaint is None:
+        problem = _check_labels(block, labels)
+        if problem is None:
             blocks.append(block)
         else:
-            diagnostics.append(complaint)
-    diagnostics += _missing_arguments(schema, attributes, _missing_place(body))
-    return Content(attributes, tuple(blocks), body.end_span), diagnostics
+            diagnostics.append(problem)
+    diagnostics += _report_missing_arguments(schema, attributes, _get_missing_span(body))
+    return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
 
-def just_attributes(
+def decode_attributes(
     body: syntax.Body | syntax.JsonBody,
 ) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Every argument of a body whose names are free (`locals`, variable files); no blocks allowed."""
+    """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
     if isinstance(body, syntax.JsonBody):
-        return _json_attributes(body)
-    complaints = [
-        error(
+        return _decode_json_attributes(body)
+    problems = [
+        build_error(
             "unexpected-block",
             "Blocks are not allowed here. To set an argument to an object, write "
             f'"{block.type} = {{ ... }}" with the equals sign.',
@@ -93,10 +94,10 @@ def just_attributes(
         )
         for block in body.blocks
     ]
-    return {attribute.name: attribute for attribute in body.attributes}, complaints
+    return {attribute.name: attribute for attribute in body.attributes}, problems
 
 
-def _unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
+def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
     name = attribute.name
     if name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
@@ -105,13 +106,15 @@ def _unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Di
             '{ ... }" without the equals sign.'
         )
     else:
-        hint = meant_hint(name, [*schema.settable, *schema.beside[0]], schema.blocks, "a block of type")
-    return error(
+        hint = suggest_argument_name(
+            name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type"
+        )
+    return build_error(
         "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
     )
 
 
-def _unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
+def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     name = block.type
     if name in schema.attributes:
         hint = (
@@ -119,66 +122,70 @@ def _unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
             f'"{name} = ...".'
         )
     else:
-        hint = meant_hint(name, [*schema.blocks, *schema.beside[1]], schema.settable, "the argument")
-    return error(
+        hint = suggest_argument_name(
+            name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument"
+        )
+    return build_error(
         "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
     )
 
 
-def _label_complaint(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
+def _check_labels(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
     count = len(block.labels)
     if count > len(labels):
-        return _extraneous_label(block.type, labels, block.labels[len(labels)].span)
+        return _report_extraneous_label(block.type, labels, block.labels[len(labels)].span)
     if count < len(labels):
-        return _missing_label(block.type, labels, count, _first_character(block.body.span))
+        return _report_missing_label(block.type, labels, count, _get_first_character(block.body.span))
     return None
 
 
-def _missing_place(body: syntax.Body) -> Span:
-    """The opening brace of a block, so that its header is shown; the end of a whole file."""
+def _get_missing_span(body: syntax.Body) -> Span:
+    """Return the opening brace of a block, so that its header is displayed; the end of a whole file."""
     if body.span.start.line == 1 and body.span.start.column == 1:
         return body.end_span
-    return _first_character(body.span)
+    return _get_first_character(body.span)
 
 
-def _first_character(span: Span) -> Span:
+def _get_first_character(span: Span) -> Span:
     start = span.start
     return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
 
-# --- JSON: a schema says which properties are arguments and which are blocks -----------------
+# --- JSON: a schema distinguishes arguments and blocks ---------------------------------------
 
 
-def _json_content(
+def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
-) -> tuple[Content, list[Diagnostic]]:
-    """The arguments and blocks of a JSON body; blocks are in the order of the keys as written."""
+) -> tuple[BodyContent, list[Diagnostic]]:
+    """Decode the arguments and blocks of a JSON body; blocks are in the order of the keys."""
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
-    for each in _body_properties(body):
-        if each.name in schema.attributes:
-            _add(each, attributes, diagnostics)
-        elif each.name in schema.blocks:
-            blocks += _Unpacking(each, schema.blocks[each.name], diagnostics).blocks()
+    for json_property in _list_properties(body):
+        if json_property.name in schema.attributes:
+            _add_attribute(json_property, attributes, diagnostics)
+        elif json_property.name in schema.blocks:
+            blocks += _BlockDecoder(
+                json_property, schema.blocks[json_property.name], diagnostics
+            ).decode_blocks()
         elif not partial:
-            diagnostics.append(_extraneous(each, schema))
-    end = _end_of(body)
-    diagnostics += _missing_arguments(schema, attributes, end)
-    return Content(attributes, tuple(blocks), end), diagnostics
+            diagnostics.append(_report_extraneous(json_property, schema))
+    end = _get_end_span(body)
+    diagnostics += _report_missing_arguments(schema, attributes, end)
+    return BodyContent(attributes, tuple(blocks), end), diagnostics
 
 
-def _json_attributes(body: syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Every property of a JSON body as an argument."""
+def _decode_json_attributes(body: syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
+    """Decode every property of a JSON body as an argument."""
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
-    for each in _body_properties(body):
-        _add(each, attributes, diagnostics)
+    for json_property in _list_properties(body):
+        _add_attribute(json_property, attributes, diagnostics)
     return attributes, diagnostics
 
 
-def _end_of(body: syntax.JsonBody) -> Span:
-    """The closing brace of a body (the last one, of several objects)."""
+def _get_end_span(body: syntax.JsonBody) -> Span:
+    """Return the closing brace of a body (the last one, of several objects)."""
     span = body.objects[-1].span if body.objects else body.span
     end = span.end
     if span.start == end:
@@ -186,45 +193,50 @@ def _end_of(body: syntax.JsonBody) -> Span:
     return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
 
 
-def _body_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
-    for each in body.objects:
-        for item in each.properties:
+def _list_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
+    for json_object in body.objects:
+        for item in json_object.properties:
             if item.name != COMMENT_NAME:
                 yield item
 
 
-def _add(
-    each: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
+def _add_attribute(
+    json_property: syntax.JsonProperty, attributes: dict[str, syntax.Attribute], diagnostics: list[Diagnostic]
 ) -> None:
-    """Add a JSON property as an argument, unless one of that name was set before."""
-    earlier = attributes.get(each.name)
+    """Add a JSON property as an argument, unless its name is already set."""
+    earlier = attributes.get(json_property.name)
     if earlier is not None:
         diagnostics.append(
-            error(
+            build_error(
                 "duplicate-argument",
-                f'The argument "{each.name}" was already set at {describe(earlier.name_span)}. Each '
+                f'The argument "{json_property.name}" was already set at {describe_span(earlier.name_span)}. '
+                f"Each "
                 "argument may be set only once.",
-                each.name_span,
+                json_property.name_span,
             )
         )
         return
-    expression, problems = expression_of(each.value)
+    expression, problems = build_expression(json_property.value)
     diagnostics += problems
-    span = each.name_span.to(each.value.span)
-    attributes[each.name] = syntax.Attribute(each.name, expression, span, each.name_span)
-
-
-def _extraneous(each: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
-    hint = meant_hint(each.name, [*schema.settable, *schema.blocks, *schema.beside[0], *schema.beside[1]])
-    return error(
-        "extraneous-json-object-property",
-        f'No argument or block type is named "{each.name}".{hint}',
-        each.name_span,
+    span = json_property.name_span.extend_to(json_property.value.span)
+    attributes[json_property.name] = syntax.Attribute(
+        json_property.name, expression, span, json_property.name_span
     )
 
 
-class _Unpacking:
-    """The blocks that one property stands for: a level of names per label, then bodies."""
+def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
+    hint = suggest_argument_name(
+        json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
+    )
+    return build_error(
+        "extraneous-json-object-property",
+        f'No argument or block type is named "{json_property.name}".{hint}',
+        json_property.name_span,
+    )
+
+
+class _BlockDecoder:
+    """Decoder of the blocks of one property: a level of names per label, then bodies."""
 
     def __init__(
         self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]
@@ -233,52 +245,56 @@ class _Unpacking:
         self.label_names = label_names
         self.diagnostics = diagnostics
 
-    def blocks(self) -> list[syntax.Block]:
-        """All of them, in source order."""
+    def decode_blocks(self) -> list[syntax.Block]:
+        """Decode all blocks, in source order."""
         blocks: list[syntax.Block] = []
-        self._unpack(self.block.value, (), blocks)
+        self._decode_level(self.block.value, (), blocks)
         return blocks
 
-    def _unpack(
+    def _decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Go down one level of JSON objects for each label, then take the bodies."""
+        """Decode one level of JSON objects for each label, then the bodies."""
         if len(labels) == len(self.label_names):
-            self._bodies(value, labels, blocks)
+            self._decode_bodies(value, labels, blocks)
             return
-        for holder in _holders(value):
-            if not isinstance(holder, syntax.JsonObject):
-                self.diagnostics.append(self._wrong_label_level(holder, len(labels)))
+        for item in _list_items(value):
+            if not isinstance(item, syntax.JsonObject):
+                self.diagnostics.append(self._report_label_level(item, len(labels)))
                 continue
-            for each in holder.properties:
-                if each.name != COMMENT_NAME:
-                    self._unpack(each.value, (*labels, syntax.Label(each.name, each.name_span)), blocks)
+            for json_property in item.properties:
+                if json_property.name != COMMENT_NAME:
+                    self._decode_level(
+                        json_property.value,
+                        (*labels, syntax.Label(json_property.name, json_property.name_span)),
+                        blocks,
+                    )
 
-    def _bodies(
+    def _decode_bodies(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
         """Add a block for every body under one set of labels."""
         name_span = labels[-1].span if labels else self.block.name_span
-        for holder in _holders(value):
-            if not isinstance(holder, syntax.JsonObject):
-                self.diagnostics.append(self._wrong_body(holder))
+        for item in _list_items(value):
+            if not isinstance(item, syntax.JsonObject):
+                self.diagnostics.append(self._report_body(item))
                 continue
-            span = name_span.to(holder.span) if holder is value else holder.span
-            body = syntax.JsonBody((holder,), holder.span)
+            span = name_span.extend_to(item.span) if item is value else item.span
+            body = syntax.JsonBody((item,), item.span)
             blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
-    def _wrong_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+    def _report_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         if isinstance(value, syntax.JsonScalar):
-            return error(
+            return build_error(
                 "incorrect-json-value-type",
                 f"A JSON object is required, whose keys represent the {self.block.name} block's "
                 f"{self.label_names[level]}.",
                 value.span,
             )
-        return _missing_label(self.block.name, self.label_names, level, value.span)
+        return _report_missing_label(self.block.name, self.label_names, level, value.span)
 
-    def _wrong_body(self, value: syntax.JsonValue) -> Diagnostic:
-        return error(
+    def _report_body(self, value: syntax.JsonValue) -> Diagnostic:
+        return build_error(
             "incorrect-json-value-type",
             "Either a JSON object or a JSON array of objects is required, representing the contents "
             f'of one or more "{self.block.name}" blocks.',
@@ -286,8 +302,8 @@ class _Unpacking:
         )
 
 
-def _holders(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
-    """The value, or the items of an array; null stands for no block at all."""
+def _list_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
+    """Return the value, or the items of an array; null represents no block."""
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)
     return tuple(item for item in items if not (isinstance(item, syntax.JsonScalar) and item.value is None))
 
@@ -295,48 +311,52 @@ def _holders(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
 # --- complaints of both syntaxes -------------------------------------------------------------
 
 
-def _missing_arguments(schema: BodySchema, names: Iterable[str], place: Span) -> list[Diagnostic]:
-    """A complaint for every required argument that was not found."""
+def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
+    """Report every missing required argument."""
     present = set(names)
     return [
-        error(
+        build_error(
             "missing-required-argument",
             f'The argument "{name}" is required, but no definition was found.',
-            place,
+            span,
         )
         for name, required in schema.attributes.items()
         if required and name not in present
     ]
 
 
-def _missing_label(block_type: str, labels: tuple[str, ...], count: int, place: Span) -> Diagnostic:
-    """The complaint about a block with too few labels."""
+def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
+    """Report a block with too few labels."""
     missing = labels[count]
-    return error(
+    return build_error(
         "missing-block-label",
-        f"All {block_type} blocks must have {counted(len(labels), 'label')} ({', '.join(labels)}).",
-        place,
+        f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)}).",
+        span,
         headline=f"Missing {missing} for {block_type}",
     )
 
 
-def _extraneous_label(block_type: str, labels: tuple[str, ...], place: Span) -> Diagnostic:
-    """The complaint about a block with too many labels."""
+def _report_extraneous_label(block_type: str, labels: tuple[str, ...], span: Span) -> Diagnostic:
+    """Report a block with too many labels."""
     if labels:
-        verb = form(len(labels), "is", "are")
+        verb = select_form(len(labels), "is", "are")
         names = ", ".join(labels)
-        detail = f"Only {counted(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
-        return error("extraneous-block-label", detail, place, headline=f"Extraneous label for {block_type}")
-    return error(
+        detail = (
+            f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
+        )
+        return build_error(
+            "extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}"
+        )
+    return build_error(
         "extraneous-block-label",
         f"No labels are expected for {block_type} blocks.",
-        place,
+        span,
         headline=f"Extraneous label for {block_type}",
     )
 
 
-# Another tool's name -> ours, the likeliest first; the first that is allowed at the place counts.
-OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
+# Name of another tool -> ours, the likeliest first; the first allowed one is suggested.
+FOREIGN_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "agent_pool_profile": ("agent_pool",),
     "agent_pool_profiles": ("agent_pool",),
     "az": ("availability_zone", "availability_zones"),
@@ -399,19 +419,22 @@ OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def meant_hint(name: str, known: Collection[str], others: Collection[str] = (), kind: str = "") -> str:
-    """A closing sentence that names what may be meant by `name`: one of `known`, or one of the `others`,
-    which are of another `kind` ("the argument"): the same in snake case or in the singular, another tool's
-    word for it, or the nearest spelling; "" without any.
+def suggest_argument_name(
+    name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = ""
+) -> str:
+    """Return a closing sentence with the name probably intended by `name`: one of `known`, or one of
+    `alternatives`, of another `kind` ("the argument").
+
+    Considers snake case, the singular, names of other tools, and the nearest spelling; "" without any.
     """
-    for candidate in _candidates(name):
+    for candidate in _list_candidates(name):
         if candidate in known:
             return f' Did you mean "{candidate}"?'
-        if candidate in others:
+        if candidate in alternatives:
             return f' Did you mean {kind} "{candidate}"?'
-    return did_you_mean(name, known)
+    return suggest_name(name, known)
 
 
-def _candidates(name: str) -> list[str]:
+def _list_candidates(name: str) -> list[str]:
     snake = _INNER_CAPITAL.sub("_", name).lower()
-    return [snake, snake.removesuffix("s"), *OTHER_NAMES.get(snake, ())]
+    return [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -1,15 +1,15 @@
-"""Bodies: arguments and blocks, and how reading goes on after a mistake in one of them."""
+"""Parser of bodies: arguments and blocks, with recovery after errors."""
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
+from nexusform.diagnostics.source import Span
 from nexusform.language.expression_parser import ExpressionParser
 from nexusform.language.syntax import scanner
-from nexusform.language.syntax.nodes import Attribute, Block, Body, Label, Traversal
-from nexusform.language.syntax.positions import describe
+from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Label, Traversal
 from nexusform.language.syntax.token_stream import MalformedError, TokenStream
-from nexusform.source import Span
 
 _CLOSERS_OF = {
     "{": "}",
@@ -21,8 +21,8 @@ _CLOSERS_OF = {
     scanner.OPEN_HEREDOC: scanner.CLOSE_HEREDOC,
 }
 _CLOSERS = frozenset(_CLOSERS_OF.values())
-# After this many mistakes the rest of a file is not looked at: it is probably not HCL at all.
-_MOST_PROBLEMS = 100
+# After this many errors the rest of a file is skipped: it is probably not HCL.
+_MAX_PROBLEMS = 100
 _FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
 _UNCLOSED = (
@@ -31,89 +31,91 @@ _UNCLOSED = (
 )
 
 
-class _Items(Struct):
-    """What a body has so far."""
+class _BodyItems(Struct):
+    """Arguments and blocks of a body so far."""
 
     attributes: dict[str, Attribute] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
 
 
 class _Brackets:
-    """The brackets open at some point, as the closing marks they wait for, innermost last."""
+    """Open brackets, as their expected closing marks, innermost last."""
 
     def __init__(self) -> None:
-        self.waiting: list[str] = []
+        self.expected: list[str] = []
         self._counts = dict.fromkeys(_CLOSERS, 0)
 
     def open(self, closer: str) -> None:
         """Enter a bracket."""
-        self.waiting.append(closer)
+        self.expected.append(closer)
         self._counts[closer] += 1
 
     def close(self, closer: str) -> bool:
-        """Leave the innermost bracket that waits for this mark, and any inside it; False: none does."""
+        """Close the innermost bracket with this closing mark, and any inside it; False without such a
+        bracket.
+        """
         if not self._counts[closer]:
             return False
         innermost = ""
         while innermost != closer:
-            innermost = self.waiting.pop()
+            innermost = self.expected.pop()
             self._counts[innermost] -= 1
         return True
 
 
 class BodyParser:
-    """Reads bodies from a token stream. Only mistakes that leave no way on unwind."""
+    """Parser of bodies from a token stream. Only unrecoverable errors unwind."""
 
     def __init__(self, stream: TokenStream) -> None:
         self.stream = stream
         self.expressions = ExpressionParser(stream)
 
-    def file(self) -> Body:
-        """The body that is the whole file."""
+    def parse_file(self) -> Body:
+        """Parse the body of a whole file."""
         stream = self.stream
-        items = _Items()
+        items = _BodyItems()
         while True:
-            self._items(items)
+            self._parse_items(items)
             if stream.peek() == scanner.END:
                 break
-            stream.problem(_REQUIRED, "An argument or block definition is required here.")
-            stream.take()  # a closing brace too many
+            stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            stream.read_token()  # a closing brace too many
         size = len(stream.tokens.text)
-        end = stream.positions.span(size, size)
-        return _body(items, stream.positions.span(0, size), end)
+        end = stream.positions.build_span(size, size)
+        return _build_body(items, stream.positions.build_span(0, size), end)
 
-    def _items(self, items: _Items) -> None:
-        """Arguments and blocks up to a closing brace or the end of the file, which is not read."""
+    def _parse_items(self, items: _BodyItems) -> None:
+        """Parse arguments and blocks up to a closing brace or the end of the file, exclusive."""
         stream = self.stream
         kinds = stream.tokens.kinds
         while True:
             kind = kinds[stream.index]
             if kind == scanner.IDENT:
-                self._item(items)
+                self._parse_item(items)
             elif kind == scanner.NEWLINE:
                 stream.index += 1
             elif kind in {"}", scanner.END}:
                 return
             else:
-                self._not_an_item(kind)
+                self._report_invalid_item(kind)
 
-    def _not_an_item(self, kind: str) -> None:
-        """Say what stands where an argument or a block should, and go on behind it."""
+    def _report_invalid_item(self, kind: str) -> None:
+        """Report an invalid item, and skip it."""
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
             begin = stream.tokens.starts[first]
-            stream.note(
+            stream.add_problem(
                 "invalid-argument-name",
                 "Argument names must not be quoted.",
-                stream.positions.span(begin, begin + 1),
+                stream.positions.build_span(begin, begin + 1),
             )
         else:
-            stream.problem(_REQUIRED, "An argument or block definition is required here.")
+            stream.report_error(_REQUIRED, "An argument or block definition is required here.")
         self._skip_item(first, first)
 
-    def _item(self, items: _Items) -> None:
-        """One argument or block; behind what is malformed parsing goes on with the next one."""
+    def _parse_item(self, items: _BodyItems) -> None:
+        """Parse one argument or block; after a malformed one parsing continues with the next."""
         stream = self.stream
         first = stream.index
         depth, block = stream.depth, stream.block
@@ -122,11 +124,11 @@ class BodyParser:
         stream.reach = 0
         try:
             if following == "=":
-                self._attribute(first, items)
+                self._parse_attribute(first, items)
             elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
-                self._block(first, items)
+                self._parse_block(first, items)
             else:
-                raise stream.problem(
+                raise stream.report_error(
                     _REQUIRED,
                     "An argument or block definition is required here. To set an argument, use the equals "
                     'sign "=" to introduce the argument value.',
@@ -137,83 +139,84 @@ class BodyParser:
             stream.depth, stream.block = depth, block
             self._skip_item(first, stream.index)
 
-    def _attribute(self, first: int, items: _Items) -> None:
-        """One argument and the end of its line."""
+    def _parse_attribute(self, first: int, items: _BodyItems) -> None:
+        """Parse one argument and the end of its line."""
         stream = self.stream
-        attribute = self._bare_attribute(first)
-        self._add(attribute, items)
+        attribute = self._parse_assignment(first)
+        self._add_attribute(attribute, items)
         kind = stream.peek()
         if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind == ",":
-            raise stream.problem(
+            raise stream.report_error(
                 "unexpected-comma-after-argument",
                 "Argument definitions must be separated by newlines, not commas. An argument definition "
                 "must end with a newline.",
                 since=first,
             )
         elif kind != scanner.END:
-            written = attribute.expression
-            if isinstance(written, Traversal) and written.root.name == "if" and not written.steps:
-                raise stream.problem(
+            expression = attribute.expression
+            if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
+                raise stream.report_error(
                     "invalid-expression",
                     'There is no "if" expression. Write a condition as in: condition ? value : other_value.',
                     since=first,
                 )
-            raise stream.problem(
+            raise stream.report_error(
                 "missing-newline-after-argument",
                 "An argument definition must end with a newline.",
                 since=first,
             )
 
-    def _bare_attribute(self, first: int) -> Attribute:
-        """`name = expression`, the name already read."""
+    def _parse_assignment(self, first: int) -> Attribute:
+        """Parse `name = expression` after the name."""
         stream = self.stream
         stream.index = first + 2
-        expression = self.expressions.expression()
-        name = stream.span(first, first)
-        return Attribute(stream.tokens.word(first), expression, name.to(expression.span), name)
+        expression = self.expressions.parse_expression()
+        name = stream.build_span(first, first)
+        return Attribute(stream.tokens.get_text(first), expression, name.extend_to(expression.span), name)
 
-    def _add(self, attribute: Attribute, items: _Items) -> None:
+    def _add_attribute(self, attribute: Attribute, items: _BodyItems) -> None:
         earlier = items.attributes.setdefault(attribute.name, attribute)
         if earlier is not attribute:
-            self.stream.note(
+            self.stream.add_problem(
                 "attribute-redefined",
-                f'The argument "{attribute.name}" was already set at {describe(earlier.name_span)}. Each '
+                f'The argument "{attribute.name}" was already set at {describe_span(earlier.name_span)}. '
+                f"Each "
                 "argument may be set only once.",
                 attribute.name_span,
             )
 
     # --- blocks --------------------------------------------------------------------------------
 
-    def _block(self, first: int, items: _Items) -> None:
-        """One block and the end of its last line."""
+    def _parse_block(self, first: int, items: _BodyItems) -> None:
+        """Parse one block and the end of its last line."""
         stream = self.stream
-        labels = self._labels(first)
-        opening = stream.take()
-        header = stream.span(first, opening - 1)
+        labels = self._parse_labels(first)
+        opening = stream.read_token()
+        header = stream.build_span(first, opening - 1)
         outer = stream.block
         stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]
-        stream.descend()
-        body, closing = self._block_body(first, opening)
+        stream.enter_level()
+        body, closing = self._parse_block_body(first, opening)
         stream.depth -= 1
         stream.block = outer
-        span = stream.span(first, closing)
+        span = stream.build_span(first, closing)
         items.blocks.append(
-            Block(stream.tokens.word(first), labels, body, span, header, stream.span(first, first))
+            Block(stream.tokens.get_text(first), labels, body, span, header, stream.build_span(first, first))
         )
         kind = stream.peek()
         if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind != scanner.END:
-            raise stream.problem(
+            raise stream.report_error(
                 "missing-newline-after-block-definition",
                 "A block definition must end with a newline.",
                 since=first,
             )
 
-    def _labels(self, first: int) -> tuple[Label, ...]:
-        """The labels up to the opening brace, which is not read."""
+    def _parse_labels(self, first: int) -> tuple[Label, ...]:
+        """Parse the labels up to the opening brace, exclusive."""
         stream = self.stream
         labels: list[Label] = []
         while True:
@@ -222,17 +225,17 @@ class BodyParser:
             if kind == "{":
                 return tuple(labels)
             if kind == scanner.STRING:
-                text = self.expressions.templates.plain_string(stream.take())
-                labels.append(Label(text, stream.span(index, index)))
+                text = self.expressions.templates.decode_string(stream.read_token())
+                labels.append(Label(text, stream.build_span(index, index)))
             elif kind == scanner.IDENT:
-                stream.take()
-                labels.append(Label(stream.tokens.word(index), stream.span(index, index)))
+                stream.read_token()
+                labels.append(Label(stream.tokens.get_text(index), stream.build_span(index, index)))
             elif kind == scanner.OPEN_QUOTE:
-                labels.append(self._quoted_label())
+                labels.append(self._parse_quoted_label())
             else:
-                raise self._bad_header(kind, first)
+                raise self._report_header(kind, first)
 
-    def _bad_header(self, kind: str, first: int) -> MalformedError:
+    def _report_header(self, kind: str, first: int) -> MalformedError:
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
             detail = (
@@ -244,70 +247,70 @@ class BodyParser:
                 'A block definition must have block content delimited by "{" and "}", starting on '
                 "the same line as the block header."
             )
-        return self.stream.problem("invalid-block-definition", detail, since=first)
+        return self.stream.report_error("invalid-block-definition", detail, since=first)
 
-    def _quoted_label(self) -> Label:
-        """A label with `$` or `%` sequences in it, of which only the escaped ones are allowed."""
+    def _parse_quoted_label(self) -> Label:
+        """Parse a label with `$` or `%` sequences; only escaped ones are allowed."""
         stream = self.stream
-        first = stream.take()
+        first = stream.read_token()
         kinds = stream.tokens.kinds
         while kinds[stream.index] == scanner.QUOTED_TEXT:
             stream.index += 1
         index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
             stream.index = first
-            template = self.expressions.templates.quoted_or_heredoc()
-            return Label(getattr(template, "value", ""), stream.span(first, index))
+            template = self.expressions.templates.parse_quoted()
+            return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
-            raise stream.problem(
+            raise stream.report_error(
                 "invalid-string-literal",
                 f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
                 f'it (as "{mark}{mark}") to escape it.',
                 index,
                 first,
             )
-        raise stream.problem(
+        raise stream.report_error(
             "unterminated-string-literal",
             "Unable to find the closing quote mark before the end of the file.",
             index,
             first,
         )
 
-    def _block_body(self, first: int, opening: int) -> tuple[Body, int]:
-        """The body after an opening brace, and the index of its closing brace."""
+    def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
+        """Parse the body after an opening brace. Return it, and the index of its closing brace."""
         stream = self.stream
-        items = _Items()
+        items = _BodyItems()
         problems = len(stream.diagnostics)
         if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
-            self._items(items)
+            self._parse_items(items)
         else:
-            self._only_argument(items)
+            self._parse_single_argument(items)
         if stream.peek() != scanner.END:
-            closing = stream.take()
+            closing = stream.read_token()
         else:
             closing = stream.index
             if len(stream.diagnostics) == problems:  # else one of them explains the missing brace
-                stream.note(
+                stream.add_problem(
                     "unclosed-configuration-block",
                     _UNCLOSED,
-                    stream.span(opening, opening),
-                    stream.span(first, opening),
+                    stream.build_span(opening, opening),
+                    stream.build_span(first, opening),
                 )
-        end = stream.span(closing, closing)
-        return _body(items, stream.span(opening, closing), end), closing
+        end = stream.build_span(closing, closing)
+        return _build_body(items, stream.build_span(opening, closing), end), closing
 
-    def _only_argument(self, items: _Items) -> None:
-        """The one argument of a block written on a single line."""
+    def _parse_single_argument(self, items: _BodyItems) -> None:
+        """Parse the argument of a single-line block."""
         stream = self.stream
         first = stream.index
         kind = stream.peek()
         following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
         if kind != scanner.IDENT:
-            raise stream.problem(_REQUIRED, "An argument or block definition is required here.")
+            raise stream.report_error(_REQUIRED, "An argument or block definition is required here.")
         if following != "=":
-            raise self._not_an_argument(first, following)
-        self._add(self._bare_attribute(first), items)
+            raise self._report_invalid_argument(first, following)
+        self._add_attribute(self._parse_assignment(first), items)
         kind = stream.peek()
         if kind in {"}", scanner.END}:
             return
@@ -324,60 +327,61 @@ class BodyParser:
                 "block definition, which must also be closed on the same line. Place the block's closing "
                 "brace immediately after the argument definition."
             )
-        raise stream.problem("invalid-single-argument-block-definition", detail)
+        raise stream.report_error("invalid-single-argument-block-definition", detail)
 
-    def _not_an_argument(self, first: int, following: str) -> MalformedError:
+    def _report_invalid_argument(self, first: int, following: str) -> MalformedError:
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
-            return stream.problem(
+            return stream.report_error(
                 _REQUIRED,
                 "An argument or block definition is required here. To set an argument, use the equals sign "
                 '"=" to introduce the argument value.',
                 first,
             )
-        stream.note(
+        stream.add_problem(
             "argument-definition-required",
             "A single-line block definition can contain only a single argument. If you meant to define "
-            f'argument "{stream.tokens.word(first)}", use an equals sign to assign it a value. To define a '
+            f'argument "{stream.tokens.get_text(first)}", use an equals sign to assign it a value. To define '
+            f"a "
             "nested block, place it on a line of its own within its parent block.",
-            stream.span(first, first + 1),
+            stream.build_span(first, first + 1),
         )
         return MalformedError()
 
     # --- going on after a mistake --------------------------------------------------------------
 
-    def _skip_item(self, first: int, wrong: int) -> None:
-        """Go to the line after the item that begins at `first` and went wrong at `wrong`.
+    def _skip_item(self, first: int, error_index: int) -> None:
+        """Skip to the line after the item that begins at `first` and failed at `error_index`.
 
-        Brackets opened by the item are closed first, so that what they hold is not taken for
-        items; when they never close, the next line is as good as any.
+        Brackets opened by the item are closed first, so that their content is not parsed as items. If they
+        are never closed, skip to the next line.
         """
         stream = self.stream
         kinds = stream.tokens.kinds
-        if len(stream.diagnostics) >= _MOST_PROBLEMS:
+        if len(stream.diagnostics) >= _MAX_PROBLEMS:
             stream.index = len(kinds) - 1
             return
-        opened = _Brackets()
+        brackets = _Brackets()
         for index in range(first, len(kinds)):
             kind = scanner.CLOSE_QUOTE if kinds[index] == scanner.QUOTED_NEWLINE else kinds[index]
             if kind in _CLOSERS_OF:
-                opened.open(_CLOSERS_OF[kind])
+                brackets.open(_CLOSERS_OF[kind])
             elif kind in _CLOSERS:
-                if not opened.close(kind) and kind == "}" and index >= wrong:
-                    stream.index = index  # the end of the block that the item stands in
+                if not brackets.close(kind) and kind == "}" and index >= error_index:
+                    stream.index = index  # the end of the enclosing block
                     return
-            elif kind == scanner.NEWLINE and not opened.waiting and index >= wrong:
+            elif kind == scanner.NEWLINE and not brackets.expected and index >= error_index:
                 stream.index = index + 1
                 return
         # The end of the file: everything has been skipped, unless a bracket was never closed.
-        stream.index = _next_line(kinds, wrong) if opened.waiting else len(kinds) - 1
+        stream.index = _find_next_line(kinds, error_index) if brackets.expected else len(kinds) - 1
 
 
-def _next_line(kinds: list[str], index: int) -> int:
+def _find_next_line(kinds: list[str], index: int) -> int:
     while kinds[index] not in {scanner.NEWLINE, scanner.END}:
         index += 1
     return index if kinds[index] == scanner.END else index + 1
 
 
-def _body(items: _Items, span: Span, end: Span) -> Body:
+def _build_body(items: _BodyItems, span: Span, end: Span) -> Body:
     return Body(tuple(items.attributes.values()), tuple(items.blocks), span, end)

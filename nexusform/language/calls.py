@@ -1,67 +1,69 @@
-"""Calls of functions: `max(a, b...)`."""
+"""Evaluation of function calls: `max(a, b...)`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from nexusform.diagnostics import Diagnostic, TextLine, did_you_mean, text_line
-from nexusform.language.evaluation import CALL_UNITS, ExpressionRun
+from nexusform.diagnostics.diagnostic import Diagnostic, TextLine, get_text_line, suggest_name
+from nexusform.language.evaluation_run import CALL_UNITS, ExpressionRun
 from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Thunk,
-    call,
-    converted_argument,
-    signature,
-    without_secrets,
+    convert_argument,
+    format_signature,
+    invoke_function,
+    redact_problem,
 )
-from nexusform.language.syntax.nodes import Call, Expression
-from nexusform.value_types import DYNAMIC, ListType, SetType, TupleType
-from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value
+from nexusform.language.syntax.syntax_nodes import Call, Expression
+from nexusform.schemas.value_types import DYNAMIC, ListType, SetType, TupleType
+from nexusform.values.value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value
 
 
 def call_function(node: Call, run: ExpressionRun) -> Value:
-    """The value of a call; what is wrong with its arguments is told at them."""
-    # `core::` names the functions of the language, as distinct from those of a provider.
+    """Evaluate a call; problems are reported at its arguments."""
+    # `core::` is the prefix of the functions of the language, as opposed to those of a provider.
     function = run.scope.functions.get(node.name.removeprefix("core::"))
     if function is None:
-        hint = did_you_mean(node.name, run.scope.functions)
+        hint = suggest_name(node.name, run.scope.functions)
         detail = f'There is no function named "{node.name}".{hint}'
-        return run.problem("call-to-unknown-function", detail, node.name_span, node)
-    if function.lazy:
+        return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
+    if function.is_lazy:
         return _call_lazily(node, function, run)
     before = len(run.diagnostics)
-    places: list[Expression] = list(node.arguments)
-    arguments = [run.value(a) for a in node.arguments]
+    argument_nodes: list[Expression] = list(node.arguments)
+    arguments = [run.evaluate(a) for a in node.arguments]
     marks = NO_MARKS
     if node.expand:
-        expanded = _expanded(node, function, arguments[-1], run)
-        if expanded is None or expanded.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN.with_marks(arguments[-1].marks)
-        marks = expanded.marks
-        arguments[-1:] = expanded.raw
-        places[-1:] = [node.arguments[-1]] * len(expanded.raw)
-    if not _count_fits(node, function, len(arguments), run):
+        sequence = _check_expanded(node, function, arguments[-1], run)
+        if sequence is None or sequence.raw is UNKNOWN:
+            return DYNAMIC_UNKNOWN.add_marks(arguments[-1].marks)
+        marks = sequence.marks
+        arguments[-1:] = sequence.raw
+        argument_nodes[-1:] = [node.arguments[-1]] * len(sequence.raw)
+    if not _check_count(node, function, len(arguments), run):
         return DYNAMIC_UNKNOWN
-    if run.failed_since(before):
+    if run.has_failed_since(before):
         return DYNAMIC_UNKNOWN
-    return _invoke(node, function, arguments, places, run).with_marks(marks)
+    return _invoke_function(node, function, arguments, argument_nodes, run).add_marks(marks)
 
 
-def _expanded(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
-    """What `...` stands behind, as a sequence; None, and a problem, for anything else."""
+def _check_expanded(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
+    """Return the argument of `...` as a sequence; None, and a problem, for anything else."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
         return last
     else:
         detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
-    at = node.arguments[-1]
-    run.problem("invalid-expanding-argument-value", detail, at, node, function=signature(function))
+    node_at_fault = node.arguments[-1]
+    run.report_problem(
+        "invalid-expanding-argument-value", detail, node_at_fault, node, function=format_signature(function)
+    )
     return None
 
 
-def _count_fits(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
+def _check_count(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
     expected = len(function.parameters)
     if count < expected:
         at_least = "at least " if function.variadic else ""
@@ -69,69 +71,73 @@ def _count_fits(node: Call, function: Function, count: int, run: ExpressionRun) 
         detail = (
             f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
         )
-        run.problem("not-enough-function-arguments", detail, node, function=signature(function))
+        run.report_problem("not-enough-function-arguments", detail, node, function=format_signature(function))
         return False
     if count > expected and function.variadic is None:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
         position = min(expected, len(node.arguments) - 1)
-        run.problem(
+        run.report_problem(
             "too-many-function-arguments",
             detail,
             node.arguments[position],
             node,
-            function=signature(function),
+            function=format_signature(function),
         )
         return False
     return True
 
 
-def _line(arguments: list[Value], problem: FunctionProblem) -> TextLine | None:
-    """The line at fault of an argument that is text of several lines."""
+def _find_line(arguments: list[Value], problem: FunctionProblem) -> TextLine | None:
+    """Find the line at fault of an argument with text of several lines."""
     argument = arguments[problem.argument or 0]
-    return text_line(argument.raw, problem.line) if problem.line else None
+    return get_text_line(argument.raw, problem.line) if problem.line else None
 
 
-def _invoke(
-    node: Call, function: Function, arguments: list[Value], places: list[Expression], run: ExpressionRun
+def _invoke_function(
+    node: Call,
+    function: Function,
+    arguments: list[Value],
+    argument_nodes: list[Expression],
+    run: ExpressionRun,
 ) -> Value:
-    """What a function gives; `places` are the expressions at which problems of its arguments are said."""
+    """Invoke a function; `argument_nodes` are the expressions for problems of its arguments."""
     try:
-        converted = [converted_argument(function, i, a) for i, a in enumerate(arguments)]
-        result = call(function, converted)
-    except FunctionProblem as caught:
-        problem = without_secrets(caught, arguments)
-        if problem.argument is not None and problem.argument < len(places):
-            name = function.parameter(problem.argument).name
+        converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
+        result = invoke_function(function, converted_arguments)
+    except FunctionProblem as original:
+        problem = redact_problem(original, arguments)
+        if problem.argument is not None and problem.argument < len(argument_nodes):
+            name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
-            at = places[problem.argument]
-            more = {"function": signature(function), "line": _line(arguments, problem)}
-            return run.problem("invalid-function-argument", detail, at, node, **more)
+            node_at_fault = argument_nodes[problem.argument]
+            details = {"function": format_signature(function), "line": _find_line(arguments, problem)}
+            return run.report_problem("invalid-function-argument", detail, node_at_fault, node, **details)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("error-in-function-call", detail, node, function=signature(function))
-    run.charge(CALL_UNITS)
-    run.charge_result(result)
+        return run.report_problem("error-in-function-call", detail, node, function=format_signature(function))
+    run.count_work(CALL_UNITS)
+    run.count_result(result)
     return result
 
 
-def _evaluated(value: Value) -> tuple[Value, list[Diagnostic]]:
-    """An argument that is a value already."""
+def _return_value(value: Value) -> tuple[Value, list[Diagnostic]]:
+    """Return an argument that is already a value."""
     return value, []
 
 
 def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
-    thunks: list[Thunk] = [partial(run.attempt, e) for e in node.arguments]
+    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
     if node.expand:
-        # What is expanded is evaluated first: its mistakes are nobody's to forgive.
+        # The expanded argument is evaluated first: its errors are always reported.
         before = len(run.diagnostics)
-        last = run.value(node.arguments[-1])
-        expanded = None if run.failed_since(before) else _expanded(node, function, last, run)
-        if expanded is None or expanded.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN.with_marks(last.marks)
-        thunks[-1:] = [partial(_evaluated, each.with_marks(expanded.marks)) for each in expanded.raw]
-        if not _count_fits(node, function, len(thunks), run):
+        last = run.evaluate(node.arguments[-1])
+        sequence = None if run.has_failed_since(before) else _check_expanded(node, function, last, run)
+        if sequence is None or sequence.raw is UNKNOWN:
+            return DYNAMIC_UNKNOWN.add_marks(last.marks)
+        thunks[-1:] = [partial(_return_value, item.add_marks(sequence.marks)) for item in sequence.raw]
+        if not _check_count(node, function, len(thunks), run):
             return DYNAMIC_UNKNOWN
     try:
         return function.body(*thunks)
     except FunctionProblem as problem:
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.problem("error-in-function-call", detail, node, function=signature(function))
+        return run.report_problem("error-in-function-call", detail, node, function=format_signature(function))

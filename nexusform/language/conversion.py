@@ -1,14 +1,13 @@
-"""One type to another: what `tolist(x)`, an argument or a variable's type does to a value."""
+"""Conversion of values between types, as by `tolist(x)`, an argument or a variable's type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.exact_numbers import number_text, parse_number
-from nexusform.language.unification import part_types, unify
-from nexusform.plain_data import ConversionProblem, PathStep
-from nexusform.value_types import (
+from nexusform.json_data.plain_data import ConversionProblem, PathStep
+from nexusform.language.unification import list_part_types, unify_types
+from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
     MapType,
@@ -17,49 +16,58 @@ from nexusform.value_types import (
     SetType,
     TupleType,
     Type,
-    friendly_name,
+    describe_type,
     has_dynamic,
 )
-from nexusform.values import NOT_NULL, UNKNOWN, Refinement, Value, refined, refinement_of, set_value
+from nexusform.values.exact_numbers import format_number, parse_number
+from nexusform.values.value import (
+    NOT_NULL,
+    UNKNOWN,
+    Refinement,
+    Value,
+    add_refinement,
+    build_set,
+    get_refinement,
+)
 
 
-def convert(value: Value, of: Type) -> Value:
-    """The value as one of type `of`, marks kept; defaults of optional attributes filled in.
+def convert_value(value: Value, target: Type) -> Value:
+    """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
 
-    Where `of` leaves a type open the value's own is kept (elements of a collection are brought to
-    one type). Raises ConversionProblem.
+    Open parts of `target` keep the value's own type (elements of a collection get one type). Raises
+    ConversionProblem.
     """
     from_type = value.type
-    if of is DYNAMIC or from_type is of:
+    if target is DYNAMIC or from_type is target:
         return value
     raw = value.raw
-    if of.__class__ is PrimitiveType:
-        return _to_primitive(value, of)
+    if target.__class__ is PrimitiveType:
+        return _convert_to_primitive(value, target)
     if raw is None or raw is UNKNOWN:
         if from_type is not DYNAMIC:
-            _require_convertible(from_type, of)
-        kind = _filled(settled(of), from_type)
-        return refined(Value(kind, raw, value.marks), _kept(value, of))
-    if from_type == of and not _fills_in(of):
+            _require_convertible(from_type, target)
+        result_type = _fill_open_parts(remove_optional(target), from_type)
+        return add_refinement(Value(result_type, raw, value.marks), _convert_refinement(value, target))
+    if from_type == target and not _has_optional_attributes(target):
         return value
-    return _CONVERTERS[of.__class__](value, of)
+    return _CONVERTERS[target.__class__](value, target)
 
 
-def _kept(value: Value, of: Type) -> Refinement:
-    # What is still known of an unknown value after it is converted to a collection or structure.
-    known = refinement_of(value)
-    if isinstance(of, (ObjectType, TupleType)):
-        return Refinement(known.not_null)  # how many parts it has, its type says
-    shortest, longest = known.shortest, known.longest
+def _convert_refinement(value: Value, target: Type) -> Refinement:
+    # Returns the refinement of an unknown value after conversion to a collection or structure.
+    refinement = get_refinement(value)
+    if isinstance(target, (ObjectType, TupleType)):
+        return Refinement(refinement.not_null)  # its type gives the number of parts
+    shortest, longest = refinement.shortest, refinement.longest
     if isinstance(value.type, (ObjectType, TupleType)):
-        shortest = longest = len(part_types(value.type))
-    if isinstance(of, SetType) and not isinstance(value.type, SetType):
+        shortest = longest = len(list_part_types(value.type))
+    if isinstance(target, SetType) and not isinstance(value.type, SetType):
         shortest = min(shortest, 1)
-    return Refinement(known.not_null, shortest=shortest, longest=longest)
+    return Refinement(refinement.not_null, shortest=shortest, longest=longest)
 
 
-def describe(problem: ConversionProblem) -> str:
-    """The problem as a clause with the place inside the value: `attribute "a": string required`."""
+def describe_problem(problem: ConversionProblem) -> str:
+    """Return the problem as a clause with the path inside the value: `attribute "a": string required`."""
     steps = [f"element {s}" if isinstance(s, int) else f'attribute "{s}"' for s in problem.path]
     return ": ".join([*steps, problem.message])
 
@@ -67,24 +75,24 @@ def describe(problem: ConversionProblem) -> str:
 # --- towards primitives ------------------------------------------------------------------------
 
 
-def _to_primitive(value: Value, of: PrimitiveType) -> Value:
+def _convert_to_primitive(value: Value, target: PrimitiveType) -> Value:
     raw = value.raw
-    if value.type == of:
+    if value.type == target:
         return value
     if raw is None or raw is UNKNOWN:
         if value.type is not DYNAMIC:
-            _require_convertible(value.type, of)
-        return Value(of, raw, value.marks, NOT_NULL if refinement_of(value).not_null else None)
+            _require_convertible(value.type, target)
+        return Value(target, raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
     if not isinstance(value.type, PrimitiveType):
-        raise ConversionProblem((), f"{of.name} required")
-    return Value(of, _PRIMITIVE[value.type.name, of.name](raw), value.marks)
+        raise ConversionProblem((), f"{target.name} required")
+    return Value(target, _PRIMITIVE_CONVERTERS[value.type.name, target.name](raw), value.marks)
 
 
-def _bool_to_string(raw: bool) -> str:
+def _convert_bool_to_string(raw: bool) -> str:
     return "true" if raw else "false"
 
 
-def _string_to_number(raw: str) -> Any:
+def _convert_string_to_number(raw: str) -> Any:
     try:
         number = parse_number(raw)
     except OverflowError:
@@ -94,129 +102,131 @@ def _string_to_number(raw: str) -> Any:
     return number
 
 
-def _string_to_bool(raw: str) -> bool:
+def _convert_string_to_bool(raw: str) -> bool:
     if raw in {"true", "1"}:
         return True
     if raw in {"false", "0"}:
         return False
-    near = raw.lower()
-    if near in {"true", "false"}:
-        raise ConversionProblem((), f'a bool is required; to convert from string, use lowercase "{near}"')
+    lowercase = raw.lower()
+    if lowercase in {"true", "false"}:
+        raise ConversionProblem(
+            (), f'a bool is required; to convert from string, use lowercase "{lowercase}"'
+        )
     raise ConversionProblem((), "a bool is required")
 
 
-def _no_number(_: Any) -> Any:
+def _reject_number(_: Any) -> Any:
     raise ConversionProblem((), "number required")
 
 
-def _no_bool(_: Any) -> Any:
+def _reject_bool(_: Any) -> Any:
     raise ConversionProblem((), "bool required")
 
 
-_PRIMITIVE: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
-    ("string", "number"): _string_to_number,
-    ("string", "bool"): _string_to_bool,
-    ("number", "string"): number_text,
-    ("number", "bool"): _no_bool,
-    ("bool", "string"): _bool_to_string,
-    ("bool", "number"): _no_number,
+_PRIMITIVE_CONVERTERS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
+    ("string", "number"): _convert_string_to_number,
+    ("string", "bool"): _convert_string_to_bool,
+    ("number", "string"): format_number,
+    ("number", "bool"): _reject_bool,
+    ("bool", "string"): _convert_bool_to_string,
+    ("bool", "number"): _reject_number,
 }
 
 
 # --- towards collections and structures --------------------------------------------------------
 
 
-def _elements(value: Value, of: Type) -> tuple[tuple[PathStep, Value], ...]:
+def _list_elements(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
     if isinstance(value.type, (ListType, SetType, TupleType)):
         return tuple(enumerate(value.raw))
-    raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+    raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
 
 
-def _converted(
-    parts: Iterable[tuple[PathStep, Value]], of: ListType | SetType | MapType, from_type: Type, kind: str
+def _convert_elements(
+    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
 ) -> tuple[Type, list[Value]]:
-    # Every part as `element`; when that leaves types open, all brought to one type.
-    element = of.element
+    # Converts every part to the element type; if that leaves types open, all get one type.
+    element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
-        _require_convertible(from_type, of)  # of a collection without elements, too
+        _require_convertible(from_type, target)  # also for a collection without elements
     items = []
     for step, part in parts:
         try:
-            items.append(convert(part, element))
+            items.append(convert_value(part, element))
         except ConversionProblem as problem:
-            raise problem.within(step) from None
+            raise problem.prepend_step(step) from None
     if not has_dynamic(element):
-        return settled(element), items
+        return remove_optional(element), items
     if not items:
-        filled = _filled(of, from_type)
+        filled = _fill_open_parts(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
-        return settled(filled.element), items
-    common = unify([v.type for v in items])
+        return remove_optional(filled.element), items
+    common = unify_types([v.type for v in items])
     if common is None:
         raise ConversionProblem((), f"all {kind} elements must have the same type")
-    return common, [convert(v, common) for v in items]
+    return common, [convert_value(v, common) for v in items]
 
 
-def _to_list(value: Value, of: ListType) -> Value:
-    element, items = _converted(_elements(value, of), of, value.type, "list")
+def _convert_to_list(value: Value, target: ListType) -> Value:
+    element, items = _convert_elements(_list_elements(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        # Neither its order nor its length is known, only how many there are at least and at most.
-        return refined(Value(ListType(element), UNKNOWN, value.marks), refinement_of(value))
+        # Its order and length are unknown, except for bounds.
+        return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
     return Value(ListType(element), tuple(items), value.marks)
 
 
-def _to_set(value: Value, of: SetType) -> Value:
-    element, items = _converted(_elements(value, of), of, value.type, "set")
-    return set_value(items, element).with_marks(value.marks)
+def _convert_to_set(value: Value, target: SetType) -> Value:
+    element, items = _convert_elements(_list_elements(value, target), target, value.type, "set")
+    return build_set(items, element).add_marks(value.marks)
 
 
-def _to_map(value: Value, of: MapType) -> Value:
+def _convert_to_map(value: Value, target: MapType) -> Value:
     if not isinstance(value.type, (MapType, ObjectType)):
-        raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
-    element, items = _converted(value.raw.items(), of, value.type, "map")
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+    element, items = _convert_elements(value.raw.items(), target, value.type, "map")
     return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
 
 
-def _to_tuple(value: Value, of: TupleType) -> Value:
+def _convert_to_tuple(value: Value, target: TupleType) -> Value:
     if not isinstance(value.type, TupleType):
         raise ConversionProblem((), "tuple required")
-    length, required = len(value.raw), len(of.elements)
+    length, required = len(value.raw), len(target.elements)
     if length != required:
         raise ConversionProblem((), f"tuple of {required} elements required, not {length}")
     items = []
-    for index, (part, element) in enumerate(zip(value.raw, of.elements, strict=True)):
+    for index, (part, element) in enumerate(zip(value.raw, target.elements, strict=True)):
         try:
-            items.append(convert(part, element))
+            items.append(convert_value(part, element))
         except ConversionProblem as problem:
-            raise problem.within(index) from None
+            raise problem.prepend_step(index) from None
     return Value(TupleType(tuple([v.type for v in items])), tuple(items), value.marks)
 
 
-def _to_object(value: Value, of: ObjectType) -> Value:
+def _convert_to_object(value: Value, target: ObjectType) -> Value:
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), "object required")
     raw = value.raw
-    missing = [name for name, _ in of.attributes if name not in raw and name not in of.optional]
+    missing = [name for name, _ in target.attributes if name not in raw and name not in target.optional]
     if missing:
-        raise ConversionProblem((), _missing_attributes(missing))
-    defaults = dict(of.defaults)
+        raise ConversionProblem((), _describe_missing_attributes(missing))
+    defaults = dict(target.defaults)
     items: dict[str, Value] = {}
-    for name, attribute_type in of.attributes:
+    for name, attribute_type in target.attributes:
         part = raw.get(name)
         default = defaults.get(name)
         if (part is None or part.raw is None) and isinstance(default, Value):
-            part = default.with_marks(part.marks if part else frozenset())
+            part = default.add_marks(part.marks if part else frozenset())
         try:
             if part is None:
-                items[name] = Value(settled(attribute_type), None)
+                items[name] = Value(remove_optional(attribute_type), None)
             else:
-                items[name] = convert(part, attribute_type)
+                items[name] = convert_value(part, attribute_type)
         except ConversionProblem as problem:
-            raise problem.within(name) from None
+            raise problem.prepend_step(name) from None
     return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
 
 
-def _missing_attributes(names: Sequence[str]) -> str:
+def _describe_missing_attributes(names: Sequence[str]) -> str:
     quoted = [f'"{n}"' for n in names]
     if len(quoted) == 1:
         return f"attribute {quoted[0]} is required"
@@ -224,108 +234,112 @@ def _missing_attributes(names: Sequence[str]) -> str:
 
 
 _CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
-    ListType: _to_list,
-    SetType: _to_set,
-    MapType: _to_map,
-    TupleType: _to_tuple,
-    ObjectType: _to_object,
+    ListType: _convert_to_list,
+    SetType: _convert_to_set,
+    MapType: _convert_to_map,
+    TupleType: _convert_to_tuple,
+    ObjectType: _convert_to_object,
 }
 
 
 # --- types alone -------------------------------------------------------------------------------
 
 
-def _fills_in(of: Type) -> bool:
-    if isinstance(of, ObjectType):
-        return bool(of.optional) or any(_fills_in(t) for _, t in of.attributes)
-    if isinstance(of, TupleType):
-        return any(_fills_in(t) for t in of.elements)
-    return not isinstance(of, PrimitiveType) and _fills_in(of.element)
+def _has_optional_attributes(target: Type) -> bool:
+    if isinstance(target, ObjectType):
+        return bool(target.optional) or any(_has_optional_attributes(t) for _, t in target.attributes)
+    if isinstance(target, TupleType):
+        return any(_has_optional_attributes(t) for t in target.elements)
+    return not isinstance(target, PrimitiveType) and _has_optional_attributes(target.element)
 
 
-def settled(of: Type) -> Type:
-    """The type of a value that fulfils `of`: no optional attributes any more."""
-    if not _fills_in(of):
-        return of
-    if isinstance(of, ObjectType):
-        return ObjectType(tuple([(n, settled(t)) for n, t in of.attributes]))
-    if isinstance(of, TupleType):
-        return TupleType(tuple([settled(t) for t in of.elements]))
-    assert not isinstance(of, PrimitiveType)
-    return type(of)(settled(of.element))
+def remove_optional(target: Type) -> Type:
+    """Return the type of a value converted to this type: without optional attributes."""
+    if not _has_optional_attributes(target):
+        return target
+    if isinstance(target, ObjectType):
+        return ObjectType(tuple([(n, remove_optional(t)) for n, t in target.attributes]))
+    if isinstance(target, TupleType):
+        return TupleType(tuple([remove_optional(t) for t in target.elements]))
+    assert not isinstance(target, PrimitiveType)
+    return type(target)(remove_optional(target.element))
 
 
-def _filled(of: Type, from_type: Type) -> Type:
-    # `of` with its open parts taken from the type of the value at hand, as far as they are there.
-    if of is DYNAMIC or from_type is DYNAMIC or not has_dynamic(of):
-        return from_type if of is DYNAMIC else of
-    if isinstance(of, ObjectType):
+def _fill_open_parts(target: Type, from_type: Type) -> Type:
+    # Returns `target` with its open parts taken from the type of the value, if possible.
+    if target is DYNAMIC or from_type is DYNAMIC or not has_dynamic(target):
+        return from_type if target is DYNAMIC else target
+    if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
-            return of
-        return ObjectType(tuple([(n, _filled(t, from_type.attribute(n) or t)) for n, t in of.attributes]))
-    if isinstance(of, TupleType):
+            return target
+        return ObjectType(
+            tuple([(n, _fill_open_parts(t, from_type.get_attribute(n) or t)) for n, t in target.attributes])
+        )
+    if isinstance(target, TupleType):
         if not isinstance(from_type, TupleType):
-            return of
-        pairs = zip(of.elements, from_type.elements, strict=True)
-        return TupleType(tuple([_filled(element, own) for element, own in pairs]))
-    assert not isinstance(of, PrimitiveType)
-    inner = unify(part_types(from_type)) if not isinstance(from_type, PrimitiveType) else None
-    return of if inner is None else type(of)(_filled(of.element, inner))
+            return target
+        pairs = zip(target.elements, from_type.elements, strict=True)
+        return TupleType(
+            tuple([_fill_open_parts(element, source_element) for element, source_element in pairs])
+        )
+    assert not isinstance(target, PrimitiveType)
+    inner = unify_types(list_part_types(from_type)) if not isinstance(from_type, PrimitiveType) else None
+    return target if inner is None else type(target)(_fill_open_parts(target.element, inner))
 
 
-def _require_convertible(from_type: Type, of: Type) -> None:
-    # Raises ConversionProblem when no value of the one type could become one of the other.
-    if of is DYNAMIC or from_type is DYNAMIC or from_type == of:
+def _require_convertible(from_type: Type, target: Type) -> None:
+    # Raises ConversionProblem if no value of the one type can be converted to the other.
+    if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
         return
-    if isinstance(of, PrimitiveType):
-        if not isinstance(from_type, PrimitiveType) or {from_type.name, of.name} == {"number", "bool"}:
-            raise ConversionProblem((), f"{of.name} required")
-    elif isinstance(of, ObjectType):
-        _require_object(from_type, of)
-    elif isinstance(of, TupleType):
-        if not isinstance(from_type, TupleType) or len(from_type.elements) != len(of.elements):
+    if isinstance(target, PrimitiveType):
+        if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:
+            raise ConversionProblem((), f"{target.name} required")
+    elif isinstance(target, ObjectType):
+        _require_object(from_type, target)
+    elif isinstance(target, TupleType):
+        if not isinstance(from_type, TupleType) or len(from_type.elements) != len(target.elements):
             raise ConversionProblem((), "tuple required")
-        _require_parts(enumerate(from_type.elements), of.elements)
+        _require_parts(enumerate(from_type.elements), target.elements)
     else:
-        _require_collection(from_type, of)
+        _require_collection(from_type, target)
 
 
-def _require_object(from_type: Type, of: ObjectType) -> None:
+def _require_object(from_type: Type, target: ObjectType) -> None:
     if isinstance(from_type, MapType):
         return
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem((), "object required")
-    has = dict(from_type.attributes)
-    missing = [n for n, _ in of.attributes if n not in has and n not in of.optional]
+    attributes = dict(from_type.attributes)
+    missing = [n for n, _ in target.attributes if n not in attributes and n not in target.optional]
     if missing:
-        raise ConversionProblem((), _missing_attributes(missing))
+        raise ConversionProblem((), _describe_missing_attributes(missing))
     parts: list[tuple[PathStep, Type]] = []
     types: list[Type] = []
-    for name, attribute_type in of.attributes:
-        if name in has:
-            parts.append((name, has[name]))
+    for name, attribute_type in target.attributes:
+        if name in attributes:
+            parts.append((name, attributes[name]))
             types.append(attribute_type)
     _require_parts(parts, types)
 
 
-def _require_collection(from_type: Type, of: ListType | SetType | MapType) -> None:
+def _require_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))
-    if from_mapping if not isinstance(of, MapType) else from_sequence:
-        raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+    if from_mapping if not isinstance(target, MapType) else from_sequence:
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
     if isinstance(from_type, PrimitiveType):
-        raise ConversionProblem((), f"{friendly_name(of, constraint=True)} required")
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
     if isinstance(from_type, TupleType):
-        _require_parts(enumerate(from_type.elements), [of.element] * len(from_type.elements))
+        _require_parts(enumerate(from_type.elements), [target.element] * len(from_type.elements))
     elif isinstance(from_type, ObjectType):
-        _require_parts(from_type.attributes, [of.element] * len(from_type.attributes))
+        _require_parts(from_type.attributes, [target.element] * len(from_type.attributes))
     else:
-        _require_convertible(from_type.element, of.element)
+        _require_convertible(from_type.element, target.element)
 
 
 def _require_parts(parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]) -> None:
-    for (step, part), of in zip(parts, types, strict=True):
+    for (step, part), target in zip(parts, types, strict=True):
         try:
-            _require_convertible(part, of)
+            _require_convertible(part, target)
         except ConversionProblem as problem:
-            raise problem.within(step) from None
+            raise problem.prepend_step(step) from None

@@ -1,4 +1,4 @@
-"""The tree to a value: `evaluate` gives an expression its value in a scope."""
+"""Evaluation of expressions: `evaluate_expression` returns the value in a scope."""
 
 from __future__ import annotations
 
@@ -7,25 +7,42 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
-from nexusform.exact_numbers import normalised, number_from_decimal
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error, has_errors
+from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.calls import call_function
-from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
-from nexusform.language.conversion import convert, describe
-from nexusform.language.evaluation import ExpressionRun, Handler, Scope, Trace, Tracing, bounded
+from nexusform.language.comprehension import (
+    evaluate_for_object,
+    evaluate_for_tuple,
+    evaluate_splat,
+    evaluate_template_for,
+    get_splat_element,
+)
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.evaluation_run import (
+    EvaluationTrace,
+    ExpressionRun,
+    Handler,
+    Scope,
+    TracingRun,
+    check_size,
+)
 from nexusform.language.operators import (
     OperationProblem,
     apply_binary,
     apply_unary,
-    index,
-    operand_type,
-    result_type,
+    get_element,
+    get_operand_type,
+    get_result_type,
 )
-from nexusform.language.syntax import nodes as syntax
-from nexusform.language.templates import conditional, template, template_if
-from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
-from nexusform.values import (
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.language.template_evaluation import (
+    evaluate_conditional,
+    evaluate_template,
+    evaluate_template_if,
+)
+from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING
+from nexusform.values.exact_numbers import convert_decimal, normalize_number
+from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
     FALSE,
     NO_MARKS,
@@ -34,175 +51,177 @@ from nexusform.values import (
     TRUE,
     UNKNOWN,
     Value,
-    object_value,
-    tuple_value,
+    build_object,
+    build_tuple,
 )
 
-__all__ = ["Scope", "Trace", "evaluate", "notes_on", "traced"]
+__all__ = ["EvaluationTrace", "Scope", "build_value_notes", "evaluate_expression", "trace_expression"]
 
 
-def evaluate(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
-    """The value of an expression and everything that was wrong with it.
+def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
+    """Evaluate an expression. Return its value and all problems.
 
-    After an error the value is unknown, of the open type unless the expression's own is plain.
+    After an error the value is unknown, of the open type unless the expression's own type is fixed.
     """
     run = ExpressionRun(scope, _HANDLERS)
     try:
-        return run.value(expression), run.diagnostics
+        return run.evaluate(expression), run.diagnostics
     except MemoryError:
         detail = (
             "The expression produces more elements or text than a configuration can reasonably need. "
             "Look for nested `for` expressions over large collections, and split it up."
         )
-        run.diagnostics.append(error("expression-too-large", detail, expression.span))
+        run.diagnostics.append(build_error("expression-too-large", detail, expression.span))
     except RecursionError:
         detail = "The expression or the value it makes is nested too deeply. Split it up with local values."
-        run.diagnostics.append(error("expression-too-deeply-nested", detail, expression.span))
+        run.diagnostics.append(build_error("expression-too-deeply-nested", detail, expression.span))
     return DYNAMIC_UNKNOWN, run.diagnostics
 
 
-def traced(expression: syntax.Expression, scope: Scope) -> tuple[Trace, list[Diagnostic]]:
-    """What an expression and each of its parts came to, and everything that was wrong with it."""
-    run = Tracing(scope, _HANDLERS, expression)
+def trace_expression(expression: syntax.Expression, scope: Scope) -> tuple[EvaluationTrace, list[Diagnostic]]:
+    """Evaluate an expression and return the trace with all problems."""
+    run = TracingRun(scope, _HANDLERS, expression)
     try:
-        run.value(expression)
+        run.evaluate(expression)
     except (MemoryError, RecursionError):
-        return Trace(expression), evaluate(expression, scope)[1]
-    return run.at.parts[0], run.diagnostics
+        return EvaluationTrace(expression), evaluate_expression(expression, scope)[1]
+    return run.current.parts[0], run.diagnostics
 
 
-def notes_on(expression: syntax.Expression, scope: Scope) -> tuple[ValueNote, ...]:
-    """What the references of an expression stand for, to be shown beside it."""
-    return ExpressionRun(scope, _HANDLERS).notes(expression)
+def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[ValueNote, ...]:
+    """Build the notes of an expression: the values of its references."""
+    return ExpressionRun(scope, _HANDLERS).build_notes(expression)
 
 
 # --- literals ----------------------------------------------------------------------------------
 
 
-def _literal(node: syntax.Literal, run: ExpressionRun) -> Value:
+def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
     value = node.value
     if value.__class__ is bool:
         return TRUE if value else FALSE
     if value is None:
         return NULL
     try:
-        return _number(value)
+        return _build_number(value)
     except OverflowError:
         detail = "The number has too many digits: at most 4000 may stand before or after the point."
-        return run.problem("number-too-large", detail, node)
+        return run.report_problem("number-too-large", detail, node)
 
 
 @lru_cache(maxsize=1024)
-def _number(number: Decimal | int) -> Value:
-    return Value(NUMBER, number_from_decimal(number) if isinstance(number, Decimal) else normalised(number))
+def _build_number(number: Decimal | int) -> Value:
+    return Value(NUMBER, convert_decimal(number) if isinstance(number, Decimal) else normalize_number(number))
 
 
-def _string_literal(node: syntax.StringLiteral, _run: ExpressionRun) -> Value:
+def _evaluate_string(node: syntax.StringLiteral, _run: ExpressionRun) -> Value:
     return Value(STRING, node.value)
 
 
-def _template_wrap(node: syntax.TemplateWrap, run: ExpressionRun) -> Value:
-    return run.value(node.wrapped)
+def _evaluate_template_wrap(node: syntax.TemplateWrap, run: ExpressionRun) -> Value:
+    return run.evaluate(node.wrapped)
 
 
-def _parentheses(node: syntax.Parentheses, run: ExpressionRun) -> Value:
-    return run.value(node.inner)
+def _evaluate_parentheses(node: syntax.Parentheses, run: ExpressionRun) -> Value:
+    return run.evaluate(node.inner)
 
 
 # --- references --------------------------------------------------------------------------------
 
 
-def _traversal(node: syntax.Traversal, run: ExpressionRun) -> Value:
+def _evaluate_traversal(node: syntax.Traversal, run: ExpressionRun) -> Value:
     return run.traverse(node)
 
 
-def _relative_traversal(node: syntax.RelativeTraversal, run: ExpressionRun) -> Value:
-    return run.follow(run.value(node.source), node.steps, node)
+def _evaluate_relative_traversal(node: syntax.RelativeTraversal, run: ExpressionRun) -> Value:
+    return run.apply_steps(run.evaluate(node.source), node.steps, node)
 
 
-def _index(node: syntax.Index, run: ExpressionRun) -> Value:
-    before = len(run.diagnostics)
-    collection, key = run.value(node.collection), run.value(node.key)
-    if run.failed_since(before):
+def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
+    previous_count = len(run.diagnostics)
+    collection, key = run.evaluate(node.collection), run.evaluate(node.key)
+    if run.has_failed_since(previous_count):
         return DYNAMIC_UNKNOWN
-    outcome = index(collection, key)
+    outcome = get_element(collection, key)
     if isinstance(outcome, Problem):
-        at = node.key if outcome.id == "invalid-index" else node.collection
-        return run.problem(outcome.id, outcome.detail, at, node)
+        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection
+        return run.report_problem(outcome.id, outcome.detail, node_at_fault, node)
     return outcome
 
 
 # --- operators ---------------------------------------------------------------------------------
 
 
-def _unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    before = len(run.diagnostics)
-    operand = run.value(node.operand)
-    required = operand_type(node.operator) or DYNAMIC
-    failed = Value(required, UNKNOWN, operand.marks)
-    if run.failed_since(before):
-        return failed
+def _evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
+    previous_count = len(run.diagnostics)
+    operand = run.evaluate(node.operand)
+    required = get_operand_type(node.operator) or DYNAMIC
+    unknown_result = Value(required, UNKNOWN, operand.marks)
+    if run.has_failed_since(previous_count):
+        return unknown_result
     try:
-        return apply_unary(node.operator, convert(operand, required))
+        return apply_unary(node.operator, convert_value(operand, required))
     except ConversionProblem as problem:
-        detail = f"Unsuitable value for unary operand: {describe(problem)}."
-        run.problem("invalid-operand", detail, node.operand, node)
+        detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
+        run.report_problem("invalid-operand", detail, node.operand, node)
     except OperationProblem as problem:
-        run.problem(problem.kind, f"Error during operation: {problem.message}.", node)
-    return failed
+        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+    return unknown_result
 
 
-def _operand(
+def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    # The value as the operator takes it and the errors in it. That it is of the wrong type is told at once.
-    value, problems = run.attempt(expression)
-    required = operand_type(node.operator)
+    # Returns the value converted for the operator, and its errors. A wrong type is reported at once.
+    value, problems = run.evaluate_separately(expression)
+    required = get_operand_type(node.operator)
     if required is None or value.type is required:
         return value, problems
     try:
-        return convert(value, required), problems
+        return convert_value(value, required), problems
     except ConversionProblem as problem:
-        detail = f"Unsuitable value for {side} operand: {describe(problem)}."
-        run.problem("invalid-operand", detail, expression, node)
+        detail = f"Unsuitable value for {side} operand: {describe_problem(problem)}."
+        run.report_problem("invalid-operand", detail, expression, node)
         return Value(required, UNKNOWN, value.marks), problems
 
 
-def _binary(node: syntax.Binary, run: ExpressionRun) -> Value:
-    """An operation on two values. One side may settle `&&` and `||`, and then the other does not count."""
-    before = len(run.diagnostics)
-    left, left_problems = _operand(node, node.left, "left", run)
-    right, right_problems = _operand(node, node.right, "right", run)
+def _evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
+    """Evaluate an operation on two values. One side of `&&` and `||` may decide the result; the other is then
+    ignored.
+    """
+    previous_count = len(run.diagnostics)
+    left, left_problems = _evaluate_operand(node, node.left, "left", run)
+    right, right_problems = _evaluate_operand(node, node.right, "right", run)
     marks = left.marks | right.marks
-    failed = len(run.diagnostics) > before
+    has_failed = len(run.diagnostics) > previous_count
     decisive = _DECISIVE.get(node.operator)
-    if decisive is not None and not failed:
+    if decisive is not None and not has_failed:
         left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
         if left.raw is decisive and not left_failed:
             run.diagnostics.extend(left_problems)
-            return left.with_marks(marks)
+            return left.add_marks(marks)
         if right.raw is decisive and not right_failed:
-            # The right side settles it, so what is wrong or unknown on the left does not matter.
+            # The right side decides, so an error or unknown value on the left is irrelevant.
             run.diagnostics.extend(right_problems)
-            return right.with_marks(marks)
-        if not left_failed and _may_be_settled(left, right, right_failed=right_failed):
-            return _UNDECIDED.with_marks(marks)
+            return right.add_marks(marks)
+        if not left_failed and _may_be_decided(left, right, right_failed=right_failed):
+            return _UNDECIDED.add_marks(marks)
     problems = left_problems + right_problems
     run.diagnostics.extend(problems)
-    if failed or has_errors(problems):
-        return Value(result_type(node.operator), UNKNOWN, marks)
+    if has_failed or has_errors(problems):
+        return Value(get_result_type(node.operator), UNKNOWN, marks)
     try:
         return apply_binary(node.operator, left, right)
     except OperationProblem as problem:
-        run.problem(problem.kind, f"Error during operation: {problem.message}.", node)
-        return Value(result_type(node.operator), UNKNOWN, marks)
+        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+        return Value(get_result_type(node.operator), UNKNOWN, marks)
 
 
 _DECISIVE: Final = {"&&": False, "||": True}
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
-def _may_be_settled(left: Value, right: Value, *, right_failed: bool) -> bool:
+def _may_be_decided(left: Value, right: Value, *, right_failed: bool) -> bool:
     # Whether one side, once it is known, may make up for what the other is: the left one for an error or
     # a null, the right one for a null. An error on the left is told, as in HCL.
     if left.raw is UNKNOWN:
@@ -213,31 +232,31 @@ def _may_be_settled(left: Value, right: Value, *, right_failed: bool) -> bool:
 # --- constructors ------------------------------------------------------------------------------
 
 
-def _tuple_cons(node: syntax.TupleCons, run: ExpressionRun) -> Value:
-    run.charge(len(node.items))
-    return bounded(tuple_value([run.value(item) for item in node.items]))
+def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:
+    run.count_work(len(node.items))
+    return check_size(build_tuple([run.evaluate(item) for item in node.items]))
 
 
-def _object_cons(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
-    run.charge(len(node.items))
+def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
+    run.count_work(len(node.items))
     items: dict[str, Value] = {}
     marks = NO_MARKS
-    known = True
+    is_known = True
     for key, expression in node.items:
-        name = _key_text(key, run, node)
-        value = run.value(expression)
+        name = _evaluate_key(key, run, node)
+        value = run.evaluate(expression)
         if name is None or name.raw is UNKNOWN:
-            known = False
+            is_known = False
             continue
         marks |= name.marks
         items[name.raw] = value
-    if not known:
-        return DYNAMIC_UNKNOWN.with_marks(marks)
-    return bounded(object_value(items)).with_marks(marks)
+    if not is_known:
+        return DYNAMIC_UNKNOWN.add_marks(marks)
+    return check_size(build_object(items)).add_marks(marks)
 
 
-def _key_text(key: syntax.ObjectKey, run: ExpressionRun, whole: syntax.ObjectCons) -> Value | None:
-    # The name of an item as a string Value; None after a diagnostic.
+def _evaluate_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
+    # Returns the name of an item as a string Value; None after a diagnostic.
     expression = key.expression
     if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
         return Value(STRING, expression.root.name)
@@ -246,44 +265,44 @@ def _key_text(key: syntax.ObjectKey, run: ExpressionRun, whole: syntax.ObjectCon
             "If this expression is intended to be a reference, wrap it in parentheses. If it's instead "
             "intended as a literal name containing periods, wrap it in quotes to create a string literal."
         )
-        run.problem("ambiguous-attribute-key", detail, expression.span)
+        run.report_problem("ambiguous-attribute-key", detail, expression.span)
         return None
     if isinstance(expression, syntax.Literal) and expression.value is None:
         return Value(STRING, "null")
-    before = len(run.diagnostics)
-    value = run.value(expression)
-    if run.failed_since(before):
+    previous_count = len(run.diagnostics)
+    value = run.evaluate(expression)
+    if run.has_failed_since(previous_count):
         return None
     if value.raw is None:
-        run.problem("null-value-as-key", "Can't use a null value as a key.", expression, whole)
+        run.report_problem("null-value-as-key", "Can't use a null value as a key.", expression, enclosing)
         return None
     try:
-        return convert(value, STRING)
+        return convert_value(value, STRING)
     except ConversionProblem as problem:
-        detail = f"Can't use this value as a key: {describe(problem)}."
-        run.problem("incorrect-key-type", detail, expression, whole)
+        detail = f"Can't use this value as a key: {describe_problem(problem)}."
+        run.report_problem("incorrect-key-type", detail, expression, enclosing)
         return None
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
-    syntax.Literal: _literal,
-    syntax.StringLiteral: _string_literal,
-    syntax.Template: template,
-    syntax.TemplateWrap: _template_wrap,
-    syntax.TemplateIf: template_if,
-    syntax.TemplateFor: template_for,
-    syntax.Traversal: _traversal,
-    syntax.RelativeTraversal: _relative_traversal,
-    syntax.Index: _index,
-    syntax.Splat: splat,
-    syntax.SplatElement: splat_element,
-    syntax.Unary: _unary,
-    syntax.Binary: _binary,
-    syntax.Conditional: conditional,
+    syntax.Literal: _evaluate_literal,
+    syntax.StringLiteral: _evaluate_string,
+    syntax.Template: evaluate_template,
+    syntax.TemplateWrap: _evaluate_template_wrap,
+    syntax.TemplateIf: evaluate_template_if,
+    syntax.TemplateFor: evaluate_template_for,
+    syntax.Traversal: _evaluate_traversal,
+    syntax.RelativeTraversal: _evaluate_relative_traversal,
+    syntax.Index: _evaluate_index,
+    syntax.Splat: evaluate_splat,
+    syntax.SplatElement: get_splat_element,
+    syntax.Unary: _evaluate_unary,
+    syntax.Binary: _evaluate_binary,
+    syntax.Conditional: evaluate_conditional,
     syntax.Call: call_function,
-    syntax.TupleCons: _tuple_cons,
-    syntax.ObjectCons: _object_cons,
-    syntax.ForTuple: for_tuple,
-    syntax.ForObject: for_object,
-    syntax.Parentheses: _parentheses,
+    syntax.TupleCons: _evaluate_tuple,
+    syntax.ObjectCons: _evaluate_object,
+    syntax.ForTuple: evaluate_for_tuple,
+    syntax.ForObject: evaluate_for_object,
+    syntax.Parentheses: _evaluate_parentheses,
 }

@@ -1,7 +1,7 @@
-"""Expressions: precedence, terms, traversals and splats.
+"""Parser of expressions: precedence, terms, traversals and splats.
 
-Each method reads one construct from the token stream and gives its node; a syntax error is noted
-and unwinds (token_stream.MalformedError).
+Each method parses one construct from the token stream and returns its node; a syntax error is reported and
+unwinds (token_stream.MalformedError).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 
+from nexusform.diagnostics.source import Span
 from nexusform.language.collection_parser import CollectionParser
-from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import (
     END,
     IDENT,
@@ -21,7 +22,6 @@ from nexusform.language.syntax.scanner import (
 )
 from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 from nexusform.language.template_parser import TemplateParser
-from nexusform.source import Span
 
 _PRECEDENCE = {
     "||": 1,
@@ -39,197 +39,201 @@ _PRECEDENCE = {
     "%": 6,
 }
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_LONGEST_NUMBER = 4000
-_LARGEST_EXPONENT = 10_000
+_MAX_NUMBER_LENGTH = 4000
+_MAX_EXPONENT = 10_000
 
 
 class ExpressionParser:
-    """Reads expressions from a token stream."""
+    """Parser of expressions from a token stream."""
 
     def __init__(self, stream: TokenStream) -> None:
         self.stream = stream
-        self.templates = TemplateParser(stream, self.expression)
-        self.collections = CollectionParser(stream, self.expression)
+        self.templates = TemplateParser(stream, self.parse_expression)
+        self.collections = CollectionParser(stream, self.parse_expression)
 
-    def expression(self) -> syntax.Expression:
-        """Any expression: a conditional or what stands in one."""
+    def parse_expression(self) -> syntax.Expression:
+        """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
         reach, stream.reach = stream.reach, 0
-        stream.descend()
-        condition = self._binary(1)
+        stream.enter_level()
+        condition = self._parse_binary(1)
         result = condition
         if stream.peek() == "?":
-            result = self._conditional(condition)
+            result = self._parse_conditional(condition)
         stream.depth -= 1
         stream.reach = max(reach, stream.reach)
         return result
 
-    def _conditional(self, condition: syntax.Expression) -> syntax.Expression:
+    def _parse_conditional(self, condition: syntax.Expression) -> syntax.Expression:
         stream = self.stream
-        mark = stream.take()
-        stream.lengthen()
-        then = self.expression()
+        mark = stream.read_token()
+        stream.add_levels()
+        then = self.parse_expression()
         if stream.peek() != ":":
-            raise stream.problem(
+            raise stream.report_error(
                 "missing-false-expression-in-conditional",
                 "The conditional operator (...?...:...) requires a false expression, delimited by a colon.",
                 since=mark,
             )
-        stream.take()
-        otherwise = self.expression()
-        return syntax.Conditional(condition, then, otherwise, condition.span.to(otherwise.span))
+        stream.read_token()
+        otherwise = self.parse_expression()
+        return syntax.Conditional(condition, then, otherwise, condition.span.extend_to(otherwise.span))
 
-    def _binary(self, least: int) -> syntax.Expression:
-        """Operands joined by operators that bind at least as tightly as `least`."""
+    def _parse_binary(self, minimum: int) -> syntax.Expression:
+        """Parse operands joined by operators of at least this precedence."""
         stream = self.stream
-        left = self._term()
+        left = self._parse_term()
         while True:
             operator = stream.peek()
             precedence = _PRECEDENCE.get(operator, 0)
-            if precedence < least:
+            if precedence < minimum:
                 return left
-            stream.take()
-            stream.lengthen()
-            right = self._binary(precedence + 1)
-            left = syntax.Binary(operator, left, right, left.span.to(right.span))
+            stream.read_token()
+            stream.add_levels()
+            right = self._parse_binary(precedence + 1)
+            left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
     # --- terms ---------------------------------------------------------------------------------
 
-    def _term(self) -> syntax.Expression:
-        """One operand with everything that follows it: `a.b[0]`, `f(x).y`, `-z`."""
+    def _parse_term(self) -> syntax.Expression:
+        """Parse one operand with everything that follows it: `a.b[0]`, `f(x).y`, `-z`."""
         stream = self.stream
         kind = stream.peek()
         if kind == IDENT:
-            return self._named()
+            return self._parse_name()
         if kind == STRING:
-            index = stream.take()
-            text = syntax.StringLiteral(self.templates.plain_string(index), stream.span(index, index))
-            return self._followed(text, stream.index)
+            index = stream.read_token()
+            text = syntax.StringLiteral(self.templates.decode_string(index), stream.build_span(index, index))
+            return self._parse_steps(text, stream.index)
         if kind == NUMBER:
-            return self._followed(self._number(), stream.index)
+            return self._parse_steps(self._parse_number(), stream.index)
         if kind in {OPEN_QUOTE, OPEN_HEREDOC}:
-            return self._followed(self.templates.quoted_or_heredoc(), stream.index)
+            return self._parse_steps(self.templates.parse_quoted(), stream.index)
         if kind == "[":
-            return self._followed(self.collections.tuple_or_for(), stream.index)
+            return self._parse_steps(self.collections.parse_tuple(), stream.index)
         if kind == "{":
-            return self._followed(self.collections.object_or_for(), stream.index)
+            return self._parse_steps(self.collections.parse_object(), stream.index)
         if kind == "(":
-            return self._followed(self._parentheses(), stream.index)
+            return self._parse_steps(self._parse_parentheses(), stream.index)
         if kind in {"-", "!"}:
-            return self._unary(kind)
-        raise self._no_term(kind)
+            return self._parse_unary(kind)
+        raise self._report_missing_term(kind)
 
-    def _no_term(self, kind: str) -> Exception:
+    def _report_missing_term(self, kind: str) -> Exception:
         if kind == END:
-            return self.stream.problem(
+            return self.stream.report_error(
                 "missing-expression",
                 "Expected the start of an expression, but found the end of the file.",
             )
-        return self.stream.problem(
+        return self.stream.report_error(
             "invalid-expression",
             "Expected the start of an expression, but found an invalid expression token.",
         )
 
-    def _unary(self, operator: str) -> syntax.Expression:
+    def _parse_unary(self, operator: str) -> syntax.Expression:
         stream = self.stream
-        index = stream.take()
-        stream.descend()
-        operand = self._term()
+        index = stream.read_token()
+        stream.enter_level()
+        operand = self._parse_term()
         stream.depth -= 1
-        return syntax.Unary(operator, operand, stream.span(index, index).to(operand.span))
+        return syntax.Unary(operator, operand, stream.build_span(index, index).extend_to(operand.span))
 
-    def _parentheses(self) -> syntax.Expression:
+    def _parse_parentheses(self) -> syntax.Expression:
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
-            first = stream.take()
-            inner = self.expression()
+            first = stream.read_token()
+            inner = self.parse_expression()
             if stream.peek() != ")":
-                raise stream.problem(
+                raise stream.report_error(
                     "unbalanced-parentheses",
                     "Expected a closing parenthesis to terminate the expression.",
                     since=first,
                 )
-            last = stream.take()
+            last = stream.read_token()
         finally:
             stream.skip_newlines = outer
-        return syntax.Parentheses(inner, stream.span(first, last))
+        return syntax.Parentheses(inner, stream.build_span(first, last))
 
-    def _number(self) -> syntax.Expression:
+    def _parse_number(self) -> syntax.Expression:
         stream = self.stream
-        index = stream.take()
-        word = stream.tokens.word(index)
-        span = stream.span(index, index)
-        if len(word) <= _LONGEST_NUMBER:
+        index = stream.read_token()
+        word = stream.tokens.get_text(index)
+        span = stream.build_span(index, index)
+        if len(word) <= _MAX_NUMBER_LENGTH:
             if word.isdigit():
                 return syntax.Literal(int(word), span)
             if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
                 with suppress(InvalidOperation):  # two exponents, or one that no decimal holds
                     value = Decimal(word)
-                    if abs(value.adjusted()) <= _LARGEST_EXPONENT:
+                    if abs(value.adjusted()) <= _MAX_EXPONENT:
                         return syntax.Literal(value, span)
-        raise stream.problem(
+        raise stream.report_error(
             "invalid-number-literal", "Failed to recognize the value of this number literal.", index
         )
 
-    def _named(self) -> syntax.Expression:
-        """A keyword, a function call, or a traversal beginning with a name."""
+    def _parse_name(self) -> syntax.Expression:
+        """Parse a keyword, a function call, or a traversal that starts with a name."""
         stream = self.stream
-        index = stream.take()
-        name = stream.tokens.word(index)
+        index = stream.read_token()
+        name = stream.tokens.get_text(index)
         following = stream.peek()
-        span = stream.span(index, index)
+        span = stream.build_span(index, index)
         if following in {"(", "::"}:
-            return self._followed(self._call(index), stream.index)
+            return self._parse_steps(self._parse_call(index), stream.index)
         if name in _KEYWORDS:
-            return self._followed(syntax.Literal(_KEYWORDS[name], span), stream.index)
+            return self._parse_steps(syntax.Literal(_KEYWORDS[name], span), stream.index)
         root = syntax.Traversal(syntax.TraverseRoot(name, span), (), span)
         if following in {".", "["}:
-            return self._followed(root, stream.index)
+            return self._parse_steps(root, stream.index)
         return root
 
     # --- calls ---------------------------------------------------------------------------------
 
-    def _call(self, first: int) -> syntax.Expression:
+    def _parse_call(self, first: int) -> syntax.Expression:
         stream = self.stream
         last = first
-        name = stream.tokens.word(first)
+        name = stream.tokens.get_text(first)
         while stream.peek() == "::":
-            stream.take()
+            stream.read_token()
             if stream.peek() != IDENT:
-                raise stream.problem(
+                raise stream.report_error(
                     "missing-function-name",
                     "Function scope resolution symbol :: must be followed by a function name in this scope.",
                     since=first,
                 )
-            last = stream.take()
-            name = f"{name}::{stream.tokens.word(last)}"
+            last = stream.read_token()
+            name = f"{name}::{stream.tokens.get_text(last)}"
         if stream.peek() != "(":
-            raise stream.problem(
+            raise stream.report_error(
                 "missing-open-parenthesis",
                 "Function selector must be followed by an open parenthesis to begin the function call.",
                 since=first,
             )
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
-            stream.take()
-            arguments, expand = self._arguments(first)
-            closing = stream.take()
+            stream.read_token()
+            arguments, expand = self._parse_arguments(first)
+            closing = stream.read_token()
         finally:
             stream.skip_newlines = outer
-        return syntax.Call(name, arguments, expand, stream.span(first, closing), stream.span(first, last))
+        return syntax.Call(
+            name, arguments, expand, stream.build_span(first, closing), stream.build_span(first, last)
+        )
 
-    def _arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
-        """The arguments up to the closing parenthesis, and whether the last is expanded."""
+    def _parse_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
+        """Parse the arguments up to the closing parenthesis. Return them, and whether the last is
+        expanded.
+        """
         stream = self.stream
         arguments: list[syntax.Expression] = []
         while stream.peek() != ")":
-            arguments.append(self.expression())
+            arguments.append(self.parse_expression())
             following = stream.peek()
             if following == "...":
-                mark = stream.take()
+                mark = stream.read_token()
                 if stream.peek() != ")":
-                    raise stream.problem(
+                    raise stream.report_error(
                         "missing-closing-parenthesis",
                         "An expanded function argument (with ...) must be immediately followed by closing "
                         "parentheses.",
@@ -238,112 +242,112 @@ class ExpressionParser:
                     )
                 return tuple(arguments), True
             if following == ",":
-                stream.take()
+                stream.read_token()
             elif following != ")":
-                raise self._no_separator(following, first)
+                raise self._report_missing_separator(following, first)
         return tuple(arguments), False
 
-    def _no_separator(self, kind: str, first: int) -> Exception:
+    def _report_missing_separator(self, kind: str, first: int) -> Exception:
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":
                 opening += 1
-            self.stream.note(
+            self.stream.add_problem(
                 "unterminated-function-call",
                 "There is no closing parenthesis for this function call before the end of the file. This "
                 "may be caused by incorrect parenthesis nesting elsewhere in this file.",
-                self.stream.span(first, opening),
+                self.stream.build_span(first, opening),
             )
             return MalformedError()
-        return self.stream.problem(
+        return self.stream.report_error(
             "missing-argument-separator",
             "A comma is required to separate each function argument from the next.",
             since=first,
         )
 
-    # --- what follows a term -------------------------------------------------------------------
+    # --- steps after a term --------------------------------------------------------------------
 
-    def _followed(self, source: syntax.Expression, at: int) -> syntax.Expression:
-        """The term with the traversal steps, indexes and splats written after it."""
+    def _parse_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
+        """Parse the traversal steps, indexes and splats after a term."""
         stream = self.stream
-        if stream.tokens.kinds[at] not in {".", "["} and not stream.skip_newlines:
+        if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
             return source
         steps: list[syntax.Step] = []
         while True:
             kind = stream.peek()
             if kind == ".":
-                dot = stream.take()
+                dot = stream.read_token()
                 if stream.peek() == "*":
-                    source = self._attribute_splat(_joined(source, steps))
+                    source = self._parse_attribute_splat(_join_steps(source, steps))
                     steps = []
-                    stream.lengthen()
+                    stream.add_levels()
                 else:
-                    steps.append(self._attribute(dot))
+                    steps.append(self._parse_attribute(dot))
             elif kind == "[":
-                source, steps = self._bracket(source, steps)
+                source, steps = self._parse_bracket(source, steps)
             else:
-                return _joined(source, steps)
+                return _join_steps(source, steps)
 
-    def _attribute(self, dot: int) -> syntax.Step:
-        """`.name` or the legacy `.0`, its dot already read."""
+    def _parse_attribute(self, dot: int) -> syntax.Step:
+        """Parse `.name` or the legacy `.0` after its dot."""
         stream = self.stream
         kind = stream.peek()
         if kind == NUMBER:
-            index = stream.take()
-            word = stream.tokens.word(index)
+            index = stream.read_token()
+            word = stream.tokens.get_text(index)
             if not word.isdigit():
                 first, _, second = word.partition(".")
-                raise stream.problem(
+                raise stream.report_error(
                     "invalid-legacy-index-syntax",
                     "When using the legacy index syntax, chaining two indexes together is not permitted. "
                     f"Use the proper index syntax instead, like [{first}][{second}].",
                     index,
                     dot,
                 )
-            return syntax.TraverseAttribute(word, stream.span(dot, index))
+            return syntax.TraverseAttribute(word, stream.build_span(dot, index))
         if kind == "*":
-            raise stream.problem(
+            raise stream.report_error(
                 "nested-splat-expression-not-allowed",
                 "A splat expression (*) cannot be used inside another attribute-only splat expression.",
                 since=dot,
             )
         if kind != IDENT:
-            raise stream.problem(
+            raise stream.report_error(
                 "invalid-attribute-name", "An attribute name is required after a dot.", since=dot
             )
-        index = stream.take()
-        return syntax.TraverseAttribute(stream.tokens.word(index), stream.span(dot, index))
+        index = stream.read_token()
+        return syntax.TraverseAttribute(stream.tokens.get_text(index), stream.build_span(dot, index))
 
-    def _attribute_splat(self, source: syntax.Expression) -> syntax.Expression:
-        """`.*` with the attribute steps that belong to it, the dot already read."""
+    def _parse_attribute_splat(self, source: syntax.Expression) -> syntax.Expression:
+        """Parse `.*` with its attribute steps, after the dot."""
         stream = self.stream
-        star = stream.take()
-        marker = stream.span(star - 1, star)
+        star = stream.read_token()
+        marker = stream.build_span(star - 1, star)
         steps: list[syntax.Step] = []
         while stream.peek() == ".":
-            steps.append(self._attribute(stream.take()))
-        each = _joined(syntax.SplatElement(marker), steps)
-        return syntax.Splat(source, each, legacy=True, span=source.span.to(each.span))
+            steps.append(self._parse_attribute(stream.read_token()))
+        element = _join_steps(syntax.SplatElement(marker), steps)
+        return syntax.Splat(source, element, legacy=True, span=source.span.extend_to(element.span))
 
-    def _bracket(
+    def _parse_bracket(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """`[key]` or `[*]`; gives the new source and the steps that stand after it so far."""
+        """Parse `[key]` or `[*]`. Return the new source and the steps after it so far."""
         stream = self.stream
-        opening = stream.take()
+        opening = stream.read_token()
         if stream.peek() == "*":
-            splat = self._full_splat(_joined(source, steps), opening)
+            splat = self._parse_full_splat(_join_steps(source, steps), opening)
             return splat, []
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
-            key = self.expression()
+            key = self.parse_expression()
             if stream.peek() != "]":
-                raise stream.problem(
+                raise stream.report_error(
                     "missing-close-bracket-on-index",
                     'The index operator must end with a closing bracket ("]").',
                     since=opening,
                 )
-            span = stream.span(opening, stream.take())
+            span = stream.build_span(opening, stream.read_token())
         finally:
             stream.skip_newlines = outer
         if isinstance(key, syntax.StringLiteral):
@@ -352,33 +356,33 @@ class ExpressionParser:
         if isinstance(key, syntax.Literal) and key.value is not None and not isinstance(key.value, bool):
             steps.append(syntax.TraverseIndex(key.value, span))
             return source, steps
-        stream.lengthen()
-        collection = _joined(source, steps)
-        return syntax.Index(collection, key, collection.span.to(span)), []
+        stream.add_levels()
+        collection = _join_steps(source, steps)
+        return syntax.Index(collection, key, collection.span.extend_to(span)), []
 
-    def _full_splat(self, source: syntax.Expression, opening: int) -> syntax.Expression:
-        """`[*]` and everything after it, which applies to each element."""
+    def _parse_full_splat(self, source: syntax.Expression, opening: int) -> syntax.Expression:
+        """Parse `[*]` and everything after it, applied to each element."""
         stream = self.stream
-        star = stream.take()
+        star = stream.read_token()
         if stream.peek() != "]":
-            raise stream.problem(
+            raise stream.report_error(
                 "missing-close-bracket-on-splat-index",
                 'The star for a full splat operator must be immediately followed by a closing bracket ("]").',
                 since=star,
             )
-        marker: Span = stream.span(opening, stream.take())
-        stream.descend()
-        each = self._followed(syntax.SplatElement(marker), stream.index)
+        marker: Span = stream.build_span(opening, stream.read_token())
+        stream.enter_level()
+        element = self._parse_steps(syntax.SplatElement(marker), stream.index)
         stream.depth -= 1
-        stream.lengthen()
-        return syntax.Splat(source, each, legacy=False, span=source.span.to(each.span))
+        stream.add_levels()
+        return syntax.Splat(source, element, legacy=False, span=source.span.extend_to(element.span))
 
 
-def _joined(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
-    """The steps into a value: a longer traversal, or one relative to any other expression."""
+def _join_steps(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
+    """Join the steps to a value: a longer traversal, or one relative to any other expression."""
     if not steps:
         return source
-    span = source.span.to(steps[-1].span)
+    span = source.span.extend_to(steps[-1].span)
     if isinstance(source, syntax.Traversal):
         return syntax.Traversal(source.root, (*source.steps, *steps), span)
     if isinstance(source, syntax.RelativeTraversal):

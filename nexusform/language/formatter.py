@@ -1,8 +1,8 @@
 """Canonical style: two spaces of indentation, aligned `=` and comments, even spacing.
 
-Works on tokens, line by line, so comments, blank lines and line breaks stay as they are. Heredocs
-are not touched. The style is that of `terraform fmt`, with its handling of quoted single
-interpolations (an argument `"${x}"` becomes `x`) and of bare labels, which get quotation marks.
+Works on tokens, line by line, so comments, blank lines and line breaks are kept. Heredocs are not changed.
+The style is that of `terraform fmt`, with its handling of quoted single interpolations (an argument `"${x}"`
+becomes `x`) and of bare labels, which are quoted.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from itertools import pairwise
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import scanner
-from nexusform.language.syntax.nodes import Body, TemplateWrap
 from nexusform.language.syntax.positions import count_clusters
-from nexusform.source import SourceFile
+from nexusform.language.syntax.syntax_nodes import Body, TemplateWrap
 
 _OPENING = frozenset({"{", "[", "(", scanner.INTERPOLATION, scanner.DIRECTIVE})
 _CLOSING = frozenset({"}", "]", ")", scanner.SEQUENCE_END})
 _HEREDOC = "heredoc"
-# After these a minus sign is a negation: nothing that could be subtracted from has come before.
+# After these a minus sign is a negation: there is no left operand.
 _OPERATORS = frozenset({"+", "-", "*", "/", "%", "==", "!=", ">", ">=", "<", "<=", "&&", "||", "!"})
 _BEFORE_NEGATION = _OPENING | _OPERATORS | {",", "=", ":", "?", "=>", ""}
 
 
 class _Token(Struct):
-    """A token with the spaces to write before it."""
+    """Token with the number of spaces before it."""
 
     kind: str
     text: str
@@ -35,70 +35,70 @@ class _Token(Struct):
     spaces: int = 0
 
     @property
-    def turn(self) -> int:
-        """By how much the token changes the depth of brackets."""
+    def depth_change(self) -> int:
+        """Change of the bracket depth."""
         return (self.kind in _OPENING) - (self.kind in _CLOSING)
 
 
-_NOTHING = _Token("", "")
+_NO_TOKEN = _Token("", "")
 
 
 class _Line(Struct):
-    """One line in three cells, of which the second and third are aligned with their neighbours'."""
+    """Line in three cells; the second and third are aligned with those of neighbouring lines."""
 
     lead: list[_Token]
     newline: str
     assign: list[_Token] = field(default_factory=list)
     comment: list[_Token] = field(default_factory=list)
 
-    def text(self) -> str:
-        """The line as it is to be written."""
+    def render(self) -> str:
+        """Render the line."""
         tokens = (*self.lead, *self.assign, *self.comment)
         return "".join(" " * token.spaces + token.text for token in tokens) + self.newline
 
 
 def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
-    """The text in canonical style; with syntax errors, the text as it was and the errors."""
+    """Format the text in canonical style; with syntax errors, return the original text and the errors."""
     body, diagnostics = parse_file(source)
     if diagnostics:
         return source.text, diagnostics
-    row = _tokens(scanner.scan(source.text, comments=True))
+    tokens = _list_tokens(scanner.scan_text(source.text, with_comments=True))
     old_style = _OldStyle()
-    _note_old_style(body, source.text, old_style)
-    for token in row:
+    _collect_old_style(body, source.text, old_style)
+    for token in tokens:
         if token.start in old_style.bare_labels:
             token.text = f'"{token.text}"'
             token.kind = scanner.STRING
-    lines = _lines(_unwrapped(row, old_style.wrapped))
+    lines = _split_lines(_unwrap_interpolations(tokens, old_style.wrapped))
     for line in lines:
-        _split(line)
-        _space(line.lead)
-        _space(line.assign)
-    _indent(lines)
+        _split_cells(line)
+        _set_spaces(line.lead)
+        _set_spaces(line.assign)
+    _set_indentation(lines)
     _align_assignments(lines)
     _align_comments(lines)
-    return "".join(line.text() for line in lines), []
+    return "".join(line.render() for line in lines), []
 
 
 # --- tokens and lines --------------------------------------------------------------------------
 
 
-def _tokens(tokens: scanner.Tokens) -> list[_Token]:
-    """The tokens up to the end, a heredoc being one token."""
-    row: list[_Token] = []
+def _list_tokens(tokens: scanner.Tokens) -> list[_Token]:
+    """Return the tokens up to the end; a heredoc is one token."""
+    result: list[_Token] = []
     index = 0
     while tokens.kinds[index] != scanner.END:
         kind, last = tokens.kinds[index], index
         if kind == scanner.OPEN_HEREDOC:
-            kind, last = _HEREDOC, _heredoc_end(tokens, index)
+            kind, last = _HEREDOC, _find_heredoc_end(tokens, index)
         begin = tokens.starts[index]
-        row.append(_Token(kind, tokens.text[begin : tokens.ends[last]], begin))
+        result.append(_Token(kind, tokens.text[begin : tokens.ends[last]], begin))
         index = last + 1
-    return row
+    return result
 
 
-def _heredoc_end(tokens: scanner.Tokens, index: int) -> int:
-    """The closing mark of the heredoc that begins at a token."""
+def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
+    """Find the closing mark of the heredoc that starts at a token."""
     nesting = 0
     while True:
         kind = tokens.kinds[index]
@@ -108,66 +108,70 @@ def _heredoc_end(tokens: scanner.Tokens, index: int) -> int:
         index += 1
 
 
-def _unwrapped(row: list[_Token], wrapped: set[int]) -> list[_Token]:
-    """Without the quotation marks of the arguments that are one interpolation on one line."""
+def _unwrap_interpolations(tokens: list[_Token], wrapped_offsets: set[int]) -> list[_Token]:
+    """Remove the quotation marks of arguments that are one interpolation on one line."""
     result: list[_Token] = []
     index = 0
-    while index < len(row):
-        end = _wrapper_end(row, index) if row[index].start in wrapped else None
+    while index < len(tokens):
+        end = _find_wrapper_end(tokens, index) if tokens[index].start in wrapped_offsets else None
         if end is None:
-            result.append(row[index])
+            result.append(tokens[index])
             index += 1
         else:
-            result += row[index + 2 : end - 1]
+            result += tokens[index + 2 : end - 1]
             index = end + 1
     return result
 
 
 class _OldStyle(Struct):
-    """What is written in an older way, by character offset: wrapped values and bare labels."""
+    """Character offsets of old style: wrapped values and bare labels."""
 
     wrapped: set[int] = field(default_factory=set)
     bare_labels: set[int] = field(default_factory=set)
 
 
-def _note_old_style(body: Body, text: str, old_style: _OldStyle) -> None:
-    """Note where a body is written in an old style: wrapped references, labels without quotes."""
+def _collect_old_style(body: Body, text: str, old_style: _OldStyle) -> None:
+    """Collect old style of a body: wrapped references, labels without quotes."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
-            old_style.wrapped.add(_offset(text, attribute.expression.span.start.byte))
+            old_style.wrapped.add(_convert_offset(text, attribute.expression.span.start.byte))
     for block in body.blocks:
         for label in block.labels:
-            begin = _offset(text, label.span.start.byte)
+            begin = _convert_offset(text, label.span.start.byte)
             if text[begin] != '"':
                 old_style.bare_labels.add(begin)
         if isinstance(block.body, Body):
-            _note_old_style(block.body, text, old_style)
+            _collect_old_style(block.body, text, old_style)
 
 
-def _offset(text: str, byte: int) -> int:
-    """The character at a byte of the text's UTF-8 form."""
+def _convert_offset(text: str, byte: int) -> int:
+    """Convert a byte offset of the text's UTF-8 form to a character offset."""
     return byte if text.isascii() else len(text.encode()[:byte].decode())
 
 
-def _wrapper_end(row: list[_Token], index: int) -> int | None:
-    """The closing quotation mark of `"${...}"` when that is all there is, on one line."""
+def _find_wrapper_end(tokens: list[_Token], index: int) -> int | None:
+    """Find the closing quotation mark of `"${...}"`, if that is all, on one line."""
     nesting = 0
-    for at in range(index + 1, len(row)):
-        token = row[at]
+    for position in range(index + 1, len(tokens)):
+        token = tokens[position]
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
             return None
-        nesting += token.turn
+        nesting += token.depth_change
         if nesting == 0:
-            closes = token.text == "}" and at + 1 < len(row) and row[at + 1].kind == scanner.CLOSE_QUOTE
-            return at + 1 if closes else None
+            is_wrapper = (
+                token.text == "}"
+                and position + 1 < len(tokens)
+                and tokens[position + 1].kind == scanner.CLOSE_QUOTE
+            )
+            return position + 1 if is_wrapper else None
     return None
 
 
-def _lines(row: list[_Token]) -> list[_Line]:
-    """The tokens of a row of text, line by line."""
+def _split_lines(tokens: list[_Token]) -> list[_Line]:
+    """Split the tokens into lines."""
     lines: list[_Line] = []
     current: list[_Token] = []
-    for token in row:
+    for token in tokens:
         if token.kind == scanner.NEWLINE:
             lines.append(_Line(current, token.text))
             current = []
@@ -178,32 +182,32 @@ def _lines(row: list[_Token]) -> list[_Line]:
     return lines
 
 
-def _split(line: _Line) -> None:
+def _split_cells(line: _Line) -> None:
     """Move a comment at the end, and an assignment that ends on its line, to their own cells."""
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
         line.comment = [lead.pop()]
-    for at in range(1, len(lead)):
-        if lead[at].kind == "=":
-            if sum(token.turn for token in lead[at:]) == 0:
-                line.assign, line.lead = lead[at:], lead[:at]
+    for index in range(1, len(lead)):
+        if lead[index].kind == "=":
+            if sum(token.depth_change for token in lead[index:]) == 0:
+                line.assign, line.lead = lead[index:], lead[:index]
             return
 
 
 # --- spaces ------------------------------------------------------------------------------------
 
 
-def _space(cell: list[_Token]) -> None:
-    before = _NOTHING
+def _set_spaces(cell: list[_Token]) -> None:
+    previous = _NO_TOKEN
     for token, after in pairwise(cell):
-        after.spaces = int(_space_between(before, token, after))
-        before = token
+        after.spaces = int(_has_space_between(previous, token, after))
+        previous = token
 
 
-def _space_between(before: _Token, token: _Token, after: _Token) -> bool:
-    """Whether a space stands between two tokens; `before` is the one before them."""
+def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
+    """Check for a space between two tokens; `before` is the token before them."""
     kind, following = token.kind, after.kind
-    if _tight(kind, following):
+    if _is_tight(kind, following):
         return False
     if kind == ",":
         return True
@@ -215,17 +219,17 @@ def _space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return False
     if token.text == "in" and kind == scanner.IDENT and before.kind == scanner.IDENT:
         return True
-    if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.turn < 0):
+    if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0):
         return False
     if kind == "!":
         return False
     if kind == "-":
         return before.kind not in _BEFORE_NEGATION
-    return _space_at_brackets(token, after)
+    return _has_space_at_brackets(token, after)
 
 
-def _tight(kind: str, following: str) -> bool:
-    """Pairs that are never parted."""
+def _is_tight(kind: str, following: str) -> bool:
+    """Check for pairs that are never separated."""
     return (
         "." in {kind, following}
         or following in {",", "..."}
@@ -234,8 +238,8 @@ def _tight(kind: str, following: str) -> bool:
     )
 
 
-def _space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Whether a space stands between two tokens, one of which is a bracket or a brace."""
+def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
+    """Check for a space between two tokens if one is a bracket or a brace."""
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")
@@ -245,28 +249,27 @@ def _space_at_brackets(token: _Token, after: _Token) -> bool:
         return True
     if kind == scanner.SEQUENCE_END and following in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
         return False
-    return not (token.turn > 0 or after.turn < 0)
+    return not (token.depth_change > 0 or after.depth_change < 0)
 
 
 # --- lines and their neighbours ----------------------------------------------------------------
 
 
-def _indent(lines: list[_Line]) -> None:
-    """A line that opens more brackets than it closes indents what follows by one step.
-
-    How many brackets each step stands for is remembered, so that brackets which do not match
-    line by line push nothing too far.
+def _set_indentation(lines: list[_Line]) -> None:
+    """Set the indentation: a line with more opening than closing brackets indents the following lines by one
+    step. The number of brackets of each step is remembered, so that brackets that are unbalanced within a
+    line indent nothing too far.
     """
     steps: list[int] = []
     for line in lines:
         if not line.lead:
             continue
-        net = sum(token.turn for token in (*line.lead, *line.assign))
+        net = sum(token.depth_change for token in (*line.lead, *line.assign))
         closed = -net
         while closed > 0 and steps:
-            taken = min(closed, steps[-1])
-            closed -= taken
-            steps[-1] -= taken
+            reduction = min(closed, steps[-1])
+            closed -= reduction
+            steps[-1] -= reduction
             if steps[-1] == 0:
                 steps.pop()
         line.lead[0].spaces = 2 * len(steps)
@@ -274,26 +277,26 @@ def _indent(lines: list[_Line]) -> None:
             steps.append(net)
 
 
-def _width(cells: list[_Token]) -> int:
+def _compute_width(cells: list[_Token]) -> int:
     return sum(token.spaces + count_clusters(token.text) for token in cells)
 
 
 def _align_assignments(lines: list[_Line]) -> None:
-    for chain in _chains(lines, [bool(line.assign) for line in lines]):
-        widest = max(_width(line.lead) for line in chain)
+    for chain in _group_neighbours(lines, [bool(line.assign) for line in lines]):
+        widest = max(_compute_width(line.lead) for line in chain)
         for line in chain:
-            line.assign[0].spaces = widest - _width(line.lead) + 1
+            line.assign[0].spaces = widest - _compute_width(line.lead) + 1
 
 
 def _align_comments(lines: list[_Line]) -> None:
-    for chain in _chains(lines, [bool(line.comment) for line in lines]):
-        widest = max(_width([*line.lead, *line.assign]) for line in chain)
+    for chain in _group_neighbours(lines, [bool(line.comment) for line in lines]):
+        widest = max(_compute_width([*line.lead, *line.assign]) for line in chain)
         for line in chain:
-            line.comment[0].spaces = widest - _width([*line.lead, *line.assign]) + 1
+            line.comment[0].spaces = widest - _compute_width([*line.lead, *line.assign]) + 1
 
 
-def _chains(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
-    """The runs of neighbouring lines that are selected."""
+def _group_neighbours(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:
+    """Return the runs of neighbouring selected lines."""
     chains: list[list[_Line]] = []
     previous = False
     for line, is_selected in zip(lines, selected, strict=True):

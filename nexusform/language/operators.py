@@ -1,18 +1,15 @@
-"""What the operators do to values, and reaching into a value: `.name` and `[key]`, with the words for what
-can go wrong.
-"""
+"""Operators on values, and access to parts of a value: `.name` and `[key]`, with messages for errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.exact_numbers import divide, normalised, remainder
-from nexusform.language.conversion import convert
-from nexusform.language.unification import equals
-from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import (
+from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value
+from nexusform.language.unification import compare_values
+from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
@@ -24,13 +21,23 @@ from nexusform.value_types import (
     SetType,
     TupleType,
     Type,
-    friendly_name,
+    describe_type,
 )
-from nexusform.values import DYNAMIC_UNKNOWN, FALSE, NO_MARKS, NOT_NULL, TRUE, UNKNOWN, Value, refinement_of
+from nexusform.values.exact_numbers import compute_quotient, compute_remainder, normalize_number
+from nexusform.values.value import (
+    DYNAMIC_UNKNOWN,
+    FALSE,
+    NO_MARKS,
+    NOT_NULL,
+    TRUE,
+    UNKNOWN,
+    Value,
+    get_refinement,
+)
 
 
 class OperationProblem(Exception):
-    """An operation without a result; `message` is a clause without a full stop, `kind` the id of the
+    """Operation without a result; `message` is a clause without a full stop, `kind` the id of the
     diagnostic.
     """
 
@@ -40,26 +47,26 @@ class OperationProblem(Exception):
         self.kind = kind
 
 
-def _divide(left: Any, right: Any) -> Any:
+def _compute_quotient(left: Any, right: Any) -> Any:
     if right == 0:
         raise OperationProblem("division by zero", "division-by-zero")
     if left.__class__ is int and right.__class__ is int and left % right == 0:
         return left // right
-    return divide(left, right)
+    return compute_quotient(left, right)
 
 
-def _remainder(left: Any, right: Any) -> Any:
+def _compute_remainder(left: Any, right: Any) -> Any:
     if right == 0:
         raise OperationProblem("division by zero", "division-by-zero")
-    return remainder(left, right)
+    return compute_remainder(left, right)
 
 
 _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": lambda a, b: normalised(a + b),
-    "-": lambda a, b: normalised(a - b),
-    "*": lambda a, b: normalised(a * b),
-    "/": _divide,
-    "%": _remainder,
+    "+": lambda a, b: normalize_number(a + b),
+    "-": lambda a, b: normalize_number(a - b),
+    "*": lambda a, b: normalize_number(a * b),
+    "/": _compute_quotient,
+    "%": _compute_remainder,
 }
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -70,57 +77,66 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def operand_type(operator: str) -> PrimitiveType | None:
-    """The type that both operands are converted to; None when any will do."""
+def get_operand_type(operator: str) -> PrimitiveType | None:
+    """Return the type that both operands are converted to; None if any is accepted."""
     if operator in {"==", "!="}:
         return None
     return BOOL if operator in {"&&", "||", "!"} else NUMBER
 
 
-def result_type(operator: str) -> PrimitiveType:
-    """The type of the result."""
+def get_result_type(operator: str) -> PrimitiveType:
+    """Return the type of the result."""
     return NUMBER if operator in _ARITHMETIC else BOOL
 
 
 def apply_binary(operator: str, left: Value, right: Value) -> Value:
-    """`left operator right`, both of the operand type. Raises OperationProblem."""
+    """Compute `left operator right`, both of the operand type. Raises OperationProblem."""
     if operator == "==":
-        return equals(left, right)
+        return compare_values(left, right)
     if operator == "!=":
-        return apply_unary("!", equals(left, right))
+        return apply_unary("!", compare_values(left, right))
     marks = left.marks | right.marks
     first, second = left.raw, right.raw
     if first is None or second is None:
         raise OperationProblem("argument must not be null")
     if operator in {"&&", "||"}:
-        return _logical(operator, first, second).with_marks(marks)
+        return _apply_logical(operator, first, second).add_marks(marks)
     if first is UNKNOWN or second is UNKNOWN:
-        sure = _compared(operator, left, right) if operator in _COMPARISONS else None
-        if sure is not None:
-            return (TRUE if sure else FALSE).with_marks(marks)
-        return Value(result_type(operator), UNKNOWN, marks, NOT_NULL)
+        certain_result = _compare_bounds(operator, left, right) if operator in _COMPARISONS else None
+        if certain_result is not None:
+            return (TRUE if certain_result else FALSE).add_marks(marks)
+        return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
     if operator in _COMPARISONS:
-        return (TRUE if _COMPARISONS[operator](first, second) else FALSE).with_marks(marks)
+        return (TRUE if _COMPARISONS[operator](first, second) else FALSE).add_marks(marks)
     try:
         return Value(NUMBER, _ARITHMETIC[operator](first, second), marks)
     except OverflowError:
         raise OperationProblem("the result has too many digits") from None
 
 
-def _compared(operator: str, left: Value, right: Value) -> bool | None:
-    # What bounds of numbers say already: an answer that no value between them changes. A null is an error.
-    one, other = refinement_of(left), refinement_of(right)
+def _compare_bounds(operator: str, left: Value, right: Value) -> bool | None:
+    # Compares known bounds of numbers: the result is the same for all values between them. A null is an
+    # error.
+    left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
-        one, other = other, one
+        left_bounds, right_bounds = right_bounds, left_bounds
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
-    if one.highest is not None and other.lowest is not None and compare(one.highest, other.lowest):
+    if (
+        left_bounds.highest is not None
+        and right_bounds.lowest is not None
+        and compare(left_bounds.highest, right_bounds.lowest)
+    ):
         return True
-    if one.lowest is not None and other.highest is not None and not compare(one.lowest, other.highest):
+    if (
+        left_bounds.lowest is not None
+        and right_bounds.highest is not None
+        and not compare(left_bounds.lowest, right_bounds.highest)
+    ):
         return False
     return None
 
 
-def _logical(operator: str, first: Any, second: Any) -> Value:
+def _apply_logical(operator: str, first: Any, second: Any) -> Value:
     decisive = operator == "||"
     if first is decisive or second is decisive:
         return TRUE if decisive else FALSE
@@ -130,68 +146,68 @@ def _logical(operator: str, first: Any, second: Any) -> Value:
 
 
 def apply_unary(operator: str, operand: Value) -> Value:
-    """`-x` and `!x`, the operand of the operand type. Raises OperationProblem."""
+    """Compute `-x` or `!x`, with an operand of the operand type. Raises OperationProblem."""
     raw = operand.raw
     if raw is None:
         raise OperationProblem("argument must not be null")
     if raw is UNKNOWN:
         return Value(operand.type, UNKNOWN, operand.marks, NOT_NULL)
     if operator == "!":
-        return (FALSE if raw else TRUE).with_marks(operand.marks)
+        return (FALSE if raw else TRUE).add_marks(operand.marks)
     return Value(NUMBER, -raw, operand.marks)
 
 
-_NOT_THERE: Final = "The given key does not identify an element in this collection value"
+_NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
 
 
-def attribute(value: Value, name: str) -> Value | Problem:
-    """`value.name`."""
+def get_attribute(value: Value, name: str) -> Value | Problem:
+    """Return `value.name`."""
     raw = value.raw
     if raw.__class__ is dict:
         member: Value | None = raw.get(name)
         if member is not None:
-            return member.with_marks(value.marks) if value.marks else member
-    of = value.type
+            return member.add_marks(value.marks) if value.marks else member
+    value_type = value.type
     if raw is None:
         return Problem(
             (),
             "attempt-to-get-attribute-from-null-value",
             f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.',
         )
-    if of is DYNAMIC:
-        return DYNAMIC_UNKNOWN.with_marks(value.marks)
-    if isinstance(of, ObjectType):
-        kind = of.attribute(name)
-        if kind is not None:
-            return Value(kind, UNKNOWN, value.marks)
-        return _no_attribute(name, [] if value.marks else [n for n, _ in of.attributes])
-    if isinstance(of, MapType):
+    if value_type is DYNAMIC:
+        return DYNAMIC_UNKNOWN.add_marks(value.marks)
+    if isinstance(value_type, ObjectType):
+        attribute_type = value_type.get_attribute(name)
+        if attribute_type is not None:
+            return Value(attribute_type, UNKNOWN, value.marks)
+        return _report_missing_attribute(name, [] if value.marks else [n for n, _ in value_type.attributes])
+    if isinstance(value_type, MapType):
         if raw is UNKNOWN:
-            return Value(of.element, UNKNOWN, value.marks)
-        hint = "" if value.marks else did_you_mean(name, raw)
+            return Value(value_type.element, UNKNOWN, value.marks)
+        hint = "" if value.marks else suggest_name(name, raw)
         return Problem(
             (), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}'
         )
-    return Problem((), "unsupported-attribute", _unsupported(of, name))
+    return Problem((), "unsupported-attribute", _describe_unsupported(value_type, name))
 
 
-def _no_attribute(name: str, names: list[str]) -> Problem:
-    hint = did_you_mean(name, names) or _listed("Its attributes are", names)
+def _report_missing_attribute(name: str, names: list[str]) -> Problem:
+    hint = suggest_name(name, names) or _format_list("Its attributes are", names)
     return Problem(
         (), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}'
     )
 
 
-def _unsupported(of: Type, name: str) -> str:
-    """Why values of a type have no attribute."""
-    if isinstance(of, PrimitiveType):
-        return f"Can't access attributes on a primitive-typed value ({of.name})."
-    kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[of.__class__]
-    element = of.element if isinstance(of, (ListType, SetType)) else None
-    across = "access an attribute across all elements of it, as in value[*].name"
-    if isinstance(element, ObjectType) and isinstance(of, SetType):
-        return f"Can't access attributes on a set of objects. Did you mean to {across}?"
-    if isinstance(element, ObjectType) or isinstance(of, TupleType):
+def _describe_unsupported(value_type: Type, name: str) -> str:
+    """Return why values of a type have no attribute."""
+    if isinstance(value_type, PrimitiveType):
+        return f"Can't access attributes on a primitive-typed value ({value_type.name})."
+    kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[value_type.__class__]
+    element = value_type.element if isinstance(value_type, (ListType, SetType)) else None
+    advice = "access an attribute across all elements of it, as in value[*].name"
+    if isinstance(element, ObjectType) and isinstance(value_type, SetType):
+        return f"Can't access attributes on a set of objects. Did you mean to {advice}?"
+    if isinstance(element, ObjectType) or isinstance(value_type, TupleType):
         return (
             f'Can\'t access attribute "{name}" on a {kind}. Did you mean to access it for a specific '
             f"element of the {kind}, as in value[0].{name}, or across all elements, as in value[*].{name}?"
@@ -199,15 +215,15 @@ def _unsupported(of: Type, name: str) -> str:
     return "This value does not have any attributes."
 
 
-def _listed(lead: str, names: list[str]) -> str:
+def _format_list(lead: str, names: list[str]) -> str:
     if not names:
         return ""
-    shown = ", ".join(f'"{n}"' for n in names[:12])
-    return f" {lead} {shown}{' and more' if len(names) > 12 else ''}."
+    listed_names = ", ".join(f'"{n}"' for n in names[:12])
+    return f" {lead} {listed_names}{' and more' if len(names) > 12 else ''}."
 
 
-def index(value: Value, key: Value) -> Value | Problem:
-    """`value[key]`."""
+def get_element(value: Value, key: Value) -> Value | Problem:
+    """Return `value[key]`."""
     marks = value.marks | key.marks
     if value.raw is None:
         return Problem(
@@ -216,19 +232,19 @@ def index(value: Value, key: Value) -> Value | Problem:
     if key.raw is None:
         return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
-        return DYNAMIC_UNKNOWN.with_marks(marks)
-    outcome = _index_by_type(value, key)
-    return outcome if isinstance(outcome, Problem) else outcome.with_marks(marks)
+        return DYNAMIC_UNKNOWN.add_marks(marks)
+    outcome = _get_element_by_type(value, key)
+    return outcome if isinstance(outcome, Problem) else outcome.add_marks(marks)
 
 
-def _index_by_type(value: Value, key: Value) -> Value | Problem:
-    """The part of a value that is not null, by what values of its type can be asked for."""
-    of = value.type
-    if isinstance(of, (ListType, TupleType)):
-        return _element(value, key)
-    if isinstance(of, (MapType, ObjectType)):
-        return _entry(value, key)
-    if isinstance(of, SetType):
+def _get_element_by_type(value: Value, key: Value) -> Value | Problem:
+    """Return an element of a value that is not null, according to its type."""
+    value_type = value.type
+    if isinstance(value_type, (ListType, TupleType)):
+        return _get_sequence_element(value, key)
+    if isinstance(value_type, (MapType, ObjectType)):
+        return _get_map_entry(value, key)
+    if isinstance(value_type, SetType):
         return Problem(
             (),
             "invalid-index",
@@ -238,36 +254,40 @@ def _index_by_type(value: Value, key: Value) -> Value | Problem:
     return Problem((), "invalid-index", "This value does not have any indices.")
 
 
-def _element(value: Value, key: Value) -> Value | Problem:
-    """The element of a list or tuple at a number."""
-    of = value.type
+def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
+    """Return the element of a list or tuple at a position."""
+    value_type = value.type
     try:
-        position = convert(key, NUMBER).raw
+        position = convert_value(key, NUMBER).raw
     except ConversionProblem as problem:
-        return Problem((), "invalid-index", f"{_NOT_THERE}: {problem.message}.")
+        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
     if position is UNKNOWN:
-        return Value(of.element, UNKNOWN) if isinstance(of, ListType) else DYNAMIC_UNKNOWN
+        return Value(value_type.element, UNKNOWN) if isinstance(value_type, ListType) else DYNAMIC_UNKNOWN
     if not isinstance(position, int):
-        why = "indexing a sequence requires a whole number, but the given index has a fractional part"
-        return Problem((), "invalid-index", f"{_NOT_THERE}: {why}.")
+        reason = "indexing a sequence requires a whole number, but the given index has a fractional part"
+        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if position < 0:
-        why = "a negative number is not a valid index for a sequence"
-        return Problem((), "invalid-index", f"{_NOT_THERE}: {why}.")
-    if isinstance(of, ListType) and value.raw is UNKNOWN:
-        return Value(of.element, UNKNOWN)
-    length = len(of.elements) if isinstance(of, TupleType) else len(value.raw)
+        reason = "a negative number is not a valid index for a sequence"
+        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
+    if isinstance(value_type, ListType) and value.raw is UNKNOWN:
+        return Value(value_type.element, UNKNOWN)
+    length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)
     if position >= length:
-        hidden = bool(key.marks or value.marks)
-        why = "the index is past the end of the collection" if hidden else _too_far(position, length)
-        return Problem((), "invalid-index", f"{_NOT_THERE}: {why}.")
+        is_sensitive = bool(key.marks or value.marks)
+        reason = (
+            "the index is past the end of the collection"
+            if is_sensitive
+            else _describe_range(position, length)
+        )
+        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if value.raw is UNKNOWN:
-        assert isinstance(of, TupleType)
-        return Value(of.elements[position], UNKNOWN)
+        assert isinstance(value_type, TupleType)
+        return Value(value_type.elements[position], UNKNOWN)
     element: Value = value.raw[position]
     return element
 
 
-def _too_far(position: int, length: int) -> str:
+def _describe_range(position: int, length: int) -> str:
     if length == 0:
         return "the collection has no elements"
     last = "only the index 0 exists" if length == 1 else f"the indices are 0 to {length - 1}"
@@ -275,31 +295,33 @@ def _too_far(position: int, length: int) -> str:
     return f"the index {position} is past the end of a collection of {count} ({last})"
 
 
-def _entry(value: Value, key: Value) -> Value | Problem:
-    """The entry of a map or object under a key."""
-    of = value.type
+def _get_map_entry(value: Value, key: Value) -> Value | Problem:
+    """Return the entry of a map or object for a key."""
+    value_type = value.type
     try:
-        name = convert(key, STRING).raw
+        name = convert_value(key, STRING).raw
     except ConversionProblem as problem:
-        return Problem((), "invalid-index", f"{_NOT_THERE}: {problem.message}.")
-    if isinstance(of, MapType) and (value.raw is UNKNOWN or name is UNKNOWN):
-        return Value(of.element, UNKNOWN)
+        return Problem((), "invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
+    if isinstance(value_type, MapType) and (value.raw is UNKNOWN or name is UNKNOWN):
+        return Value(value_type.element, UNKNOWN)
     if name is UNKNOWN:
         return DYNAMIC_UNKNOWN
     if value.raw is UNKNOWN:
-        assert isinstance(of, ObjectType)
-        kind = of.attribute(name)
-        if kind is not None:
-            return Value(kind, UNKNOWN)
-        names = [n for n, _ in of.attributes]
+        assert isinstance(value_type, ObjectType)
+        attribute_type = value_type.get_attribute(name)
+        if attribute_type is not None:
+            return Value(attribute_type, UNKNOWN)
+        names = [n for n, _ in value_type.attributes]
     elif name in value.raw:
         entry: Value = value.raw[name]
         return entry
     else:
         names = list(value.raw)
-    shown = '"(sensitive)"' if key.marks else f'"{name}"'
-    hidden = bool(key.marks or value.marks)
-    hint = "" if hidden else did_you_mean(name, names) or _listed("Its keys are", names)
+    displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
+    is_sensitive = bool(key.marks or value.marks)
+    hint = "" if is_sensitive else suggest_name(name, names) or _format_list("Its keys are", names)
     return Problem(
-        (), "invalid-index", f"{_NOT_THERE}: there is no {shown} in this {friendly_name(of)}.{hint}"
+        (),
+        "invalid-index",
+        f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}",
     )

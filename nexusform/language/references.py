@@ -1,44 +1,44 @@
-"""Which names an expression or a body refers to.
+"""References of an expression or a body.
 
-Only free ones: the variables of `for` expressions and directives, and the iterators of `dynamic`
-blocks, are names of the expression itself.
+Only free ones: the variables of `for` expressions and directives, and the iterators of `dynamic` blocks,
+belong to the expression itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nexusform.language.json_syntax import expression_of
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.json_syntax import build_expression
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax import nodes as syntax
-from nexusform.source import SourceFile
+from nexusform.language.syntax import syntax_nodes as syntax
 
 _Names = frozenset[str]
-_NONE: _Names = frozenset()
+_NO_NAMES: _Names = frozenset()
 
 
-def traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
-    """The free traversals of an expression, in source order, repeated ones included."""
-    return tuple(_free(expression, _NONE))
+def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
+    """Return the free traversals of an expression, in source order, including repeated ones."""
+    return tuple(_list_free(expression, _NO_NAMES))
 
 
-def body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
-    """The free traversals of everything in a body, in source order, without asking a schema.
+def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
+    """Return the free traversals of a body, in source order, without a schema.
 
-    In JSON every string is taken for a template, since only a schema could tell.
+    In JSON every string is parsed as a template, since only a schema could distinguish them.
     """
     if isinstance(body, syntax.JsonBody):
         free: list[syntax.Traversal] = []
-        for each in body.objects:
-            free.extend(_in_json(each, _NONE))
+        for json_object in body.objects:
+            free.extend(_list_in_json(json_object, _NO_NAMES))
         return tuple(free)
-    return tuple(_in_body(body, _NONE))
+    return tuple(_list_in_body(body, _NO_NAMES))
 
 
-def as_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
-    """The traversal that an expression is, for arguments that name things (`depends_on`).
+def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
+    """Return the traversal of an expression, for arguments that contain names (`depends_on`).
 
-    JSON has no other way to write one than a string, so a string is read as an expression.
+    JSON can only use a string for it, so a string is parsed as an expression.
     """
     if isinstance(expression, syntax.StringLiteral):
         parsed, _ = parse_expression(
@@ -48,33 +48,33 @@ def as_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     return expression if isinstance(expression, syntax.Traversal) else None
 
 
-def _bound(expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor, names: _Names) -> _Names:
+def _bind_names(expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor, names: _Names) -> _Names:
     extra = {expression.value_name}
     if expression.key_name is not None:
         extra.add(expression.key_name)
     return names | extra
 
 
-def _free(start: syntax.Expression, bound: _Names) -> Iterator[syntax.Traversal]:
-    """Depth first in source order, with a stack of its own."""
-    stack: list[tuple[syntax.Expression, _Names]] = [(start, bound)]
+def _list_free(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
+    """List free traversals, depth first in source order, with an explicit stack."""
+    stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
         expression, names = stack.pop()
         if isinstance(expression, syntax.Traversal):
             if expression.root.name not in names:
                 yield expression
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
-            inner = _bound(expression, names)
-            stack.extend((each, inner) for each in reversed(_repeated(expression)))
+            inner = _bind_names(expression, names)
+            stack.extend((child, inner) for child in reversed(_list_repeated(expression)))
             stack.append((expression.collection, names))
         else:
-            stack.extend((each, names) for each in reversed(children(expression)))
+            stack.extend((child, names) for child in reversed(list_children(expression)))
 
 
-def _repeated(
+def _list_repeated(
     expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor,
 ) -> tuple[syntax.Expression, ...]:
-    """The parts of a for that see its variables, in source order."""
+    """Return the parts of a for with access to its variables, in source order."""
     if isinstance(expression, syntax.TemplateFor):
         return expression.body
     condition = () if expression.condition is None else (expression.condition,)
@@ -83,10 +83,10 @@ def _repeated(
     return (expression.value, *condition)
 
 
-def children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """The expressions directly inside another, in source order. A bare object key is not one."""
+def list_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+    """Return the direct child expressions, in source order. A bare object key is not one."""
     if isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
-        return (expression.collection, *_repeated(expression))
+        return (expression.collection, *_list_repeated(expression))
     if isinstance(expression, syntax.Template):
         return expression.parts
     if isinstance(expression, syntax.TupleCons):
@@ -94,13 +94,13 @@ def children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
     if isinstance(expression, syntax.Call):
         return expression.arguments
     if isinstance(expression, syntax.ObjectCons):
-        return _keys_and_values(expression)
+        return _list_object_parts(expression)
     if isinstance(expression, (syntax.Conditional, syntax.TemplateIf)):
-        return _branches(expression)
-    return _operands(expression)
+        return _list_branches(expression)
+    return _list_operands(expression)
 
 
-def _keys_and_values(expression: syntax.ObjectCons) -> tuple[syntax.Expression, ...]:
+def _list_object_parts(expression: syntax.ObjectCons) -> tuple[syntax.Expression, ...]:
     parts: list[syntax.Expression] = []
     for key, value in expression.items:
         if not key.bare and not key.is_ambiguous:
@@ -109,14 +109,14 @@ def _keys_and_values(expression: syntax.ObjectCons) -> tuple[syntax.Expression, 
     return tuple(parts)
 
 
-def _branches(expression: syntax.Conditional | syntax.TemplateIf) -> tuple[syntax.Expression, ...]:
+def _list_branches(expression: syntax.Conditional | syntax.TemplateIf) -> tuple[syntax.Expression, ...]:
     if isinstance(expression, syntax.Conditional):
         return (expression.condition, expression.then, expression.otherwise)
     return (expression.condition, *expression.then, *expression.otherwise)
 
 
-def _operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """The parts of an expression that binds no names, in source order."""
+def _list_operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+    """Return the parts of an expression that binds no names, in source order."""
     match expression:
         case (
             syntax.TemplateWrap(wrapped=inner) | syntax.Parentheses(inner=inner) | syntax.Unary(operand=inner)
@@ -126,8 +126,8 @@ def _operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
             return (source,)
         case syntax.Index(collection=collection, key=key):
             return (collection, key)
-        case syntax.Splat(source=source, each=each):
-            return (source, each)
+        case syntax.Splat(source=source, element=element):
+            return (source, element)
         case syntax.Binary(left=left, right=right):
             return (left, right)
         case _:
@@ -137,80 +137,92 @@ def _operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
 # --- bodies ------------------------------------------------------------------------------------
 
 
-def _in_body(body: syntax.Body, bound: _Names) -> Iterator[syntax.Traversal]:
-    """The references of a body whose names are not bound, in source order."""
+def _list_in_body(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
+    """List the free references of a body, in source order."""
     items: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:
         if isinstance(item, syntax.Attribute):
-            yield from _free(item.expression, bound)
+            yield from _list_free(item.expression, bound_names)
         elif isinstance(item.body, syntax.JsonBody):
-            for each in item.body.objects:
-                yield from _in_json(each, bound)
+            for json_object in item.body.objects:
+                yield from _list_in_json(json_object, bound_names)
         elif item.type == "dynamic" and item.labels:
-            yield from _in_dynamic(item.body, item.labels[0].value, bound)
+            yield from _list_in_dynamic(item.body, item.labels[0].value, bound_names)
         else:
-            yield from _in_body(item.body, bound)
+            yield from _list_in_body(item.body, bound_names)
 
 
-def _in_dynamic(body: syntax.Body, label: str, bound: _Names) -> Iterator[syntax.Traversal]:
-    """`for_each` does not see the iterator; `labels` and `content` do; `iterator` is its name."""
+def _list_in_dynamic(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
+    """List the references of a dynamic block. `for_each` has no access to the iterator; `labels` and
+    `content` have; `iterator` is its name.
+    """
     iterator = label
     for attribute in body.attributes:
         if attribute.name == "iterator":
-            named = as_traversal(attribute.expression)
-            iterator = named.root.name if named else label
-    inner = bound | {iterator}
+            traversal = parse_traversal(attribute.expression)
+            iterator = traversal.root.name if traversal else label
+    inner_names = bound_names | {iterator}
     for attribute in body.attributes:
         if attribute.name != "iterator":
-            yield from _free(attribute.expression, bound if attribute.name == "for_each" else inner)
+            yield from _list_free(
+                attribute.expression, bound_names if attribute.name == "for_each" else inner_names
+            )
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
-            yield from _in_body(block.body, inner)
+            yield from _list_in_body(block.body, inner_names)
 
 
-def _in_json(value: syntax.JsonValue, bound: _Names) -> Iterator[syntax.Traversal]:
-    """The same of a value in JSON; texts may be templates."""
+def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
+    """List the references of a JSON value; texts may be templates."""
     if isinstance(value, syntax.JsonObject):
-        for each in value.properties:
-            if each.name == "dynamic" and isinstance(each.value, (syntax.JsonObject, syntax.JsonArray)):
-                yield from _in_json_dynamic(each.value, bound)
+        for json_property in value.properties:
+            if json_property.name == "dynamic" and isinstance(
+                json_property.value, (syntax.JsonObject, syntax.JsonArray)
+            ):
+                yield from _list_in_json_dynamic(json_property.value, bound_names)
                 continue
-            if "{" in each.name:
-                yield from _in_json(syntax.JsonScalar(each.name, each.name_span), bound)
-            yield from _in_json(each.value, bound)
+            if "{" in json_property.name:
+                yield from _list_in_json(
+                    syntax.JsonScalar(json_property.name, json_property.name_span), bound_names
+                )
+            yield from _list_in_json(json_property.value, bound_names)
     elif isinstance(value, syntax.JsonArray):
         for item in value.items:
-            yield from _in_json(item, bound)
+            yield from _list_in_json(item, bound_names)
     elif isinstance(value.value, str) and "{" in value.value:
-        expression, _ = expression_of(value)
-        yield from _free(expression, bound)
+        expression, _ = build_expression(value)
+        yield from _list_free(expression, bound_names)
 
 
-def _in_json_dynamic(value: syntax.JsonValue, bound: _Names) -> Iterator[syntax.Traversal]:
-    """`"dynamic": {"type": {"for_each": ..., "content": ...}}`, each level possibly an array."""
-    for each in _properties(value):
-        for generator in _objects(each.value):
-            iterator = each.name
+def _list_in_json_dynamic(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
+    """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`, with arrays allowed at
+    each level.
+    """
+    for json_property in _list_properties(value):
+        for generator in _list_objects(json_property.value):
+            iterator = json_property.name
             for part in generator.properties:
                 if part.name == "iterator":
                     name = getattr(part.value, "value", None)
                     iterator = name if isinstance(name, str) else iterator
-            inner = bound | {iterator}
+            inner_names = bound_names | {iterator}
             for part in generator.properties:
                 if part.name != "iterator":
-                    yield from _in_json(part.value, bound if part.name == "for_each" else inner)
+                    yield from _list_in_json(
+                        part.value, bound_names if part.name == "for_each" else inner_names
+                    )
 
 
-def _objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
+def _list_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
     if isinstance(value, syntax.JsonObject):
         return (value,)
     items = value.items if isinstance(value, syntax.JsonArray) else ()
     return tuple(item for item in items if isinstance(item, syntax.JsonObject))
 
 
-def _properties(value: syntax.JsonValue) -> tuple[syntax.JsonProperty, ...]:
+def _list_properties(value: syntax.JsonValue) -> tuple[syntax.JsonProperty, ...]:
     properties: list[syntax.JsonProperty] = []
-    for holder in _objects(value):
-        properties += holder.properties
+    for json_object in _list_objects(value):
+        properties += json_object.properties
     return tuple(properties)

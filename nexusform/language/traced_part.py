@@ -1,28 +1,28 @@
-"""A part of an expression with its value, and why it has that one: a tree that the console shows."""
+"""Part of an expression with its value and reasons, as a tree for the console."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.source import Span
-from nexusform.values import Value
+from nexusform.diagnostics.source import Span
+from nexusform.values.value import Value
 
 
 class TracedPart(Struct, frozen=True):
     """One part of an expression.
 
-    `text` is how it is written and `place` where (None: in the expression that was asked about); `reasons`
-    say what made its value sensitive, unknown or an error (`failed`: it has no value). `parts` are what it
-    is made of, `omitted` counts those of a loop that are left out. `hidden`: its value would tell of a
-    sensitive one. `repeated`: its parts stand further up already.
+    `text` is its source and `span` its position (None: in the evaluated expression itself); `reasons` explain
+    why its value is sensitive, unknown or an error (`has_failed`: it has no value). `parts` are its own
+    parts, `omitted` counts omitted iterations of a loop. `is_hidden`: its value would reveal a sensitive one.
+    `is_repeated`: its parts are already listed above.
     """
 
     text: str
     value: Value
-    place: Span | None = None
+    span: Span | None = None
     reasons: tuple[str, ...] = ()
     parts: tuple[TracedPart, ...] = ()
     omitted: int = 0
-    hidden: bool = False
-    repeated: bool = False
-    failed: bool = False
+    is_hidden: bool = False
+    is_repeated: bool = False
+    has_failed: bool = False

@@ -1,11 +1,11 @@
-"""The one type that values of several types can be brought to, and whether two values are equal."""
+"""Common type of several types, and equality of values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from nexusform.value_types import (
+from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
     STRING,
@@ -17,99 +17,99 @@ from nexusform.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values import FALSE, NOT_NULL, TRUE, UNKNOWN, Value, refinement_of, unmark_deep
+from nexusform.values.value import FALSE, NOT_NULL, TRUE, UNKNOWN, Value, get_refinement, remove_all_marks
 
 Kind = TypeVar("Kind", ObjectType, TupleType)
 
 
-def unify(types: Sequence[Type]) -> Type | None:
-    """The one type that values of all these types can be brought to, or None.
+def unify_types(types: Sequence[Type]) -> Type | None:
+    """Return the common type of all these types, or None.
 
-    Strings win over numbers and bools; objects of different attributes become a map, tuples of
-    different lengths a list, where their parts agree. The open type agrees with any other.
+    Strings win over numbers and bools; objects of different attributes become a map, tuples of different
+    lengths a list, if their parts are compatible. The open type is compatible with any other.
     """
     distinct: list[Type] = []
-    for each in types:
-        if each is not DYNAMIC and not any(each is d or each == d for d in distinct):
-            distinct.append(each)
+    for candidate in types:
+        if candidate is not DYNAMIC and not any(candidate is d or candidate == d for d in distinct):
+            distinct.append(candidate)
     if len(distinct) <= 1:
         return distinct[0] if distinct else DYNAMIC
     if all(isinstance(t, PrimitiveType) for t in distinct):
         return STRING if STRING in distinct else None
-    if objects := _all_of(ObjectType, distinct):
+    if objects := _filter_kind(ObjectType, distinct):
         return _unify_objects(objects)
-    if tuples := _all_of(TupleType, distinct):
+    if tuples := _filter_kind(TupleType, distinct):
         return _unify_tuples(tuples)
     if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
         common = _unify_parts(distinct)
-        return _only_object(distinct) if common is None else MapType(common)
+        return _find_single_object(distinct) if common is None else MapType(common)
     if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
-        # A list or a set that is already there decides which of the two it becomes.
+        # An existing list or set decides the result.
         outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
-        return _wrap(outer, _unify_parts(distinct))
+        return _build_collection(outer, _unify_parts(distinct))
     return None
 
 
-def _only_object(types: Sequence[Type]) -> Type | None:
-    # Beside maps of nothing in particular an object may stay one.
+def _find_single_object(types: Sequence[Type]) -> Type | None:
+    # With only maps of open element type besides it, an object stays an object.
     objects = [t for t in types if isinstance(t, ObjectType)]
     open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
     return objects[0] if len(objects) == 1 and len(open_maps) == len(types) - 1 else None
 
 
-def _wrap(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:
+def _build_collection(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:
     return None if element is None else outer(element)
 
 
-def part_types(of: Type) -> list[Type]:
-    """The types of what a collection, tuple or object holds: one for collections."""
-    if isinstance(of, ObjectType):
-        return [t for _, t in of.attributes]
-    if isinstance(of, TupleType):
-        return list(of.elements)
-    assert not isinstance(of, PrimitiveType)
-    return [of.element]
+def list_part_types(value_type: Type) -> list[Type]:
+    """Return the types of the parts of a collection, tuple or object: one for collections."""
+    if isinstance(value_type, ObjectType):
+        return [t for _, t in value_type.attributes]
+    if isinstance(value_type, TupleType):
+        return list(value_type.elements)
+    assert not isinstance(value_type, PrimitiveType)
+    return [value_type.element]
 
 
 def _unify_parts(types: Sequence[Type]) -> Type | None:
-    # The one type for all that collections and structures of these types hold.
+    # Returns the common type of all parts of collections and structures of these types.
     parts: list[Type] = []
-    for each in types:
-        parts += part_types(each)
-    return unify(parts)
+    for collection_type in types:
+        parts += list_part_types(collection_type)
+    return unify_types(parts)
 
 
-def _all_of(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
+def _filter_kind(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
     # The types when they are all of one kind, else nothing.
     matching = [t for t in types if isinstance(t, kind)]
     return matching if len(matching) == len(types) else []
 
 
-def attribute_names(of: ObjectType) -> list[str]:
-    """The attributes of objects of a type, in order."""
-    return [name for name, _ in of.attributes]
+def list_attribute_names(object_type: ObjectType) -> list[str]:
+    """Return the attributes of an object type, in order."""
+    return [name for name, _ in object_type.attributes]
 
 
 def _unify_objects(types: Sequence[ObjectType]) -> Type | None:
-    names = attribute_names(types[0])
-    if any(attribute_names(each) != names for each in types):
-        return _wrap(MapType, _unify_parts(types))
-    parts = _each_unified(zip(*map(part_types, types), strict=True))
+    names = list_attribute_names(types[0])
+    if any(list_attribute_names(object_type) != names for object_type in types):
+        return _build_collection(MapType, _unify_parts(types))
+    parts = _unify_columns(zip(*map(list_part_types, types), strict=True))
     return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
 
 
 def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
     length = len(types[0].elements)
     if any(len(t.elements) != length for t in types):
-        return _wrap(ListType, _unify_parts(types))
-    parts = _each_unified(zip(*map(part_types, types), strict=True))
+        return _build_collection(ListType, _unify_parts(types))
+    parts = _unify_columns(zip(*map(list_part_types, types), strict=True))
     return None if parts is None else TupleType(tuple(parts))
 
 
-def _each_unified(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
+def _unify_columns(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
     unified: list[Type] = []
     for column in columns:
-        part = unify(column)
+        part = unify_types(column)
         if part is None:
             return None
         unified.append(part)
@@ -119,86 +119,88 @@ def _each_unified(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
-def equals(left: Value, right: Value) -> Value:
-    """`left == right` as HCL has it: values of different types differ; unknown if it depends."""
-    plain_left, marks = unmark_deep(left)
-    plain_right, more = unmark_deep(right)
-    outcome = _same(plain_left, plain_right)
+def compare_values(left: Value, right: Value) -> Value:
+    """Return `left == right` as in HCL: values of different types differ; unknown if it depends on unknown
+    parts.
+    """
+    plain_left, marks = remove_all_marks(left)
+    plain_right, right_marks = remove_all_marks(right)
+    outcome = _is_equal(plain_left, plain_right)
     if outcome is None:
-        return _UNDECIDED.with_marks(marks | more)
-    return (TRUE if outcome else FALSE).with_marks(marks | more)
+        return _UNDECIDED.add_marks(marks | right_marks)
+    return (TRUE if outcome else FALSE).add_marks(marks | right_marks)
 
 
 _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
-def _differ_surely(left: Value, right: Value) -> bool:
-    # Whether what is known of two values, one of them not wholly known, excludes that they are equal.
-    one, other = refinement_of(left), refinement_of(right)
+def _is_certainly_different(left: Value, right: Value) -> bool:
+    # True if the known parts of two values, one of them partly unknown, exclude equality.
+    left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
-        return one.not_null or other.not_null
-    if not (one.not_null and other.not_null):
+        return left_refinement.not_null or right_refinement.not_null
+    if not (left_refinement.not_null and right_refinement.not_null):
         return False
     return (
-        _begin_otherwise(left, right)
-        or _beyond(one.lowest, other.highest)
-        or _beyond(other.lowest, one.highest)
-        or _beyond(one.shortest, other.longest)
-        or _beyond(other.shortest, one.longest)
+        _has_different_prefix(left, right)
+        or _is_beyond(left_refinement.lowest, right_refinement.highest)
+        or _is_beyond(right_refinement.lowest, left_refinement.highest)
+        or _is_beyond(left_refinement.shortest, right_refinement.longest)
+        or _is_beyond(right_refinement.shortest, left_refinement.longest)
     )
 
 
-def _begin_otherwise(left: Value, right: Value) -> bool:
-    # Whether two texts, as far as they are known, cannot be equal.
-    one, other = refinement_of(left).prefix, refinement_of(right).prefix
-    if right.raw is UNKNOWN and len(other) < len(one):
-        one = one[: len(other)]
-    if left.raw is UNKNOWN and len(one) < len(other):
-        other = other[: len(one)]
-    return one != other
+def _has_different_prefix(left: Value, right: Value) -> bool:
+    # True if the known prefixes of two texts exclude equality.
+    left_prefix, right_prefix = get_refinement(left).prefix, get_refinement(right).prefix
+    if right.raw is UNKNOWN and len(right_prefix) < len(left_prefix):
+        left_prefix = left_prefix[: len(right_prefix)]
+    if left.raw is UNKNOWN and len(left_prefix) < len(right_prefix):
+        right_prefix = right_prefix[: len(left_prefix)]
+    return left_prefix != right_prefix
 
 
-def _beyond(lower: Any, upper: Any) -> bool:
+def _is_beyond(lower: Any, upper: Any) -> bool:
     return lower is not None and upper is not None and lower > upper
 
 
-def _same(left: Value, right: Value) -> bool | None:
-    """Whether two values without marks are equal; None while that hangs on what is unknown."""
+def _is_equal(left: Value, right: Value) -> bool | None:
+    """Check whether two values without marks are equal; None if that depends on unknown parts."""
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
-        if _differ_surely(left, right):
+        if _is_certainly_different(left, right):
             return False
-        # What is unknown may be null, and nulls of all types are equal.
+        # An unknown value may be null, and nulls of all types are equal.
         may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
-        return None if may_be_null or _may_be_same(left.type, right.type) else False
+        return None if may_be_null or _may_be_equal(left.type, right.type) else False
     if first is None or second is None:
         return first is None and second is None
     same_type = left.type is right.type or left.type == right.type
-    if not same_type and not _may_be_same(left.type, right.type):
+    if not same_type and not _may_be_equal(left.type, right.type):
         return False
     if first.__class__ is dict:
         if first.keys() != second.keys():
             return False
-        return _all_same([(v, second[k]) for k, v in first.items()])
+        return _is_all_equal([(v, second[k]) for k, v in first.items()])
     if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
-        return False if _differ_surely(left, right) else None
+        return False if _is_certainly_different(left, right) else None
     if first.__class__ is tuple:
-        return len(first) == len(second) and _all_same(list(zip(first, second, strict=True)))
+        return len(first) == len(second) and _is_all_equal(list(zip(first, second, strict=True)))
     return bool(first == second)
 
 
-def _all_same(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
-    """Whether the values of all pairs are equal; None while that hangs on what is unknown."""
-    sure = True
-    for one, other in pairs:
-        outcome = _same(one, other)
+def _is_all_equal(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
+    """Check whether the values of all pairs are equal; None if that depends on unknown parts."""
+    is_certain = True
+    for left, right in pairs:
+        outcome = _is_equal(left, right)
         if outcome is False:
             return False
-        sure = sure and outcome is True
-    return True if sure else None
+        is_certain = is_certain and outcome is True
+    return True if is_certain else None
 
 
-def _may_be_same(left: Type, right: Type) -> bool:
+def _may_be_equal(left: Type, right: Type) -> bool:
     # Types that are equal, or would be once their open parts are known.
     if left is DYNAMIC or right is DYNAMIC or left == right:
         return True
@@ -207,8 +209,8 @@ def _may_be_same(left: Type, right: Type) -> bool:
     if (
         isinstance(left, ObjectType)
         and isinstance(right, ObjectType)
-        and attribute_names(left) != attribute_names(right)
+        and list_attribute_names(left) != list_attribute_names(right)
     ):
         return False
-    mine, theirs = part_types(left), part_types(right)
-    return len(mine) == len(theirs) and all(map(_may_be_same, mine, theirs))
+    left_parts, right_parts = list_part_types(left), list_part_types(right)
+    return len(left_parts) == len(right_parts) and all(map(_may_be_equal, left_parts, right_parts))

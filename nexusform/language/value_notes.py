@@ -1,4 +1,4 @@
-"""Saying what a value is beside a diagnostic: `is "a"`, `is list of string with 2 elements`."""
+"""Notes about values next to a diagnostic: `is "a"`, `is list of string with 2 elements`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import ValueNote
-from nexusform.exact_numbers import number_text
-from nexusform.language.syntax.nodes import (
+from nexusform.diagnostics.diagnostic import ValueNote
+from nexusform.diagnostics.source import Span
+from nexusform.language.syntax.syntax_nodes import (
     Expression,
     ForObject,
     ForTuple,
@@ -18,46 +18,46 @@ from nexusform.language.syntax.nodes import (
     Traversal,
     TraverseAttribute,
 )
-from nexusform.source import Span
-from nexusform.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, TupleType, friendly_name
-from nexusform.values import UNKNOWN, Value
+from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, TupleType, describe_type
+from nexusform.values.exact_numbers import format_number
+from nexusform.values.value import UNKNOWN, Value
 
-_LONGEST: Final = 80
-_MOST_NOTES: Final = 8
+_MAX_LENGTH: Final = 80
+_MAX_NOTES: Final = 8
 
 
 def describe_value(value: Value) -> str:
-    """The value in a few words, as a statement about it; sensitive ones are not shown."""
+    """Describe the value in a few words; sensitive ones are not displayed."""
     if value.is_sensitive:
         return "has a sensitive value"
     if value.raw is UNKNOWN:
         if value.type is DYNAMIC:
             return "will be known only after apply"
-        return f"is a {friendly_name(value.type)}, known only after apply"
+        return f"is a {describe_type(value.type)}, known only after apply"
     if value.raw is None:
         return "is null"
     if isinstance(value.type, PrimitiveType):
-        return f"is {_primitive_text(value)}"
-    return f"is {_counted(value)}"
+        return f"is {_format_primitive(value)}"
+    return f"is {_describe_collection(value)}"
 
 
-def _primitive_text(value: Value) -> str:
+def _format_primitive(value: Value) -> str:
     if value.type == STRING:
-        text = value.raw if len(value.raw) <= _LONGEST else value.raw[:_LONGEST] + "..."
-        return quoted(text)
-    return str(value.raw).lower() if isinstance(value.raw, bool) else number_text(value.raw)
+        text = value.raw if len(value.raw) <= _MAX_LENGTH else value.raw[:_MAX_LENGTH] + "..."
+        return quote_text(text)
+    return str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)
 
 
-def quoted(text: str) -> str:
-    """The text as a quoted string on one line."""
+def quote_text(text: str) -> str:
+    """Return the text as a quoted string on one line."""
     for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(character, escape)
     return f'"{text}"'
 
 
-def _counted(value: Value) -> str:
-    """A value of several parts in words: its type, and how many there are."""
-    name, count = friendly_name(value.type), len(value.raw)
+def _describe_collection(value: Value) -> str:
+    """Describe a value of several parts: its type, and their number."""
+    name, count = describe_type(value.type), len(value.raw)
     if isinstance(value.type, ObjectType):
         if count == 0:
             return "object with no attributes"
@@ -73,15 +73,15 @@ def _counted(value: Value) -> str:
     return f"{name} with 1 element"
 
 
-def value_notes(
+def build_value_notes(
     expression: Expression, look_up: Callable[[Traversal], tuple[str, Value] | None]
 ) -> tuple[ValueNote, ...]:
-    """One note for every reference in an expression, in order of appearance, without repeats.
+    """Build one note for every reference in an expression, in order of appearance, without repeats.
 
-    `look_up` gives the part of a reference that has a value, as text, and the value.
+    `look_up` returns the part of a reference that has a value, as text, and the value.
     """
     notes: dict[str, ValueNote] = {}
-    for traversal in islice(_traversals(expression), _MOST_NOTES):
+    for traversal in islice(_list_traversals(expression), _MAX_NOTES):
         part = look_up(traversal)
         if part is not None:
             text, value = part
@@ -89,33 +89,33 @@ def value_notes(
     return tuple(notes.values())
 
 
-def traversal_text(traversal: Traversal) -> str:
-    """The traversal as it would be written."""
+def format_traversal(traversal: Traversal) -> str:
+    """Format the traversal as source text."""
     parts = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):
             parts.append(f".{step.name}")
         else:
-            parts.append(f"[{quoted(step.key) if isinstance(step.key, str) else step.key}]")
+            parts.append(f"[{quote_text(step.key) if isinstance(step.key, str) else step.key}]")
     return "".join(parts)
 
 
-def _traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
-    """The references of an expression; `inner` are the names of the for expressions around it, which
-    stand for one value after another.
+def _list_traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
+    """List the references of an expression; `inner` are the names of the enclosing for expressions, which
+    have many values.
     """
     if isinstance(node, Traversal):
         if node.root.name not in inner:
             yield node
     elif isinstance(node, tuple):
         for item in node:
-            yield from _traversals(item, inner)
+            yield from _list_traversals(item, inner)
     elif isinstance(node, Struct) and not isinstance(node, Span):
         if getattr(node, "bare", False):
             return
-        named = inner
+        body_names = inner
         if isinstance(node, ForTuple | ForObject | TemplateFor):
-            named = inner | {node.value_name, node.key_name or node.value_name}
+            body_names = inner | {node.value_name, node.key_name or node.value_name}
         for name in node.__struct_fields__:
-            names = inner if name == "collection" else named
-            yield from _traversals(getattr(node, name), names)
+            names = inner if name == "collection" else body_names
+            yield from _list_traversals(getattr(node, name), names)

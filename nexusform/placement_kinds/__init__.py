@@ -1,10 +1,11 @@
-"""The kinds of what is placed: VMs, which the engine knows itself, and those that domains bring."""
+"""Kinds of placements: VMs, known to the engine, and those of domains."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "kinds": (
-        "brief_place kind_order KINDS MAPS MOST_NAMES noun_of place_classes place_document place_text "
-        "PlacementKind titled VM"
+        "format_location_briefly get_order KINDS MAPS MAXIMUM_NAMES get_noun map_location_classes "
+        "build_location_document format_location_text "
+        "PlacementKind get_title VM"
     ),
-    "vm_kind": "cells_text joined",
+    "vm_kind": "format_cells join_parts",
 }

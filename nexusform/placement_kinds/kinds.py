@@ -1,8 +1,7 @@
-"""What a kind of placement is: how it is called, when one of it runs, how its place is said and written; and
-the table of them, in the order in which reports show them: VMs, then those of domains.
-
-Rows of plans name their kind (`kind`); whoever treats them asks its entry, and knows no kind by name but VMs.
-An entry of a domain is imported when a row of its kind is met.
+"""Definition of a kind of placement: its names, its running state, and the formats of its locations; and the
+table of kinds in report order: VMs, then those of domains. Rows of plans name their kind (`kind`); code that
+processes them uses its entry, and knows no kind by name except VMs. An entry of a domain is imported on first
+use.
 """
 
 from __future__ import annotations
@@ -13,121 +12,121 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.domain_table import Loaded, placement_maps_of_domains, targets_of_domains
-from nexusform.ports import ResourceType
-from nexusform.scheduling.decision import Place
+from nexusform.domain_table import LazyTable, collect_placement_maps, collect_targets
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.scheduling.decision import Location
 
-VM: Final = "vm"  # the one kind of the engine's own
-MOST_NAMES: Final = 5  # machines of many places that are named one by one
+VM: Final = "vm"  # the only kind of the engine itself
+MAXIMUM_NAMES: Final = 5  # maximum number of machines listed by name
 
 
-def _always(_place: Any) -> bool:
+def _is_always_running(_place: Any) -> bool:
     return True
 
 
-def _nothing(_place: Any) -> str:
+def _format_nothing(_place: Any) -> str:
     return ""
 
 
 class PlacementKind(Struct, frozen=True, kw_only=True):
-    """One kind. The functions take a place of it, a record of class `place`.
+    """One kind of placement. The functions take a location, a record of class `location_class`. `name`: the
+    name in rows and JSON. `noun`: `2 fleet bindings`; `short_noun` next to its map. `title`: above its rows.
+    `list_names(type, attributes)`: its objects in the state of a resource, with repetitions, each as
+    formatted by `format_name(pool, object)` from a row's fields.
 
-    `name`: what rows and JSON call it. `noun`: `2 fleet bindings`; `short_noun` where its map stands beside
-    it. `title`: over its rows. `names(type, attributes)`: its objects in what state holds of a resource, each
-    name as often as it is there, as `called(pool, object)` makes it of a row's fields.
+    For a location: `get_identity` is equal if the object has not moved; `format_text` gives the full text,
+    `format_brief` the shortest one, `format_next_to_name(location, object)` the text next to the object's
+    name if that contains a part of it; `build_document` is its JSON; `get_link` its cluster, node and
+    machine; `get_state` the displayed state if it changes. `format_many` formats several locations.
+    `is_running` is whether an object without a location (None) or at this one runs, `format_waiting_state`
+    its state otherwise, `build_waiting` its waiting location.
 
-    Of a place: `spot` is what is equal where something stands as it stood; `text` says it whole, `brief` in
-    as few words as tell it, `beside(place, object)` next to the object's name where that says a part of it;
-    `document` is its JSON; `link` its cluster, node and machine; `state` the state that rows tell when it
-    changes. `many` says the places of several. `runs` is whether one without a place (None) or at this one
-    runs, `waits_as` what it is when it does not, `without_place` the place of the same that waits.
-
-    `ground`: what one that loses its place has lost. `by_resource`: its rows stand under their resource's
-    address, not under cluster and pool, and comments say that it `takes` and `drops` them. `on_vms`: they
-    run on VMs, as replicas of a workload. `nested`: its map holds maps, by cluster and workload. `run_noun`:
-    what rows that do the same are counted as, where their names are no series. `shown`: data sources may show
-    what stands, whatever state holds.
+    `host_noun`: the noun of its host. `by_resource`: its rows are listed under their resource's address, not
+    under cluster and pool, with the verbs `add_verb` and `remove_verb` in comments. `runs_on_vms`: the
+    objects run on VMs, as replicas of a workload. `is_nested`: its map has maps inside, by cluster and
+    workload. `run_noun`: the noun for counting rows with the same action if the names are no series.
+    `is_observable`: data sources may show existing objects, regardless of state.
     """
 
     name: str
     noun: str
     title: str
-    place: type[Place]
-    names: Callable[[ResourceType, Mapping[str, Any]], Iterable[str]]
-    spot: Callable[[Any], tuple[str | None, ...]]
-    text: Callable[[Any], str]
-    brief: Callable[[Any], str]
-    document: Callable[[Any], dict[str, Any]]
-    many: Callable[[Sequence[Any]], str]
-    link: Callable[[Any], tuple[str, str, str]]
+    location_class: type[Location]
+    list_names: Callable[[ResourceType, Mapping[str, Any]], Iterable[str]]
+    get_identity: Callable[[Any], tuple[str | None, ...]]
+    format_text: Callable[[Any], str]
+    format_brief: Callable[[Any], str]
+    build_document: Callable[[Any], dict[str, Any]]
+    format_many: Callable[[Sequence[Any]], str]
+    get_link: Callable[[Any], tuple[str, str, str]]
     short_noun: str = ""
-    called: Callable[[str, str], str] = lambda _pool, name: name
-    beside: Callable[[Any, str], str] = lambda _place, _object: ""
-    state: Callable[[Any], str] = _nothing
-    runs: Callable[[Any], bool] = _always
-    waits_as: Callable[[Any], str] = _nothing
-    without_place: Callable[[Any], Place] | None = None
-    ground: str = "place"
+    format_name: Callable[[str, str], str] = lambda _pool, name: name
+    format_next_to_name: Callable[[Any, str], str] = lambda _place, _object: ""
+    get_state: Callable[[Any], str] = _format_nothing
+    is_running: Callable[[Any], bool] = _is_always_running
+    format_waiting_state: Callable[[Any], str] = _format_nothing
+    build_waiting: Callable[[Any], Location] | None = None
+    host_noun: str = "place"
     by_resource: bool = False
-    takes: str = "places"
-    drops: str = "removes"
-    on_vms: bool = False
-    nested: bool = False
+    add_verb: str = "places"
+    remove_verb: str = "removes"
+    runs_on_vms: bool = False
+    is_nested: bool = False
     run_noun: str = ""
-    shown: bool = False
+    is_observable: bool = False
 
 
-KINDS: Final[Mapping[str, PlacementKind]] = Loaded(
-    {VM: "nexusform.placement_kinds.vm_kind:KIND", **targets_of_domains("placement_kinds")}
+KINDS: Final[Mapping[str, PlacementKind]] = LazyTable(
+    {VM: "nexusform.placement_kinds.vm_kind:KIND", **collect_targets("placement_kinds")}
 )
-# The computed maps in which resources hold what is placed, and its kind.
-MAPS: Final[Mapping[str, str]] = {"nodes": VM, "vnfcs": VM, **placement_maps_of_domains()}
+# Computed maps of placed objects in resources, with their kind.
+MAPS: Final[Mapping[str, str]] = {"nodes": VM, "vnfcs": VM, **collect_placement_maps()}
 _ORDER: Final = {name: number for number, name in enumerate(KINDS)}
 
 
-def kind_order(name: str) -> int:
-    """Where a kind stands among all; after them one that nobody knows."""
+def get_order(name: str) -> int:
+    """Return the position of a kind in report order; unknown kinds are last."""
     return _ORDER.get(name, len(_ORDER))
 
 
-def titled(name: str) -> str:
-    """What stands over the rows of a kind; one that nobody knows is called by its name."""
+def get_title(name: str) -> str:
+    """Return the title above the rows of a kind; that of an unknown kind is its name."""
     return KINDS[name].title if name in KINDS else name
 
 
-def noun_of(name: str) -> str:
-    """What one of a kind is called."""
+def get_noun(name: str) -> str:
+    """Return the noun for an object of a kind."""
     return KINDS[name].noun if name in KINDS else name
 
 
 @cache
-def _kind_of_class(place: type[Place]) -> PlacementKind:
+def _find_kind(location_class: type[Location]) -> PlacementKind:
     for name in KINDS:
-        if KINDS[name].place is place:
+        if KINDS[name].location_class is location_class:
             return KINDS[name]
-    raise TypeError(f"{place} is the place of no kind")
+    raise TypeError(f"{location_class} is the place of no kind")
 
 
-def kind_of_place(place: Place) -> PlacementKind:
-    """The kind that has such places."""
-    return _kind_of_class(type(place))
+def get_kind(location: Location) -> PlacementKind:
+    """Return the kind of a location."""
+    return _find_kind(type(location))
 
 
-def place_classes() -> dict[str, type[Place]]:
-    """The records of places by their names, as plan files call them. This imports every kind."""
-    return {KINDS[name].place.__name__: KINDS[name].place for name in KINDS}
+def map_location_classes() -> dict[str, type[Location]]:
+    """Return the classes of locations by their names in plan files. This imports every kind."""
+    return {KINDS[name].location_class.__name__: KINDS[name].location_class for name in KINDS}
 
 
-def place_text(place: Place) -> str:
-    """One place: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
-    return kind_of_place(place).text(place)
+def format_location_text(location: Location) -> str:
+    """Format one location: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
+    return get_kind(location).format_text(location)
 
 
-def brief_place(place: Place) -> str:
-    """A place in as few words as tell it: the machine, with its rack where its name does not say that."""
-    return kind_of_place(place).brief(place)
+def format_location_briefly(location: Location) -> str:
+    """Format a location in the shortest form: the machine, with its rack unless its name contains it."""
+    return get_kind(location).format_brief(location)
 
 
-def place_document(place: Place | None) -> dict[str, Any] | None:
-    """A place as JSON shows it; None where there is none."""
-    return None if place is None else kind_of_place(place).document(place)
+def build_location_document(location: Location | None) -> dict[str, Any] | None:
+    """Return a location as JSON; None for none."""
+    return None if location is None else get_kind(location).build_document(location)

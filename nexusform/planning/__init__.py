@@ -1,9 +1,9 @@
-"""Configuration and prior state to a Plan. Pure; start reading at planner.py."""
+"""Planning: configuration and prior state to a Plan. Pure; start reading at planner.py."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "phases": "claimed_in Contribution HostedWorkload Instances Phases",
+# Public names of the package, by module.
+PUBLIC = {
+    "phases": "collect_claims Contribution ScheduledWorkload Instances Phases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
-    "request": "Adjustment DataValues Imported PlanRequest Progress Stage",
+    "plan_request": "Adjustment DataOverride ImportedObject PlanRequest Progress Stage",
 }

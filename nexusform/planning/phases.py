@@ -1,7 +1,6 @@
-"""What domains add to a plan: phases after that of the VMs, each on what those before it have made.
-
-A domain that has any names them in domain_table.py (`phases`). They are loaded when the configuration or the
-state holds an object of one of its types, so most plans load none.
+"""Phases added by domains after that of the VMs, each based on the previous ones. A domain lists them in
+domain_table.py (`phases`). They are loaded if the configuration or the state contains an object of its types,
+so most plans load none.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from nexusform.address import Address
-from nexusform.demands import ClaimDemand
-from nexusform.diagnostics import Diagnostic
-from nexusform.domain_table import Domain, domains
-from nexusform.planning.instances.blocks import Blocks
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domain_table import Domain, find_domains
+from nexusform.interfaces.plugins import Registries
+from nexusform.placements.vm_demands import ClaimDemand
+from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.vms.vm_object import VmObject
-from nexusform.plans.plan import Disruptions, PassedOver, PlacementChange, Rollout
-from nexusform.ports import Registries
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import Disruptions, PlacementChange, RejectedCluster, Rollout
+from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 
 
-class HostedWorkload(Struct, frozen=True):
-    """A workload of a domain (a pod) and the VM (cluster id and node name) that it runs on."""
+class ScheduledWorkload(Struct, frozen=True):
+    """Workload of a domain (a pod) and its VM (cluster id and node name)."""
 
     cluster_id: str
     node: str
@@ -40,118 +39,119 @@ class HostedWorkload(Struct, frozen=True):
 Instances: TypeAlias = Mapping[Address, Instance]
 
 
-def _no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - as Contribution says
+def _collect_no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - called by keyword
     return []
 
 
-def _no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptions:
+def _find_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptions:
     return Disruptions()
 
 
 class Contribution(Struct, frozen=True):
-    """What the phases of a domain came to.
-
-    `rows` of all that it places, `rollouts` and `passed_over` as the plan shows them; `shown`: what objects
-    begin with instead of what state has. `hosted()` are the workloads on VMs after the plan.
-    `findings(instances, risks)` is what is to be said of them; `risks` only where everything has its place.
-    `disruptions(cluster_id, nodes)`: what draining these nodes of a cluster meets. `claimed()`: what is
-    claimed of storage before the plan and after it, by the id of each cluster that anything is known of.
-    `detail` is the domain's own record, for its own explanations.
+    """Results of a domain's phases. `rows` of all objects that it places, `rollouts` and `rejected_clusters`
+    for the plan; `observed_attributes` replace those in state as the starting point. `list_workloads()`
+    returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their findings;
+    `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to
+    draining these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
+    plan, by the id of each known cluster. `detail` is the domain's own record, for its own explanations.
     """
 
     rows: tuple[PlacementChange, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
-    passed_over: tuple[PassedOver, ...] = ()
-    shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    rejected_clusters: tuple[RejectedCluster, ...] = ()
+    observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
-    hosted: Callable[[], Sequence[HostedWorkload]] = tuple
-    findings: Callable[..., list[Diagnostic]] = _no_findings
-    disruptions: Callable[[str, Collection[str]], Disruptions] = _no_disruptions
-    claimed: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
+    list_workloads: Callable[[], Sequence[ScheduledWorkload]] = tuple
+    collect_findings: Callable[..., list[Diagnostic]] = _collect_no_findings
+    find_disruptions: Callable[[str, Collection[str]], Disruptions] = _find_no_disruptions
+    collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
     detail: object = None
 
 
 class Phases(Struct, frozen=True):
-    """The phases of a domain.
-
-    `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` where everything is destroyed.
-    `hosted(state, registries)` are the workloads of a state, `claimed(instances, registries)` what they claim
-    of storage, by the cluster's id.
-    `found_lost(prior, registries)` has a row for everything of state whose ground was found to be gone.
+    """Phases of a domain. `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` if everything is
+    destroyed. `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks
+    that query spare capacity, after all placements. `list_workloads(state, registries)` returns the workloads
+    of a state, `collect_claims(instances, registries)` their storage claims, by cluster id.
+    `list_lost_rows(prior, registries)` yields a row for every object in state with a missing host.
     """
 
-    plan: Callable[[Blocks, Iterable[VmObject], Evaluation], Contribution]
-    remove: Callable[[Blocks, Iterable[VmObject]], Contribution]
-    hosted: Callable[[State, Registries], list[HostedWorkload]]
-    claimed: Callable[[Mapping[Address, InstanceState], Registries], Mapping[str, ClaimDemand]]
-    found_lost: Callable[[Prior, Registries], Iterator[PlacementChange]]
+    plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], Contribution]
+    remove: Callable[[BlockPlanner, Iterable[VmObject]], Contribution]
+    list_workloads: Callable[[State, Registries], list[ScheduledWorkload]]
+    collect_claims: Callable[[Mapping[Address, InstanceState], Registries], Mapping[str, ClaimDemand]]
+    list_lost_rows: Callable[[PriorState, Registries], Iterator[PlacementChange]]
 
 
-def plan_phases(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> tuple[Contribution, ...]:
-    """What the domains that are named add to a plan."""
-    types = _types_of(blocks)
+def plan_phases(
+    blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
+) -> tuple[Contribution, ...]:
+    """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
+    types = _list_types(blocks)
     return tuple(
-        _phases_of(domain).plan(blocks, vms, evaluation)
-        for domain in _with_phases()
+        _load_phases(domain).plan(blocks, vms, evaluation)
+        for domain in _iterate_domains()
         if not types.isdisjoint(domain.resource_types)
     )
 
 
-def remove_phases(blocks: Blocks, vms: Iterable[VmObject]) -> tuple[Contribution, ...]:
-    """What the domains that are named leave behind when everything is destroyed."""
-    types = _types_of(blocks)
+def remove_phases(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[Contribution, ...]:
+    """Return the contributions of the used domains when everything is destroyed."""
+    types = _list_types(blocks)
     return tuple(
-        _phases_of(domain).remove(blocks, vms)
-        for domain in _with_phases()
+        _load_phases(domain).remove(blocks, vms)
+        for domain in _iterate_domains()
         if not types.isdisjoint(domain.resource_types)
     )
 
 
-def said_by(contributions: Iterable[Contribution]) -> Iterator[Diagnostic]:
-    """The diagnostics of what domains added."""
+def collect_diagnostics(contributions: Iterable[Contribution]) -> Iterator[Diagnostic]:
+    """Yield the diagnostics of the contributions."""
     for contribution in contributions:
         yield from contribution.diagnostics
 
 
-def hosted_in(state: State, registries: Registries) -> list[HostedWorkload]:
-    """The workloads that a state has on VMs."""
+def list_workloads(state: State, registries: Registries) -> list[ScheduledWorkload]:
+    """Return the workloads on VMs in a state."""
     types = {address.type for address in state.instances}
-    found: list[HostedWorkload] = []
-    for domain in _with_phases():
+    workloads: list[ScheduledWorkload] = []
+    for domain in _iterate_domains():
         if not types.isdisjoint(domain.resource_types):
-            found += _phases_of(domain).hosted(state, registries)
-    return found
+            workloads += _load_phases(domain).list_workloads(state, registries)
+    return workloads
 
 
-def claimed_in(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, ClaimDemand]:
-    """What pods of objects that stand claim of storage, by the cluster's id."""
+def collect_claims(
+    instances: Mapping[Address, InstanceState], registries: Registries
+) -> dict[str, ClaimDemand]:
+    """Return the storage claims of pods of existing objects, by cluster id."""
     types = {address.type for address in instances}
-    claimed: dict[str, ClaimDemand] = {}
-    for domain in _with_phases():
+    claims: dict[str, ClaimDemand] = {}
+    for domain in _iterate_domains():
         if not types.isdisjoint(domain.resource_types):
-            claimed |= _phases_of(domain).claimed(instances, registries)
-    return claimed
+            claims |= _load_phases(domain).collect_claims(instances, registries)
+    return claims
 
 
-def found_lost_in(prior: Prior, registries: Registries) -> Iterator[PlacementChange]:
-    """Rows of what stood and lost its ground outside of nexusform."""
+def collect_lost_rows(prior: PriorState, registries: Registries) -> Iterator[PlacementChange]:
+    """Yield rows of objects that lost their host outside nexusform."""
     types = {address.type for address in prior.instances}
-    for domain in _with_phases():
+    for domain in _iterate_domains():
         if not types.isdisjoint(domain.resource_types):
-            yield from _phases_of(domain).found_lost(prior, registries)
+            yield from _load_phases(domain).list_lost_rows(prior, registries)
 
 
-def _types_of(blocks: Blocks) -> set[str]:
-    """The types of the objects that the configuration or the state holds."""
+def _list_types(blocks: BlockPlanner) -> set[str]:
+    """Return the types of all objects in the configuration or the state."""
     return {block.type for block in blocks.order.blocks} | {
         address.type for address in blocks.prior.instances
     }
 
 
-def _with_phases() -> Iterator[Domain]:
-    return (domain for domain in domains().values() if domain.phases)
+def _iterate_domains() -> Iterator[Domain]:
+    return (domain for domain in find_domains().values() if domain.phases)
 
 
-def _phases_of(domain: Domain) -> Phases:
-    module, _, name = domain.target(domain.phases).partition(":")
+def _load_phases(domain: Domain) -> Phases:
+    module, _, name = domain.build_target(domain.phases).partition(":")
     return cast("Phases", getattr(import_module(module), name))

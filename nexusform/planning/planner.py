@@ -1,9 +1,7 @@
-"""make_plan: configuration + variables + what stands -> a Plan. Start reading here.
-
-The journey of one VM: its block takes its turn (preparation), its arguments get values (names, instances),
-its resource type says what it asks for (ports.VmFamily.demand), triggers say why it comes, goes or stays,
-the site's scheduler gives it a machine (vms), the difference to what stands becomes a Change, and steps say
-in which order apply follows (conclusion).
+"""make_plan: configuration + variables + prior state -> a Plan. Start reading here. The path of one VM: its
+block is ordered (preparation), its arguments are evaluated (names, instances), its resource type computes its
+demand (ports.VmFamily.demand), triggers decide its action, the site's scheduler selects a machine (vms), the
+difference to the prior state becomes a Change, and steps define the order of apply (conclusion).
 """
 
 from __future__ import annotations
@@ -11,185 +9,216 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Refused, has_errors
-from nexusform.planning.conclusion import changes, conclusion
-from nexusform.planning.conclusion.conclusion import PlannedWorld, causes
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, has_errors
+from nexusform.planning.conclusion import changes, plan_assembly
+from nexusform.planning.conclusion.plan_assembly import PlacementOutcome, filter_causes
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.instances.blocks import Blocks, orphans_of
-from nexusform.planning.modules.conditions import check_conditions
-from nexusform.planning.modules.outputs import plan_outputs, read_all_data, work_out_all_outputs
-from nexusform.planning.modules.validation import problems_of_moves, validate
-from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.names.setting import PreparedBodies, setting_for, standing_evaluation
-from nexusform.planning.phases import plan_phases, remove_phases, said_by
-from nexusform.planning.preparation.order import (
+from nexusform.planning.instances.block_planner import BlockPlanner, find_orphans
+from nexusform.planning.modules.conditions import check_all_conditions
+from nexusform.planning.modules.configuration_validation import check_move_blocks, validate_configuration
+from nexusform.planning.modules.outputs import evaluate_all_outputs, plan_outputs, read_all_data
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation_settings import (
+    PreparedBodies,
+    build_settings,
+    build_state_evaluation,
+)
+from nexusform.planning.phases import collect_diagnostics, plan_phases, remove_phases
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import (
     PLACEMENT_PHASE,
     VM_PHASE,
-    Order,
-    brought_forward,
-    planning_order,
+    PlanningOrder,
+    compute_planning_order,
+    move_to_front,
 )
-from nexusform.planning.preparation.prior import Prior, prior_of, selected
-from nexusform.planning.preparation.selection import Selection, moved_without_selection, select, unmatched
-from nexusform.planning.request import PlanRequest
-from nexusform.planning.verdicts.draws import fitting_draws, roomiest
-from nexusform.planning.verdicts.stranded import SELECTION
-from nexusform.planning.vms.vm_walk import destroy, plan_vms
-from nexusform.planning.vms.vm_world import vm_world
+from nexusform.planning.preparation.prior_state import (
+    PriorState,
+    build_prior_state,
+    exclude_unselected_imports,
+)
+from nexusform.planning.preparation.selection import (
+    Selection,
+    build_selection,
+    check_moved_selection,
+    check_unmatched,
+)
+from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
+from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
+from nexusform.planning.vm_planning.vm_context import build_vm_context
+from nexusform.planning.vm_planning.vm_passes import plan_destroy, plan_vms
 from nexusform.plans.plan import Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
-    """Plan. Never raises for what the user wrote: errors are in the plan's diagnostics, and a plan
-    with errors is `errored`.
+    """Plan. Never raises for user errors: they are in the plan's diagnostics, and a plan with errors is
+    `errored`.
     """
     try:
-        result = _planned(request)
+        result = _plan_once(request)
         if result.unplaced:
-            result = _in_a_fitting_draw(request, result)
-    except Refused as refused:
-        return conclusion.without_changes(request, refused.diagnostics)
-    if request.ways_out and result.unplaced:
-        from nexusform.planning.replanning.remedies import with_ways_out
+            result = _plan_in_fitting_sample(request, result)
+    except DiagnosticsError as rejection:
+        return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)
+    if request.includes_remedies and result.unplaced:
+        from nexusform.planning.replanning.remedies import add_remedies
 
-        return with_ways_out(request, result, make_plan)
-    if request.ways_out and any(SELECTION in problem.extra for problem in result.plan.diagnostics):
-        from nexusform.planning.replanning.selections import tried
+        return add_remedies(request, result, make_plan)
+    if request.includes_remedies and any(
+        SELECTION_KEY in problem.extra for problem in result.plan.diagnostics
+    ):
+        from nexusform.planning.replanning.selection_trials import test_suggested_selection
 
-        return tried(request, result, make_plan)
-    if request.ways_out and result.separations:
-        from nexusform.planning.replanning.zone_sets import with_zone_sets
+        return test_suggested_selection(request, result, make_plan)
+    if request.includes_remedies and result.open_rules:
+        from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
-        return with_zone_sets(request, result, make_plan)
+        return add_zone_remedies(request, result, make_plan)
     return result
 
 
-def _in_a_fitting_draw(request: PlanRequest, result: PlanResult) -> PlanResult:
-    """Where NUMA cells are not known: the plan in the first way in which VMs may lie so that everything fits.
-    Where there is none, the one in which most does: what it says of the others then holds for every way.
+def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
+    """Return the plan of the first sample of unknown NUMA cells in which everything fits. Without such a
+    sample, return the one with the fewest unplaced VMs: its findings for the others then apply to every
+    sample.
     """
-    for way in fitting_draws(result.sites, result.unplaced, request.tie_breaks):
-        again = _planned(replace(request, split_seed=way))
-        if not again.unplaced:
-            return again
-    if not request.ways_out:
-        return result  # it is a trial: that it does not fit is all that is asked
-    tried = [result, *(_planned(replace(request, split_seed=way)) for way in roomiest(result.sites))]
-    return min(tried, key=lambda each: sum(pool.missing for pool in each.unplaced))
+    for split_choice in iterate_fitting_samples(result.sites, result.unplaced, request.samples):
+        new_result = _plan_once(replace(request, split_choice=split_choice))
+        if not new_result.unplaced:
+            return new_result
+    if not request.includes_remedies:
+        return result  # a trial only needs to know that it does not fit
+    results = [
+        result,
+        *(
+            _plan_once(replace(request, split_choice=split_choice))
+            for split_choice in list_maximum_capacity_samples(result.sites)
+        ),
+    ]
+    return min(results, key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
 
 
-def _planned(request: PlanRequest) -> PlanResult:
-    """The stages in their order."""
-    start = _prepared(request, prior_of(request))
-    if start.stopped:
-        return conclusion.without_changes(request, start.diagnostics)
+def _plan_once(request: PlanRequest) -> PlanResult:
+    """Run the stages in order."""
+    start = _prepare(request, build_prior_state(request))
+    if start.is_stopped:
+        return plan_assembly.build_unchanged_plan(request, start.diagnostics)
     if request.mode is Mode.REFRESH_ONLY:
-        return _refreshed_only(request, start)
+        return _plan_refresh(request, start)
     prior = start.prior
     bodies = PreparedBodies(request.registries.schemas)
-    evaluation = Evaluation(setting_for(request, bodies, prior.state))
-    blocks = Blocks(request, start.prior, start.order, start.selection, bodies)
-    world = _removed(blocks, evaluation) if request.mode is Mode.DESTROY else _walked(blocks, evaluation)
-    standing = [*prior.instances, *prior.previous.values()]
-    names_before = {address: vms.names_before() for address, vms in world.vms.items()}
-    checked = check_conditions(request, world.evaluation, start.selection)
-    outputs = plan_outputs(request, world.evaluation, start.selection)
-    walked = [*world.walked, *blocks.diagnostics, *bodies.diagnostics]
-    walked += problems_of_moves(request, world.evaluation)
-    walked += [*world.evaluation.diagnostics, *outputs.diagnostics]
+    evaluation = Evaluation(build_settings(request, bodies, prior.state))
+    blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
+    outcome = (
+        _run_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
+    )
+    prior_addresses = [*prior.instances, *prior.previous.values()]
+    prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
+    condition_results = check_all_conditions(request, outcome.evaluation, start.selection)
+    outputs = plan_outputs(request, outcome.evaluation, start.selection)
+    phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
+    phase_diagnostics += check_move_blocks(request, outcome.evaluation)
+    phase_diagnostics += [*outcome.evaluation.diagnostics, *outputs.diagnostics]
     diagnostics = [
         *start.diagnostics,
-        *world.diagnostics,
-        *changes.missing_targets(blocks),
-        *unmatched(start.selection, start.order, blocks.instances, standing, names_before),
-        *checked.problems,
-        *causes(walked, start.order, flawed=start.flawed),
+        *outcome.diagnostics,
+        *changes.check_import_targets(blocks),
+        *check_unmatched(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
+        *condition_results.problems,
+        *filter_causes(phase_diagnostics, start.order, has_earlier_errors=start.is_flawed),
     ]
-    return conclusion.conclude(blocks, world, checked.checks, outputs, diagnostics)
+    return plan_assembly.build_plan(blocks, outcome, condition_results.checks, outputs, diagnostics)
 
 
-def _refreshed_only(request: PlanRequest, start: _Start) -> PlanResult:
-    """What was found and what follows from it; of what the selection leaves out nothing is taken over."""
+def _plan_refresh(request: PlanRequest, start: _PlanningStart) -> PlanResult:
+    """Plan a refresh; objects outside the selection are not refreshed."""
     prior = start.prior
-    if start.selection.partial:
+    if start.selection.is_partial:
         renamed = {old: new for new, old in prior.previous.items()}
-        taken = {
-            address: found
-            for address, found in request.refreshed.items()
+        selected_objects = {
+            address: observed
+            for address, observed in request.refreshed_objects.items()
             if start.selection.has(renamed.get(address, address))
         }
-        request = replace(request, refreshed=taken)
-        prior = prior_of(request)
-    standing = replace(prior.state, instances=prior.instances)
-    evaluation = standing_evaluation(replace(request, state=standing))
-    return conclusion.refreshed_only(request, prior, start.diagnostics, evaluation)
+        request = replace(request, refreshed_objects=selected_objects)
+        prior = build_prior_state(request)
+    current_state = replace(prior.state, instances=prior.instances)
+    evaluation = build_state_evaluation(replace(request, state=current_state))
+    return plan_assembly.build_refresh_plan(request, prior, start.diagnostics, evaluation)
 
 
-class _Start(Struct, frozen=True):
-    # Where planning starts from. `flawed`: something is wrong with the configuration itself; `stopped`: so
-    # much that nothing can be planned.
-    prior: Prior
-    order: Order
+class _PlanningStart(Struct, frozen=True):
+    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is
+    # impossible.
+    prior: PriorState
+    order: PlanningOrder
     selection: Selection
     diagnostics: list[Diagnostic]
-    flawed: bool
-    stopped: bool
+    is_flawed: bool
+    is_stopped: bool
 
 
-def _prepared(request: PlanRequest, prior: Prior) -> _Start:
-    """Everything that holds for all blocks: what stands, in which order they come, which are selected."""
-    order, cycles = planning_order(request.configuration, request.registries.resource_types)
-    diagnostics = validate(request)
-    flawed = has_errors(diagnostics)
-    if not flawed:
-        # What became of statements that cannot be followed is a mere consequence.
+def _prepare(request: PlanRequest, prior: PriorState) -> _PlanningStart:
+    """Prepare the parts common to all blocks: prior state, planning order, selection."""
+    order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
+    diagnostics = validate_configuration(request)
+    is_flawed = has_errors(diagnostics)
+    if not is_flawed:
+        # Problems of applying invalid statements are mere consequences.
         diagnostics += prior.diagnostics
     if cycles:
-        return _Start(prior, order, Selection(), diagnostics, flawed, stopped=True)
-    selection, problems = select(request.targets, request.excludes, request.replaces, order)
-    problems += moved_without_selection(selection, prior.previous)
+        return _PlanningStart(prior, order, Selection(), diagnostics, is_flawed, is_stopped=True)
+    selection, problems = build_selection(request.targets, request.excludes, request.replaces, order)
+    problems += check_moved_selection(selection, prior.previous)
     diagnostics += problems
-    order = brought_forward(order, [address.config for address in request.first])
-    return _Start(selected(prior, selection), order, selection, diagnostics, flawed, has_errors(problems))
-
-
-def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
-    """Phase by phase, each on what those before it have made: racks and machines, VMs on them, fleet
-    objects and the pods that they bring, placements.
-    """
-    order = blocks.order
-    orphans = orphans_of(blocks)
-    for block in order.before(VM_PHASE):
-        blocks.plan_ordinary(block, evaluation)
-    for instance in orphans.others:
-        blocks.keep(instance, evaluation)
-    if any(instance.going or instance.replaced for instance in blocks.instances.values()):
-        from nexusform.planning.vms.successors import hand_on
-
-        hand_on(blocks)
-    ground = vm_world(blocks)
-    vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
-    placed = vms.evaluation  # in which placements are known
-    contributions = plan_phases(blocks, vms.objects.values(), placed)
-    for block in order.after(PLACEMENT_PHASE):
-        blocks.plan_ordinary(block, placed)
-    read_all_data(blocks.request.configuration, placed)
-    if not blocks.selection.partial:
-        work_out_all_outputs(blocks.request.configuration, placed)
-    return PlannedWorld(
-        placed,
-        ground.sites,
-        vms.objects,
-        ground.before,
-        contributions,
-        diagnostics=(*orphans.diagnostics, *ground.diagnostics),
-        walked=(*vms.diagnostics, *said_by(contributions)),
+    order = move_to_front(order, [address.config_address for address in request.first_addresses])
+    return _PlanningStart(
+        exclude_unselected_imports(prior, selection),
+        order,
+        selection,
+        diagnostics,
+        is_flawed,
+        has_errors(problems),
     )
 
 
-def _removed(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
-    """Nothing is planned: what is selected goes, with all that depends on it."""
-    vms, before = destroy(blocks)
+def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
+    """Run phase by phase: racks and machines, VMs on them, fleet objects and their pods, placements, and
+    read-only objects.
+    """
+    order = blocks.order
+    orphans = find_orphans(blocks)
+    for block in order.list_before(VM_PHASE):
+        blocks.plan_block(block, evaluation)
+    for instance in orphans.without_vms:
+        blocks.add_instance(instance, evaluation)
+    if any(instance.is_removed or instance.is_replaced for instance in blocks.instances.values()):
+        from nexusform.planning.vm_planning.slot_successors import transfer_unmanaged_vms
+
+        transfer_unmanaged_vms(blocks)
+    context = build_vm_context(blocks)
+    vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
+    placed_evaluation = vms.evaluation  # with known placements
+    contributions = plan_phases(blocks, vms.objects.values(), placed_evaluation)
+    for block in order.list_after(PLACEMENT_PHASE):
+        blocks.plan_block(block, placed_evaluation)
+    read_all_data(blocks.request.configuration, placed_evaluation)
+    if not blocks.selection.is_partial:
+        evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
+    return PlacementOutcome(
+        placed_evaluation,
+        context.sites,
+        vms.objects,
+        context.prior_context,
+        contributions,
+        diagnostics=(*orphans.diagnostics, *context.diagnostics),
+        phase_diagnostics=(*vms.diagnostics, *collect_diagnostics(contributions)),
+    )
+
+
+def _run_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
+    """Destroy the selection and its dependents without planning."""
+    vms, before = plan_destroy(blocks)
     contributions = remove_phases(blocks, vms.values())
-    walked = tuple(said_by(contributions))
-    return PlannedWorld(evaluation, {}, vms, before, contributions, walked=walked)
+    phase_diagnostics = tuple(collect_diagnostics(contributions))
+    return PlacementOutcome(evaluation, {}, vms, before, contributions, phase_diagnostics=phase_diagnostics)

@@ -1,11 +1,13 @@
-"""What a plan is and what it says: records, effects, sums, room, limits, file. Nothing here decides."""
+"""Plans: records, effects, totals, capacity, limits and the plan file. No decisions are made here."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "plan": (
-        "Action all_decided Basis Change CheckResult Disruptions Draws Drift FORGOTTEN InventoryRead Mode "
-        "OutputChange PassedOver PlacementAction PlacementChange PlacementTable PlacementTotal Plan "
-        "PoolUpgrade PREDICTION PredictionScore Rollout RolloutStep SeparationVerdict SeparationViolation "
+        "Action is_fully_decided Basis Change CheckResult Disruptions NumaSampling Drift FORGOTTEN_REASON "
+        "InventoryRead Mode "
+        "OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable PlacementTotal Plan "
+        "PoolUpgrade PREDICTION_KEY PredictionScore Rollout RolloutStep SeparationVerdict "
+        "SeparationViolation "
         "Step StepKind Upgrade VariableValue"
     ),
 }

@@ -1,5 +1,5 @@
-"""The plan: everything apply needs and everything a reviewer sees. Frozen data, no behaviour
-beyond counting.
+"""The plan: everything apply needs and everything a reviewer sees. Frozen data without behaviour beyond
+counting.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.forecasts import Score
-from nexusform.plain_data import Path, Refined
-from nexusform.plans.room.occupancy import SiteRoom, SiteVms
-from nexusform.plans.room.other_room import OtherRoom
-from nexusform.scheduling.decision import Certainty, Place, Refusal
-from nexusform.source import Span
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.source import Span
+from nexusform.json_data.plain_data import Path, Refinements
+from nexusform.placements.prediction_scores import RecordScore
+from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
+from nexusform.plans.site_capacity.other_capacity import OtherCapacity
+from nexusform.resources.address import Address
+from nexusform.scheduling.decision import Certainty, Location, Rejection
+from nexusform.schemas.value_types import Type
 from nexusform.state.objects import ObjectState, OutputState
-from nexusform.value_types import Type
 
 
 class Action(StrEnum):
-    """What happens to one object."""
+    """Action on one object."""
 
     NO_OP = "no-op"
     CREATE = "create"
@@ -36,7 +36,7 @@ class Action(StrEnum):
 
 
 class Mode(StrEnum):
-    """What kind of plan it is."""
+    """Mode of a plan."""
 
     NORMAL = "normal"
     DESTROY = "destroy"
@@ -44,19 +44,16 @@ class Mode(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """One object's change; every instance has one, no-ops too.
-
-    `before`/`after` are plain data (None: does not exist; UNKNOWN leaves in `after`).
-    `refined_after` says what is known of unknown parts of `after`.
+    """Change of one object; every instance has one, no-ops too. `before`/`after` are plain data (None: does
+    not exist; UNKNOWN scalars in `after`). `refined_after` holds the refinements of unknown parts of `after`.
     `reason` is OpenTofu's action_reason vocabulary ("replace_because_cannot_update",
-    "delete_because_no_resource_config", ...), "" when there is none; `replace_paths` are the
-    attributes that force a replacement: of the object, or under `update` of the pool they stand in.
-    `prior_creation`/`creation` are the creation numbers of the old and the new object (equal when
-    kept, 0 when there is none). `dependencies` is what state will record.
-    `deposed` is the key of a deposed object that is deleted. `source` is the
-    block in the configuration (None when it is gone); `block` its header. `ignored` are the paths that
-    ignore_changes leaves to others. `written` are the places that the block writes out, in the order of the
-    text, where an object changes: so its differences are told.
+    "delete_because_no_resource_config", ...), "" for none. `replace_paths` are the attributes that force a
+    replacement: of the object, or under `update` of their pool. `prior_creation`/`creation` are the creation
+    numbers of the old and the new object (equal if unchanged, 0 for none). `dependencies` is recorded in
+    state. `deposed` is the key of a deposed object to delete. `source` is the block in the configuration
+    (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes. `configured_paths`
+    are the attributes set in the block, in text order, for changed objects; they only affect how differences
+    are displayed.
     """
 
     address: Address
@@ -68,7 +65,7 @@ class Change(Struct, frozen=True):
     prior_creation: int
     sensitive_before: tuple[Path, ...] = ()
     sensitive_after: tuple[Path, ...] = ()
-    refined_after: Refined = ()
+    refined_after: Refinements = ()
     replace_paths: tuple[Path, ...] = ()
     reason: str = ""
     previous_address: Address | None = None
@@ -80,19 +77,19 @@ class Change(Struct, frozen=True):
     private: Mapping[str, Any] | None = None
     source: Span | None = None
     block: str = ""
-    ignored: tuple[Path, ...] = ()
-    written: tuple[Path, ...] = ()
+    ignored_paths: tuple[Path, ...] = ()
+    configured_paths: tuple[Path, ...] = ()
 
     @property
     def id(self) -> str:
-        """The object's id, from whichever side exists."""
+        """Id of the object, from the side that exists."""
         return str((self.after or self.before or {}).get("id", ""))
 
 
 class StepKind(StrEnum):
-    """What a step asks of the provider. `release` updates a kept object to its remaining VMs
-    before anything takes the room they leave; `forget` touches state only; `gate` does nothing:
-    it stands for all the steps it waits for.
+    """Operation requested from the provider. `release` updates an unchanged object to its remaining VMs
+    before other steps use their capacity; `forget` changes state only; `gate` does nothing and represents all
+    steps it waits for.
     """
 
     CREATE = "create"
@@ -104,10 +101,9 @@ class StepKind(StrEnum):
 
 
 class Step(Struct, frozen=True):
-    """One thing apply does: `change` indexes Plan.changes; `waits_for` are ids of steps.
-
-    `prior` and `planned` are what the provider is given (None: does not exist). `main` marks the
-    steps that count in the `Apply complete!` line.
+    """One step of apply: `change` indexes Plan.changes; `waits_for` are ids of steps. `prior` and `planned`
+    are the provider's input (None: does not exist). `main` marks the steps counted in the `Apply complete!`
+    line.
     """
 
     id: int
@@ -120,10 +116,8 @@ class Step(Struct, frozen=True):
 
 
 class PlacementAction(StrEnum):
-    """What happens to one VM, binding or pod.
-
-    `lose_machine`: nothing is asked of it, and what it stands on goes. `forget`: it runs on where it is,
-    and nobody manages it any more.
+    """Action on one VM, binding or pod. `lose_machine`: no step acts on it, and its host is removed.
+    `forget`: it keeps running without being managed.
     """
 
     PLACE = "place"
@@ -135,27 +129,25 @@ class PlacementAction(StrEnum):
     FORGET = "forget"
 
 
-# The reason of such rows, whatever triggers them.
-FORGOTTEN: Final = "it runs on, and nobody manages it any more"
+# The reason of `forget` rows, for any trigger.
+FORGOTTEN_REASON: Final = "it runs on, and nobody manages it any more"
 
 
 class PlacementChange(Struct, frozen=True):
-    """One thing that is placed (a VM, or of a domain's kind) and where it goes.
-
-    `source` and `target` are where it is before and after: of a VM its placement, of a binding the binding
-    itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a sentence,
-    `scores` what decided (ordered names to values), `rejected` the refused candidates (filled
-    only on request). Bindings of rollouts say when it is their turn: the stage of a staged run, the group in
-    it (of a rolling update the wave; from 1, 0: none), and what is waited for before that. `platform_name` is
-    the platform's own name of the VM that stands, "" where it told none.
+    """Placement change of one object (a VM, or an object of a domain's kind). `source` and `target` are its
+    locations before and after: of a VM its placement, of a binding the binding itself. `cluster` and `pool`
+    group rows; `number` orders them. `reason` is a sentence, `scores` the deciding figures (ordered names to
+    values), `rejections` the rejected candidates (filled only on request). Bindings of rollouts have their
+    `stage` in a staged run, their `group` in it (of a rolling update the wave; from 1, 0: none) and the
+    `waits_for` condition. `platform_name` is the platform's own name of an existing VM, "" if unknown.
     """
 
     address: Address
     kind: str
     object: str
     action: PlacementAction
-    source: Place | None
-    target: Place | None
+    source: Location | None
+    target: Location | None
     trigger: str
     cluster: str = ""
     pool: str = ""
@@ -166,7 +158,7 @@ class PlacementChange(Struct, frozen=True):
     scores: Mapping[str, Any] = field(default_factory=dict)
     certainty: Certainty | None = None
     provenance: str = "predicted"
-    rejected: tuple[Refusal, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
     stage: str = ""
     group: int = 0
     waits_for: str = ""
@@ -174,8 +166,8 @@ class PlacementChange(Struct, frozen=True):
 
 
 class PlacementTotal(Struct, frozen=True):
-    """What becomes of all objects of a kind: each of `before` is in exactly one of
-    the next six. `after` is what stands somewhere and is managed: stays, moves, recreated and comes.
+    """Totals of all objects of a kind. Every object of `before` counts in exactly one of the next six fields.
+    `after` is the number of managed objects with a location: stays, moves, recreated and comes.
     """
 
     kind: str
@@ -191,43 +183,42 @@ class PlacementTotal(Struct, frozen=True):
 
 
 class PoolUpgrade(Struct, frozen=True):
-    """How the nodes of one pool are made anew: `at_once` of `vms` in a batch, new ones first where it surges.
-
-    `fewest_up` is the least number of the pool's nodes that are up at any time. `stops_at` is the batch that
-    finds no room (from 1, 0: none does), `reason` why. `batch` is how many go together; with nodes that are
-    away for another reason `at_once` is more. `hangs_on` are the pools of whose VMs a scale-in of this plan
-    takes some: with others than expected gone there may be no room.
+    """Re-creation of the nodes of one pool: `concurrent_vms` of `vms` in a batch, new ones first with surge.
+    `minimum_up` is the smallest number of the pool's nodes up at any time. `failed_batch` is the first batch
+    without capacity (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
+    `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools with VMs
+    removed by a scale-in of this plan; if the platform removes other VMs than expected, capacity may be
+    missing.
     """
 
     pool: str
     sku: str
     vms: int
-    at_once: int
+    concurrent_vms: int
     batches: int
     surges: bool
-    fewest_up: int
-    stops_at: int = 0
+    minimum_up: int
+    failed_batch: int = 0
     reason: str = ""
     batch: int = 0
-    hangs_on: tuple[str, ...] = ()
+    scale_in_pools: tuple[str, ...] = ()
 
 
 class Disruptions(Struct, frozen=True):
-    """What draining nodes meets: `budgets` that allow no eviction, workloads of which one pod runs, and those
-    of which a budget keeps a pod up.
+    """Obstacles to draining nodes: `budgets` without allowed evictions, workloads with a single replica, and
+    workloads protected by a budget.
     """
 
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
-    kept_up: tuple[str, ...] = ()
+    protected_workloads: tuple[str, ...] = ()
 
 
 class Upgrade(Struct, frozen=True):
-    """Pools of one cluster whose nodes are made anew: to another version of Kubernetes batch by batch
-    (`before` and `after`), or at once because an argument of the pools changed (`trigger` says which).
-
-    `budgets` are PodDisruptionBudgets that allow no eviction and so hold up drains, `single_replicas` the
-    workloads that are down while their only pod moves, `kept_up` those that a budget keeps up.
+    """Pools of one cluster with nodes to re-create. Either batch by batch to another version of Kubernetes
+    (`before` and `after`), or all at once because an argument of the pools changed (`trigger`). `budgets` are
+    PodDisruptionBudgets that allow no eviction and block drains, `single_replicas` the workloads that are
+    down while their only pod moves, `protected_workloads` those kept up by a budget.
     """
 
     address: Address
@@ -239,45 +230,44 @@ class Upgrade(Struct, frozen=True):
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
     trigger: str = "kubernetes_version_changed"
-    kept_up: tuple[str, ...] = ()
+    protected_workloads: tuple[str, ...] = ()
 
     @property
-    def rolls(self) -> bool:
-        """Whether it goes batch by batch."""
+    def is_rolling(self) -> bool:
+        """Whether the upgrade runs batch by batch."""
         return self.trigger == "kubernetes_version_changed"
 
     @property
     def vms(self) -> int:
-        """How many nodes are made anew."""
+        """Number of nodes to re-create."""
         return sum(pool.vms for pool in self.pools)
 
     @property
-    def goes_through(self) -> bool:
-        """Whether every batch finds room for sure, and every drain may evict."""
-        return not self.budgets and not any(pool.stops_at or pool.hangs_on for pool in self.pools)
+    def is_feasible(self) -> bool:
+        """Whether every batch certainly fits and every drain may evict."""
+        return not self.budgets and not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
 
 
 class RolloutStep(Struct, frozen=True):
-    """A step of a rollout: clusters that are updated or deleted at once, an approval, or a wait.
-
-    `kind` is "update", "delete", "approval" or "wait"; `group` counts from 1 in its stage (0: none).
-    `begins` are seconds after the beginning, at the earliest: as far as waits tell. `waits_for` is the
-    approval itself, and of clusters what comes between them and those before. `status`: "done" before this
-    plan, "planned" in it, "waiting" for somebody's approval, "stuck" as a cluster of it fails, or "later".
+    """Step of a rollout: clusters updated or deleted together, an approval, or a wait. `kind` is "update",
+    "delete", "approval" or "wait"; `group` counts from 1 in its stage (0: none). `start_seconds` is the
+    earliest start in seconds after the beginning, as far as waits determine it. `waits_for` is the approval
+    itself, and of clusters the condition between them and the previous ones. `status`: "done" before this
+    plan, "planned" in it, "waiting" for an approval, "stuck" because a cluster of it fails, or "later".
     """
 
     kind: str
     stage: str
     group: int
     clusters: tuple[str, ...] = ()
-    begins: float = 0
+    start_seconds: float = 0
     wait_seconds: float = 0
     waits_for: str = ""
     status: str = "planned"
 
 
 class Rollout(Struct, frozen=True):
-    """How the clusters of a placement get a resource snapshot; `cause` is what does it, in words."""
+    """Distribution of a resource snapshot to the clusters of a placement; `cause` describes the trigger."""
 
     address: Address
     cause: str
@@ -285,8 +275,8 @@ class Rollout(Struct, frozen=True):
     steps: tuple[RolloutStep, ...]
 
 
-class PassedOver(Struct, frozen=True):
-    """A cluster that a placement does not pick, and why, as the scheduler says it."""
+class RejectedCluster(Struct, frozen=True):
+    """Cluster rejected by a placement, with the scheduler's reason."""
 
     address: Address
     cluster: str
@@ -294,13 +284,11 @@ class PassedOver(Struct, frozen=True):
 
 
 class PlacementTable(Struct, frozen=True):
-    """One row of the document's tables: a pool and how it is spread.
-
-    `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
-    maps rack name to count, racks with at least one VM, by name. `racks_certain` and
-    `machines_certain` count the VMs placed by this plan (`placed`) whose rack / machine holds
-    in every repeated tie-break; `counts_certain` are the racks whose count holds in all of them. What is
-    `decided` here (VNFs) hangs on no tie-break.
+    """One row of the Nexus document's tables: a pool and its distribution over racks. `expected_vms_per_rack`
+    is (floor, ceiling) of count / expected racks; `actual_vms_per_rack` maps rack name to count, racks with
+    at least one VM, by name. `racks_certain` and `machines_certain` count the VMs placed by this plan
+    (`placed`) with the same rack / machine in every sample; `certain_racks` are the racks with the same count
+    in all samples. Placements with provenance `decided` (VNFs) depend on no sample.
     """
 
     address: Address
@@ -316,19 +304,19 @@ class PlacementTable(Struct, frozen=True):
     placed: int = 0
     racks_certain: int = 0
     machines_certain: int = 0
-    counts_certain: tuple[str, ...] = ()
-    fewest_left_on_a_rack: int | None = None
+    certain_racks: tuple[str, ...] = ()
+    minimum_remaining_on_rack: int | None = None
     provenance: str = "predicted"
 
 
-def all_decided(tables: Iterable[PlacementTable]) -> bool:
-    """Whether every VM that a plan places is told where to go, so that nothing is predicted."""
+def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
+    """Return whether every placed VM has a configured location, so that nothing is predicted."""
     provenances = {table.provenance for table in tables if table.placed}
     return provenances == {"decided"}
 
 
 class Drift(Struct, frozen=True):
-    """An object that changed outside nexusform; `after` None: it is gone."""
+    """Object changed outside nexusform; `after` None: it was deleted."""
 
     address: Address
     before: Mapping[str, Any]
@@ -338,7 +326,7 @@ class Drift(Struct, frozen=True):
 
 
 class OutputChange(Struct, frozen=True):
-    """A root output before and after; `after` None with action delete."""
+    """Root output before and after; `after` is None with action delete."""
 
     name: str
     action: Action
@@ -349,44 +337,43 @@ class OutputChange(Struct, frozen=True):
 
 
 class VariableValue(Struct, frozen=True):
-    """A root variable as the plan saw it."""
+    """Root variable as used by the plan."""
 
     value: Any
     type: Type
     sensitive: bool = False
-    given: bool = True
+    is_set: bool = True
 
 
 class CheckResult(Struct, frozen=True):
-    """The verdict of a condition: kind (resource, output_value, check, input_variable), address,
-    status (pass, fail, error, unknown) and messages.
+    """Result of a condition: kind (resource, output_value, check, input_variable), address, status (pass,
+    fail, error, unknown) and messages.
     """
 
     kind: str
     address: str
     status: str
-    problems: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 class InventoryRead(Struct, frozen=True):
-    """An inventory that the plan stands on: the data source's address, or the provider's and the site, and
-    when it says its figures were taken (RFC 3339, "" when nothing tells). `is_old`: when the plan was made it
-    was older than its `max_age`, by default a day, or of unknown age.
+    """Inventory used by the plan. `address` is that of the data source, or the provider and the site;
+    `exported_at` the time of its figures (RFC 3339, "" if unknown). `is_stale`: at planning time it was older
+    than its `max_age` (default: a day), or of unknown age.
     """
 
     address: str
     exported_at: str
-    is_old: bool = False
+    is_stale: bool = False
 
 
 class Basis(Struct, frozen=True):
-    """What a plan stands on beside its configuration's text and its state.
-
-    `commit` is that of the work tree, "" when nothing tells. `files` are those that functions read and
-    `data_files` those that data sources read: SHA-256 by path. `states` are the states of other
-    configurations: lineage and serial by the address of the data block. `answers` are what servers said to
-    data sources, by question: the plan is made again of the same. `confined` is "yes" or "no", "" where
-    nothing tells, and `allowed` how addresses might begin: what evaluates the plan again is confined alike.
+    """Inputs of a plan besides its configuration text and state. `commit` is that of the work tree, "" if
+    unknown. `files` are those read by functions and `data_files` those read by data sources: SHA-256 by path.
+    `states` are the states of other configurations: lineage and serial by the address of the data block.
+    `answers` are server responses to data sources, by question: re-planning uses the same. `confined` is
+    "yes" or "no", "" if unknown, and `allowed_prefixes` are the address prefixes that were allowed:
+    re-evaluation has the same restrictions.
     """
 
     commit: str = ""
@@ -395,99 +382,92 @@ class Basis(Struct, frozen=True):
     states: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     confined: str = ""
-    allowed: tuple[str, ...] = ()
+    allowed_prefixes: tuple[str, ...] = ()
 
 
 class SeparationViolation(Struct, frozen=True):
-    """One piece of hardware that two groups of a separation rule share.
-
-    `rack` and `machine` are "" where the rule's scope is wider. `members` are the VMs and pods there,
-    in the order in which they came; `joined_by` is the one that came as the first of a second
-    group, `trigger` why it was placed ("" = it stands there already) and `reason` what brought it to
-    this place. `tie_break` is the seed of the repetition it was found in, None = the plan itself.
+    """One piece of hardware shared by two groups of a separation rule. `rack` and `machine` are "" if the
+    rule's scope is wider. `members` are the VMs and pods there, in placement order; `violating_member` is the
+    first of a second group, `trigger` the trigger of its placement ("" = it exists already) and `reason` the
+    reason for this location. `sample` is the seed of the sample with the violation, None = the plan itself.
     """
 
     site_id: str
     rack: str
     machine: str
     members: tuple[str, ...]
-    joined_by: str
+    violating_member: str
     trigger: str
     reason: str
-    tie_break: int | None = None
+    sample: int | None = None
 
 
 class SeparationVerdict(Struct, frozen=True):
-    """Whether a separation rule holds: `holds` is "always", "sometimes" or "never" over the plan and
-    `runs` repeated tie-breaks, in `held` of which (the plan left out) it does. `violations` are those of
-    the plan, or of the first repetition in which it does not hold.
+    """Verdict on a separation rule. `satisfied` is "always", "sometimes" or "never" over the plan and
+    `sample_count` samples; it is met in `satisfied_count` of the samples (without the plan). `violations` are
+    those of the plan, or of the first sample with a violation.
     """
 
     address: Address
     scope: str
     enforcement: str
-    holds: str
+    satisfied: str
     violations: tuple[SeparationViolation, ...] = ()
-    runs: int = 0
-    held: int = 0
+    sample_count: int = 0
+    satisfied_count: int = 0
 
 
-class Draws(Struct, frozen=True):
-    """How much of a plan hangs on NUMA cells that nobody told, of VMs on so many `machines`.
-
-    The plan shows the draw `shown`, or the way of that name in which they may lie; in `fitting` of `runs`
-    draws everything fits (0 of 0: none repeated). `packed` and `spread`, which count in no share, tell
-    whether it fits where they lie as the platform's own rule packs them, or as far apart as can be.
+class NumaSampling(Struct, frozen=True):
+    """Dependency of a plan on unknown NUMA cells, of VMs on `machines` machines. The plan displays the sample
+    `displayed_sample`, or the layout of that name; everything fits in `fitting_count` of `sample_count`
+    samples (0 of 0: none computed). `fits_packed` and `fits_spread`, which do not count as samples, state
+    whether everything fits if the VMs are packed by the platform's own rule, or spread as far apart as
+    possible.
     """
 
     machines: int
-    shown: int | str
-    fitting: int = 0
-    runs: int = 0
-    packed: bool = False
-    spread: bool = False
+    displayed_sample: int | str
+    fitting_count: int = 0
+    sample_count: int = 0
+    fits_packed: bool = False
+    fits_spread: bool = False
 
 
-# Under which key a site's private note holds its scores, by rack_spread.
-PREDICTION: Final = "prediction"
+# Key of the prediction scores in a site's private note, by rack_spread.
+PREDICTION_KEY: Final = "prediction"
 
 
 class PredictionScore(Struct, frozen=True):
-    """How many of the VMs of a site stand where the rule puts them, of those that could be judged, when its
-    history was last replayed. `sure` of the hits are so however VMs lie in cells that nobody told; None where
-    that was not counted. `chance` is how many hits to expect of a platform that draws. `claims` are what
-    became of the claims of earlier plans.
+    """Prediction accuracy of a site, from the last replay of its history. `hits` is the number of VMs
+    predicted correctly, of the `verified_count` VMs that could be verified. `certain_hits` of them are
+    independent of unknown NUMA cells; None if not counted. `random_hits` is the number of hits expected of a
+    random platform. `predictions` are the verified predictions of earlier plans.
     """
 
     site: str
     hits: int
-    judged: int
-    not_judged: int
-    sure: int | None = None
-    chance: float | None = None
-    claims: Score | None = None
+    verified_count: int
+    unverified_count: int
+    certain_hits: int | None = None
+    random_hits: float | None = None
+    predictions: RecordScore | None = None
 
 
 class Plan(Struct, frozen=True):
-    """A whole plan.
-
-    `kept` counts what stays, with and without a row. `placement_totals` account for every object of the state
-    before, by kind; none of a plan that did not come to its end.
-
-    `lineage` is "" for a first plan; `serial` the prior state's. `refreshed` holds objects as
-    the providers found them where that differs from state (None: gone). `tie_breaks` is how many
-    repetitions the certainty stands on (0: none), `draws` what hangs on unknown NUMA cells (None:
-    nothing). `planned_outputs` are the root outputs after, `refined_outputs` what is known of unknown parts
-    of them.
-    `catalogue` is the SKU catalogue's version. `errored` plans cannot be applied. `targets`,
-    `excludes` and `replaces` are the options that shaped it, for the checks at apply. `inventories`
-    are those that data sources read, `basis` what may be another by the time of apply. `moved` are pairs
-    of an old address and a new one. `sites`, `room` and `room_other` are who stands where and what is left:
-    empty until `planning.conclusion.room_left` has told them, which is the last that happens to a plan.
-    `shown` are attributes of objects that data sources show: of these the plan goes on from there, whatever
-    state holds.
-    `judgements` are what those that the plan will be sent to make of it, a sentence each. `rules_at_rest` are
-    the lint rules that the configuration switches off.
+    """A complete plan. `unchanged_count` counts unchanged objects, with and without a row. `placement_totals`
+    cover every object of the prior state, by kind; empty for a plan that was not completed. `lineage` is ""
+    for a first plan; `serial` the prior state's. `refreshed_objects` holds objects as read by the providers
+    if they differ from state (None: missing). `samples` is the number of samples behind the certainty (0:
+    none), `numa_sampling` the dependency on unknown NUMA cells (None: none). `planned_outputs` are the root
+    outputs after, `refined_outputs` the refinements of unknown parts of them. `catalogue` is the SKU
+    catalogue's version. `errored` plans cannot be applied. `targets`, `excludes` and `replaces` are the
+    options of the plan, for the checks at apply. `inventories` are those read by data sources, `basis` the
+    inputs that may change until apply. `address_moves` are pairs of an old address and a new one. `sites`,
+    `capacity` and `other_capacity` are VM locations and spare capacity: empty until
+    `planning.conclusion.site_records` fills them as the last stage of planning. `observed_attributes` are
+    attributes of objects shown by data sources: for these the plan starts from there, regardless of state.
+    `dry_run_messages` are the results of server-side dry runs, a sentence each. `disabled_rules` are the lint
+    rules disabled by the configuration.
     """
 
     mode: Mode = Mode.NORMAL
@@ -496,16 +476,16 @@ class Plan(Struct, frozen=True):
     drift: tuple[Drift, ...] = ()
     outputs: tuple[OutputChange, ...] = ()
     planned_outputs: Mapping[str, OutputState] = field(default_factory=dict)
-    refined_outputs: Mapping[str, Refined] = field(default_factory=dict)
+    refined_outputs: Mapping[str, Refinements] = field(default_factory=dict)
     placements: tuple[PlacementChange, ...] = ()
     placement_tables: tuple[PlacementTable, ...] = ()
-    kept: int = 0
+    unchanged_count: int = 0
     placement_totals: tuple[PlacementTotal, ...] = ()
-    tie_breaks: int = 0
+    samples: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
     checks: tuple[CheckResult, ...] = ()
     variables: Mapping[str, VariableValue] = field(default_factory=dict)
-    refreshed: Mapping[Address, ObjectState | None] = field(default_factory=dict)
+    refreshed_objects: Mapping[Address, ObjectState | None] = field(default_factory=dict)
     lineage: str = ""
     serial: int = 0
     prior_digest: str = ""
@@ -517,63 +497,62 @@ class Plan(Struct, frozen=True):
     excludes: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     errored: bool = False
-    moved: tuple[tuple[Address, Address], ...] = ()
+    address_moves: tuple[tuple[Address, Address], ...] = ()
     inventories: tuple[InventoryRead, ...] = ()
-    separation_rules: tuple[SeparationVerdict, ...] = ()
+    separation_verdicts: tuple[SeparationVerdict, ...] = ()
     sites: tuple[SiteVms, ...] = ()
-    room: tuple[SiteRoom, ...] = ()
-    room_other: tuple[OtherRoom, ...] = ()
-    draws: Draws | None = None
+    capacity: tuple[SiteCapacity, ...] = ()
+    other_capacity: tuple[OtherCapacity, ...] = ()
+    numa_sampling: NumaSampling | None = None
     basis: Basis = field(default_factory=Basis)
     rollouts: tuple[Rollout, ...] = ()
     upgrades: tuple[Upgrade, ...] = ()
-    scores: tuple[PredictionScore, ...] = ()
-    passed_over: tuple[PassedOver, ...] = ()
-    shown: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
-    judgements: tuple[str, ...] = ()
-    rules_at_rest: tuple[str, ...] = ()
+    prediction_scores: tuple[PredictionScore, ...] = ()
+    rejected_clusters: tuple[RejectedCluster, ...] = ()
+    observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    dry_run_messages: tuple[str, ...] = ()
+    disabled_rules: tuple[str, ...] = ()
 
     def count(self, *actions: Action) -> int:
-        """How many changes have one of these actions."""
+        """Count the changes with one of these actions."""
         return sum(1 for change in self.changes if change.action in actions)
 
     @property
     def to_add(self) -> int:
-        """The A of the `Plan:` line."""
+        """Number of objects to add, for the `Plan:` line."""
         return self.count(Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
     def to_change(self) -> int:
-        """The C of the `Plan:` line."""
+        """Number of objects to change, for the `Plan:` line."""
         return self.count(Action.UPDATE)
 
     @property
     def to_destroy(self) -> int:
-        """The D of the `Plan:` line."""
+        """Number of objects to destroy, for the `Plan:` line."""
         return self.count(Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
-    def forgotten_and_lost(self) -> int:
-        """How many VMs lose their machine that nobody manages any more: no row tells of them."""
-        return sum(site.lost_outsiders for site in self.sites)
+    def lost_unmanaged_count(self) -> int:
+        """Number of unmanaged VMs that lose their machine; they have no row."""
+        return sum(site.lost_unmanaged_count for site in self.sites)
 
     @property
-    def denied(self) -> bool:
-        """Whether it may not be applied: it is in error, or whole and beyond a guard rail."""
+    def is_rejected(self) -> bool:
+        """Whether the plan may not be applied: it has errors, or breaks a guard rail."""
         return self.errored or has_errors(self.diagnostics)
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying would change an object, an output or an address, or what is shown to stand is
-        still to become what state holds.
-        """
+        """Whether applying would change an object, an output, an address or observed attributes."""
         for change in self.changes:
             if change.action is not Action.NO_OP or change.previous_address or change.importing:
                 return True
         if any(output.action is not Action.NO_OP for output in self.outputs):
             return True
-        if self.shown and any(
-            row.address in self.shown and row.action is not PlacementAction.KEEP for row in self.placements
+        if self.observed_attributes and any(
+            row.address in self.observed_attributes and row.action is not PlacementAction.KEEP
+            for row in self.placements
         ):
             return True
-        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed)
+        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)

@@ -1,8 +1,8 @@
-"""What carries out steps. registry.py lists them."""
+"""Providers that execute steps. registry.py lists them."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "kubeconfig": "Account KubeconfigProblem account_of_pod http_client read_account",
+# Public names of the package, by module.
+PUBLIC = {
+    "kubeconfig": "Account KubeconfigProblem read_pod_account build_http_client read_account",
     "registry": "ProviderKind PROVIDERS",
-    "simulated": "with_answer",
+    "simulated": "apply_answer",
 }

@@ -1,6 +1,5 @@
-"""Signing in by a program, as kubelogin and the plug-ins of clouds do: it prints a token.
-
-Every version of the API is asked alike. Source: kubernetes.io, "Authenticating", client-go credential
+"""Authentication by a program that prints a token, such as kubelogin and the credential plug-ins of clouds.
+All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go credential
 plugins.
 """
 
@@ -15,32 +14,32 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-_HEARS: Final = "KUBERNETES_EXEC_INFO"
-_NOT_SIGNED_IN: Final = 401
-_SECONDS: Final = 60  # that it may take: somebody whom it asks to sign in would not see that
+_EXEC_INFO_VARIABLE: Final = "KUBERNETES_EXEC_INFO"
+_UNAUTHORIZED: Final = 401
+_SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
 
 
 class PluginProblem(Exception):
-    """A program gives no token: the message says which, and why."""
+    """Program without a token: the message has the program and the reason."""
 
 
 class ExecPlugin(Struct, frozen=True):
-    """A program with its arguments, what is added to the environment, the version of the API that it speaks,
-    and the cluster where it wants to hear of it.
+    """A program with its arguments, additional environment variables, the version of its API, and the cluster
+    if the program needs it.
     """
 
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     environment: Mapping[str, str]
     version: str
     cluster: Mapping[str, Any] | None = None
 
-    def token(self) -> str:
-        """Run it. Raises PluginProblem."""
-        name = Path(self.words[0]).name
-        environment = {**os.environ, **self.environment, _HEARS: self._heard()}
+    def fetch_token(self) -> str:
+        """Run the program and return its token. Raises PluginProblem."""
+        name = Path(self.command[0]).name
+        environment = {**os.environ, **self.environment, _EXEC_INFO_VARIABLE: self._build_exec_info()}
         try:
-            ended = subprocess.run(  # noqa: S603
-                self.words,
+            result = subprocess.run(  # noqa: S603
+                self.command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -54,24 +53,24 @@ class ExecPlugin(Struct, frozen=True):
             ) from None
         except OSError as problem:
             raise PluginProblem(f"{name}, which signs in, cannot be run: {problem}") from None
-        if ended.returncode:
-            said = ended.stderr.decode(errors="replace").strip() or "it says nothing"
-            raise PluginProblem(f"{name}, which signs in, fails ({ended.returncode}): {said}")
-        token = _token_of(ended.stdout)
+        if result.returncode:
+            error_output = result.stderr.decode(errors="replace").strip() or "it says nothing"
+            raise PluginProblem(f"{name}, which signs in, fails ({result.returncode}): {error_output}")
+        token = _parse_token(result.stdout)
         if not token:
             raise PluginProblem(f"{name}, which signs in, prints no ExecCredential with a token.")
         return token
 
-    def _heard(self) -> str:
+    def _build_exec_info(self) -> str:
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = self.cluster
         return json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
 
 
-def _token_of(printed: bytes) -> str:
+def _parse_token(output: bytes) -> str:
     try:
-        document = json.loads(printed)
+        document = json.loads(output)
     except ValueError:
         return ""
     status = document.get("status") if isinstance(document, dict) else None
@@ -79,21 +78,21 @@ def _token_of(printed: bytes) -> str:
     return token if isinstance(token, str) else ""
 
 
-def signed_in_by(plug_in: ExecPlugin) -> Any:
-    """What signs requests of httpx in by a plug-in's token, which is asked for anew once it is refused."""
+def build_auth(plug_in: ExecPlugin) -> Any:
+    """Return an httpx authentication by a plug-in's token, fetched again after a rejection."""
     from httpx2 import Auth, Request, Response
 
-    class SignedIn(Auth):
+    class TokenAuth(Auth):
         token = ""
 
         def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
             if self.token:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request
-                if answer.status_code != _NOT_SIGNED_IN:
+                if answer.status_code != _UNAUTHORIZED:
                     return
-            self.token = plug_in.token()
+            self.token = plug_in.fetch_token()
             request.headers["Authorization"] = f"Bearer {self.token}"
             yield request
 
-    return SignedIn()
+    return TokenAuth()

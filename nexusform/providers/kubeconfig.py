@@ -1,8 +1,6 @@
-"""How an API server of Kubernetes is reached: kubeconfigs as kubectl reads them, or a pod's service account.
-
-Several files are merged: of two entries with one name the first holds, and so does the first current
-context. Paths go from the file that names them. Source: kubernetes.io, "Organizing Cluster Access Using
-kubeconfig Files".
+"""Access to a Kubernetes API server: kubeconfigs as read by kubectl, or a pod's service account. Several
+files are merged: of two entries with one name the first wins, and so does the first current context. Paths
+are relative to their file. Source: kubernetes.io, "Organizing Cluster Access Using kubeconfig Files".
 """
 
 from __future__ import annotations
@@ -15,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
-from nexusform.providers.exec_plugin import ExecPlugin, signed_in_by
-from nexusform.words import listed
+from nexusform.diagnostics.phrases import format_list
+from nexusform.providers.exec_plugin import ExecPlugin, build_auth
 
 if TYPE_CHECKING:
     from httpx2 import Client, Request
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-_LARGEST: Final = 1 << 24  # bytes of a kubeconfig
+_MAXIMUM_SIZE: Final = 1 << 24  # bytes of a kubeconfig
 
 
 class KubeconfigProblem(Exception):
-    """An API server cannot be reached as the files say: the message says which file, and why."""
+    """Unusable access data for an API server: the message has the file and the reason."""
 
 
 class Account(Struct, frozen=True):
-    """Who asks which server: the entries that a context names, and the files that they are from. `user` and
-    `cluster` have the fields of a kubeconfig, with absolute paths.
+    """Credentials and server: the entries of a context, and their files. `user` and `cluster` have the fields
+    of a kubeconfig, with absolute paths.
     """
 
     source: str
@@ -42,7 +40,7 @@ class Account(Struct, frozen=True):
 
     @property
     def server(self) -> str:
-        """The server's URL, without a slash at its end."""
+        """URL of the server, without a trailing slash."""
         return str(self.cluster["server"]).rstrip("/")
 
 
@@ -50,48 +48,48 @@ class Account(Struct, frozen=True):
 
 
 def read_account(paths: Sequence[Path], context: str = "") -> Account:
-    """What a context of the files says, "" for the current one. Raises KubeconfigProblem."""
+    """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
     _require_lightkube()
-    source = listed([str(path) for path in paths])
+    source = format_list([str(path) for path in paths])
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
     current = context
     for path in paths:
-        document = _document(path)
+        document = _read_document(path)
         current = current or str(document.get("current-context") or "")
         for section in _SECTIONS:
-            for name, entry in _named(path, document, section):
+            for name, entry in _iterate_entries(path, document, section):
                 entries[section].setdefault(name, entry)
     if not current:
         raise KubeconfigProblem(
-            f"{source} names no current context. Name one: {_those_of(entries['contexts'])}."
+            f"{source} names no current context. Name one: {_format_names(entries['contexts'])}."
         )
-    chosen = _entry(source, entries["contexts"], current, "context", "")
-    cluster_name, user_name = str(chosen.get("cluster") or ""), str(chosen.get("user") or "")
-    named_by = f", which the context {current} names"
-    cluster = _entry(source, entries["clusters"], cluster_name, "cluster", named_by)
-    user = _entry(source, entries["users"], user_name, "user", named_by) if user_name else {}
+    context_entry = _get_entry(source, entries["contexts"], current, "context", "")
+    cluster_name, user_name = str(context_entry.get("cluster") or ""), str(context_entry.get("user") or "")
+    origin = f", which the context {current} names"
+    cluster = _get_entry(source, entries["clusters"], cluster_name, "cluster", origin)
+    user = _get_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
     if not cluster.get("server"):
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
     return Account(source, cluster, user, user_name)
 
 
 def _require_lightkube() -> None:
-    """Raises KubeconfigProblem."""
+    """Raise KubeconfigProblem unless lightkube is installed."""
     try:
-        import lightkube.config.client_adapter  # noqa: F401 - whether it is there
+        import lightkube.config.client_adapter  # noqa: F401 - checks the installation
     except ImportError:
         raise KubeconfigProblem(
             'Speaking to Kubernetes needs lightkube: pip install "nexusform[kubernetes]".'
         ) from None
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _read_document(path: Path) -> Mapping[str, Any]:
     import yaml
 
-    from nexusform.regular_files import read_regular
+    from nexusform.files.regular_files import read_regular
 
     try:
-        document = yaml.safe_load(read_regular(path, _LARGEST))
+        document = yaml.safe_load(read_regular(path, _MAXIMUM_SIZE))
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
         raise KubeconfigProblem(f"{path} cannot be used: line {line}: {problem.problem}.") from None
@@ -100,12 +98,14 @@ def _document(path: Path) -> Mapping[str, Any]:
     if document is None:
         raise KubeconfigProblem(f"{path} cannot be used: it is empty.")
     if not isinstance(document, dict) or not any(section in document for section in _SECTIONS):
-        raise KubeconfigProblem(f"{path} cannot be used: it is no kubeconfig, with {listed(_SECTIONS)}.")
+        raise KubeconfigProblem(f"{path} cannot be used: it is no kubeconfig, with {format_list(_SECTIONS)}.")
     return document
 
 
-def _named(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The entries of a section with their names. Raises KubeconfigProblem."""
+def _iterate_entries(
+    path: Path, document: Mapping[str, Any], section: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the entries of a section with their names. Raises KubeconfigProblem."""
     items = document.get(section) or []
     kind = section.removesuffix("s")
     for number, item in enumerate(items if isinstance(items, list) else (None,)):
@@ -115,11 +115,11 @@ def _named(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tu
             raise KubeconfigProblem(
                 f"{path} cannot be used: {section}[{number}] must have a name and a {kind}."
             )
-        yield str(name), _with_absolute_paths(entry, path.absolute().parent)
+        yield str(name), _resolve_paths(entry, path.absolute().parent)
 
 
-def _with_absolute_paths(entry: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
-    """A cluster or user with the paths of its file made absolute; so is a plug-in's that holds a slash."""
+def _resolve_paths(entry: Mapping[str, Any], directory: Path) -> Mapping[str, Any]:
+    """Return a cluster or user with absolute paths; also the path of a plug-in with a slash."""
     absolute = {key: str(directory / entry[key]) for key in _PATHS if isinstance(entry.get(key), str)}
     plug_in = entry.get("exec")
     if isinstance(plug_in, dict) and os.sep in str(plug_in.get("command")):
@@ -127,23 +127,23 @@ def _with_absolute_paths(entry: Mapping[str, Any], directory: Path) -> Mapping[s
     return {**entry, **absolute, **({"exec": plug_in} if plug_in else {})}
 
 
-def _entry(
-    source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, named_by: str
+def _get_entry(
+    source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
     if name not in entries:
         raise KubeconfigProblem(
-            f'{source} cannot be used: there is no {kind} "{name}" in it{named_by}; there is '
-            f"{_those_of(entries)}."
+            f'{source} cannot be used: there is no {kind} "{name}" in it{origin}; there is '
+            f"{_format_names(entries)}."
         )
     return entries[name]
 
 
-def _those_of(entries: Mapping[str, Any]) -> str:
-    return listed(sorted(entries)) or "none"
+def _format_names(entries: Mapping[str, Any]) -> str:
+    return format_list(sorted(entries)) or "none"
 
 
-def account_of_pod() -> Account:
-    """The service account of the pod in which this runs. Raises KubeconfigProblem."""
+def read_pod_account() -> Account:
+    """Return the service account of the current pod. Raises KubeconfigProblem."""
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
 
@@ -159,43 +159,45 @@ def account_of_pod() -> Account:
     return Account("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
 
 
-# --- signing in ----------------------------------------------------------------------------------
+# --- authentication ------------------------------------------------------------------------------
 
 
-def http_client(account: Account, seconds: float) -> Client:
-    """An HTTP client of the server that signs in as the account; `seconds` bound a request. Its requests
-    raise PluginProblem where a plug-in gives no token. Raises KubeconfigProblem.
+def build_http_client(account: Account, seconds: float) -> Client:
+    """Return an authenticated HTTP client of the server; `seconds` limits a request. Its requests raise
+    PluginProblem if a plug-in returns no token. Raises KubeconfigProblem.
     """
     from httpx2 import Client, Timeout
     from lightkube.config.client_adapter import user_auth, verify_cluster
     from lightkube.config.models import Cluster, User
 
-    _refuse_what_is_gone(account)
-    signs_in = {key: value for key, value in account.user.items() if key != "exec"}
+    _reject_auth_provider(account)
+    user_entry = {key: value for key, value in account.user.items() if key != "exec"}
     try:
-        cluster, user = convert(account.cluster, Cluster), convert(signs_in, User)
+        cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
         return Client(
             base_url=account.server,
             verify=verify_cluster(cluster, user, lambda path: path),
-            auth=signed_in_by(_plug_in_of(account)) if account.user.get("exec") else user_auth(user),
+            auth=build_auth(_build_plugin(account)) if account.user.get("exec") else user_auth(user),
             timeout=Timeout(seconds),
             proxy=account.cluster.get("proxy-url") or None,
-            headers=_impersonated(account.user),
-            event_hooks={"request": [_under_another_name(account)]},
+            headers=_build_impersonation_headers(account.user),
+            event_hooks={"request": [_build_server_name_hook(account)]},
         )
     except ValidationError as problem:
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
     except OSError as problem:  # of certificates, which ssl reads
         names = [entry[key] for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
-        lacking = [str(name) for name in names if not Path(str(name)).is_file()]
-        why = f"there is no {listed(lacking)}" if lacking else f"its certificates: {problem}"
-        raise KubeconfigProblem(f"{account.source} cannot be used: {why}.") from None
+        missing_files = [str(name) for name in names if not Path(str(name)).is_file()]
+        reason = (
+            f"there is no {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
+        )
+        raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
     except ValueError as problem:  # of base64, of URLs
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
 
 
-def _refuse_what_is_gone(account: Account) -> None:
-    """Raises KubeconfigProblem."""
+def _reject_auth_provider(account: Account) -> None:
+    """Raise KubeconfigProblem for a removed auth-provider."""
     if account.user.get("auth-provider"):
         raise KubeconfigProblem(
             f"{account.source} cannot be used: the user {account.user_name} signs in by an auth-provider, "
@@ -203,19 +205,19 @@ def _refuse_what_is_gone(account: Account) -> None:
         )
 
 
-def _under_another_name(account: Account) -> Callable[[Request], None]:
-    """Lets a request expect the certificate of `tls-server-name`."""
+def _build_server_name_hook(account: Account) -> Callable[[Request], None]:
+    """Return a hook that makes a request expect the certificate of `tls-server-name`."""
     name = account.cluster.get("tls-server-name")
 
-    def expect(request: Request) -> None:
+    def set_server_name(request: Request) -> None:
         if name:
             request.extensions["sni_hostname"] = str(name)
 
-    return expect
+    return set_server_name
 
 
-def _impersonated(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Headers of who is impersonated, as `as`, `as-uid`, `as-groups` and `as-user-extra` say."""
+def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`."""
     headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
     headers += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
     headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
@@ -224,18 +226,18 @@ def _impersonated(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     return headers
 
 
-def _plug_in_of(account: Account) -> ExecPlugin:
-    """The program by which an account signs in. Raises KubeconfigProblem and ValidationError."""
+def _build_plugin(account: Account) -> ExecPlugin:
+    """Return the authentication program of an account. Raises KubeconfigProblem and ValidationError."""
     from lightkube.config.models import UserExec
 
-    written = account.user["exec"]
-    plug_in = convert(written, UserExec)
+    entry = account.user["exec"]
+    plug_in = convert(entry, UserExec)
     if shutil.which(plug_in.command) is None:
         hint = (plug_in.installHint or "").strip()
         raise KubeconfigProblem(
             f'{account.source} cannot be used: the program "{plug_in.command}", by which the user '
             f"{account.user_name} signs in, is not found.{f' {hint}' if hint else ''}"
         )
-    environment = {each.name: each.value for each in plug_in.env or ()}
-    cluster = account.cluster if written.get("provideClusterInfo") else None
+    environment = {variable.name: variable.value for variable in plug_in.env or ()}
+    cluster = account.cluster if entry.get("provideClusterInfo") else None
     return ExecPlugin((plug_in.command, *(plug_in.args or ())), environment, plug_in.apiVersion, cluster)

@@ -1,6 +1,4 @@
-"""What a kind of provider says of itself, and those that configurations may name: one line each here, or in
-domain_table.py.
-"""
+"""Kinds of providers: one line each here, or in domain_table.py."""
 
 from __future__ import annotations
 
@@ -10,33 +8,31 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER
-from nexusform.domain_table import Loaded, targets_of_domains
-from nexusform.ports import Provider
-from nexusform.regular_files import Confinement
-from nexusform.schema import BlockSchema
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
+from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.files.regular_files import Confinement
+from nexusform.interfaces.plugins import Provider
+from nexusform.schemas.block_schema import BlockSchema
 
-Make: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack, Confinement], Provider]
+ProviderFactory: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack, Confinement], Provider]
 
 
 class ProviderKind(Struct, frozen=True):
-    """A kind of provider: its settings and how it is made.
-
-    `make(settings, directory, leaving, confinement)`: evaluated settings as plain data, the root module's
-    directory, where to register what must be closed, and where files that settings name may be. Raises
-    ProviderProblem. `answers` are settings that come back as attributes of objects, which are shown: they
-    cannot be sensitive. `addresses(settings)` are the URLs to which settings lead the operator's credentials:
-    in a confined run all of them must be allowed, and `instead` says how to do without. Raises
-    ProviderProblem.
+    """Kind of provider: its settings and its factory. `make(settings, directory, exit_stack, confinement)`:
+    evaluated settings as plain data, the root module's directory, the stack of cleanup callbacks, and the
+    permitted locations of files in settings. Raises ProviderProblem. `displayed_settings` are settings
+    returned as attributes of objects and displayed: they cannot be sensitive. `list_addresses(settings)` are
+    the URLs that receive the operator's credentials: in a confined run all of them must be allowed, and
+    `alternative` describes the alternative. Raises ProviderProblem.
     """
 
     settings: BlockSchema
-    make: Make
-    answers: frozenset[str] = frozenset()
-    addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
-    instead: str = ""
+    make: ProviderFactory
+    displayed_settings: frozenset[str] = frozenset()
+    list_addresses: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
+    alternative: str = ""
 
 
-PROVIDERS: Final[Mapping[str, ProviderKind]] = Loaded(
-    {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **targets_of_domains("providers")}
+PROVIDERS: Final[Mapping[str, ProviderKind]] = LazyTable(
+    {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **collect_targets("providers")}
 )

@@ -1,1 +1,1 @@
-"""One report, many renderers. Formats never compute."""
+"""Renderers of plans, states and answers. All output formats draw the same report."""

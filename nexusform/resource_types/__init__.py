@@ -1,13 +1,13 @@
-"""One file per resource type, named as in HCL; registry.py lists them."""
+"""Resource types: one file per type, named as in HCL; registry.py lists them."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "hardware": "hardware_of_sku machine_sku_names machine_with VFS with_vfs",
-    "kubelet": "KUBELET_BLOCK kubelet_of kubelet_problems",
-    "machine_facts": "default_facts EXPORTED_FACTS refusal_of unwell_of",
-    "registry": "registries RESOURCE_TYPES",
+# Public names of the package, by module.
+PUBLIC = {
+    "machine_hardware": "build_hardware list_machine_sku_names build_machine VFS add_vfs",
+    "kubelet_block": "KUBELET_BLOCK build_kubelet check_kubelet",
+    "machine_facts": "get_default_facts EXPORTED_FACTS find_unschedulable_reasons find_health_reasons",
+    "registry": "build_registries RESOURCE_TYPES",
     "shared_arguments": (
-        "even_control_plane id_attribute is_known joined_id memory_problems name_attribute "
-        "parent_attribute unknown_sku unknown_skus whole_number_problems"
+        "check_even_control_plane build_id_attribute is_known join_id check_memory build_name_attribute "
+        "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers"
     ),
 }

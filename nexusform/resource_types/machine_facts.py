@@ -1,8 +1,7 @@
-"""What is known of a machine beside its hardware: one table, from which machines, the overrides of racks and
-what an inventory shows have their attributes, and which says why a machine takes no new VM.
-
-Schedulable = compute-plane, not evacuating, Uncordoned, On, ready, Provisioned. cordonStatus alone is not
-enough: a spare control-plane machine may be Uncordoned and still take no tenant VM.
+"""Facts about a machine besides its hardware. One table defines the attributes of machines, the overrides of
+racks and the attributes from an inventory, and the reasons that a machine takes no new VM. Schedulable =
+compute-plane, not evacuating, Uncordoned, On, ready, Provisioned. cordonStatus alone is not enough: a spare
+control-plane machine may be Uncordoned and still take no tenant VM.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.schema import Attribute
-from nexusform.value_types import BOOL, STRING, SetType
+from nexusform.schemas.block_schema import AttributeSchema
+from nexusform.schemas.value_types import BOOL, STRING, SetType
 
 COMPUTE_PLANE: Final = "compute-plane"
 CORDONED: Final = "cordoned"
@@ -21,7 +20,7 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
-_NOBODY_ASKED: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that nobody gave it on purpose
+_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
 DETAILED_STATUSES: Final = (
     "Available",
     "Deprovisioning",
@@ -32,50 +31,52 @@ DETAILED_STATUSES: Final = (
 )
 
 
-class Switch(Struct, frozen=True):
-    """How machine_override of a rack says a fact: an argument that is true or false, and what true means."""
+class OverrideSwitch(Struct, frozen=True):
+    """Argument of a rack's machine_override for a fact: true or false, with the fact's value for true."""
 
     name: str
     description: str
-    means: Any
+    value: Any
 
 
 class MachineFact(Struct, frozen=True):
-    """One fact about a machine.
-
-    `attribute` is that of nexus_bare_metal_machine called `name`. `refusal` gives the words why a machine of
-    which this is so takes no new VM; "" where it does. `switch` is how racks say it
-    of their machines. `exported` is its field in an export, "" where none tells; `absent` what an export
-    without that field means (a machine then counts as not ready), None where the default will do.
+    """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`.
+    `find_reason` returns the reason that a machine with this value takes no new VM; "" for none. `switch` is
+    the override argument of racks. `export_field` is its field in an export, "" for none; `absent_value` is
+    the value if an export lacks that field (the machine then counts as not ready), None for the default.
     """
 
     name: str
-    attribute: Attribute
-    refusal: Callable[[Any], str]
-    switch: Switch | None = None
-    exported: str = ""
-    absent: str | None = None
+    attribute: AttributeSchema
+    find_reason: Callable[[Any], str]
+    switch: OverrideSwitch | None = None
+    export_field: str = ""
+    absent_value: str | None = None
 
 
 def is_compute_plane(role: str) -> bool:
-    """Whether a role is compute-plane: plainly, or `platform.afo-nc.microsoft.com/compute-plane=true`."""
+    """Return whether a role is compute-plane: plain, or
+    `platform.afo-nc.microsoft.com/compute-plane=true`.
+    """
     name, _, flag = role.lower().rpartition("/")[2].partition("=")
     return name == COMPUTE_PLANE and flag in {"", "true"}
 
 
-def _refusal_of_roles(roles: Any) -> str:
+def _check_roles(roles: Any) -> str:
     if any(map(is_compute_plane, roles)):
         return ""
-    listed = ", ".join(sorted(roles))
-    return f"not a compute-plane machine (roles: {listed})" if listed else "without the role compute-plane"
+    role_list = ", ".join(sorted(roles))
+    return (
+        f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
+    )
 
 
-def _refusal_of_status(status: Any) -> str:
+def _check_status(status: Any) -> str:
     return "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")'
 
 
-def _status(description: str, default: str, choices: tuple[str, ...] = ()) -> Attribute:
-    return Attribute(
+def _build_status(description: str, default: str, choices: tuple[str, ...] = ()) -> AttributeSchema:
+    return AttributeSchema(
         STRING, description, optional=True, default=default, choices=choices, decides_placement=True
     )
 
@@ -84,19 +85,19 @@ def _status(description: str, default: str, choices: tuple[str, ...] = ()) -> At
 MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         "roles",
-        Attribute(
+        AttributeSchema(
             SetType(STRING),
             "Roles. Only compute-plane machines run VMs.",
             optional=True,
             default=[COMPUTE_PLANE],
             decides_placement=True,
         ),
-        _refusal_of_roles,
-        exported="machineRoles",
+        _check_roles,
+        export_field="machineRoles",
     ),
     MachineFact(
         "evacuate",
-        Attribute(
+        AttributeSchema(
             BOOL,
             "Re-place its VMs and accept no new ones.",
             optional=True,
@@ -104,26 +105,26 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
             decides_placement=True,
         ),
         lambda is_so: EVACUATING if is_so else "",
-        Switch("evacuate", "Re-place the machine's VMs and accept no new ones.", means=True),
+        OverrideSwitch("evacuate", "Re-place the machine's VMs and accept no new ones.", value=True),
     ),
     MachineFact(
         "cordon_status",
-        _status("Whether it accepts new VMs.", "Uncordoned", ("Uncordoned", "Cordoned")),
+        _build_status("Whether it accepts new VMs.", "Uncordoned", ("Uncordoned", "Cordoned")),
         lambda status: CORDONED if status == "Cordoned" else "",
-        Switch("cordoned", "The machine accepts no new VMs; existing VMs stay.", means="Cordoned"),
-        exported="cordonStatus",
-        absent="Uncordoned",
+        OverrideSwitch("cordoned", "The machine accepts no new VMs; existing VMs stay.", value="Cordoned"),
+        export_field="cordonStatus",
+        absent_value="Uncordoned",
     ),
     MachineFact(
         "power_state",
-        _status("Whether it is powered on.", "On", ("On", "Off")),
+        _build_status("Whether it is powered on.", "On", ("On", "Off")),
         lambda state: "" if state.lower() == "on" else _OFF,
-        exported="powerState",
-        absent="On",
+        export_field="powerState",
+        absent_value="On",
     ),
     MachineFact(
         "ready_state",
-        Attribute(
+        AttributeSchema(
             STRING,
             "Whether it is ready for VMs. Accepts a bool.",
             optional=True,
@@ -133,59 +134,61 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
             decides_placement=True,
         ),
         lambda state: "" if state.lower() == "true" else _NOT_READY,
-        exported="readyState",
-        absent="False",
+        export_field="readyState",
+        absent_value="False",
     ),
     MachineFact(
         "detailed_status",
-        _status(
+        _build_status(
             f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.",
             "Provisioned",
         ),
-        _refusal_of_status,
-        exported="detailedStatus",
-        absent="Provisioned",
+        _check_status,
+        export_field="detailedStatus",
+        absent_value="Provisioned",
     ),
 )
-EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.exported)
+EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
 
 
-def fact_attributes() -> dict[str, Attribute]:
-    """The attributes of nexus_bare_metal_machine, by name."""
+def build_fact_attributes() -> dict[str, AttributeSchema]:
+    """Return the attributes of nexus_bare_metal_machine, by name."""
     return {fact.name: fact.attribute for fact in MACHINE_FACTS}
 
 
-def switch_attributes() -> dict[str, Attribute]:
-    """The arguments of machine_override of a rack, by name."""
-    switches = sorted((fact.switch for fact in MACHINE_FACTS if fact.switch), key=lambda each: each.name)
+def build_switch_attributes() -> dict[str, AttributeSchema]:
+    """Return the arguments of a rack's machine_override, by name."""
+    switches = sorted((fact.switch for fact in MACHINE_FACTS if fact.switch), key=lambda switch: switch.name)
     return {
-        each.name: Attribute(BOOL, each.description, optional=True, default=False, decides_placement=True)
-        for each in switches
+        switch.name: AttributeSchema(
+            BOOL, switch.description, optional=True, default=False, decides_placement=True
+        )
+        for switch in switches
     }
 
 
-def facts_of_override(override: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that a machine_override block says."""
+def read_override(override: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts set by a machine_override block."""
     switches = [(fact.name, fact.switch) for fact in MACHINE_FACTS if fact.switch]
-    return {name: switch.means for name, switch in switches if override.get(switch.name) is True}
+    return {name: switch.value for name, switch in switches if override.get(switch.name) is True}
 
 
-def default_facts() -> dict[str, Any]:
-    """The facts of a machine of which nothing is said."""
+def get_default_facts() -> dict[str, Any]:
+    """Return the default facts of a machine."""
     return {fact.name: fact.attribute.default for fact in MACHINE_FACTS}
 
 
-def refusal_of(facts: Mapping[str, Any]) -> str:
-    """Why a machine takes no new VM, every reason named, or "" when it is schedulable. A fact that is not
-    there is as its default.
+def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
+    """Return all reasons that a machine takes no new VM, or "" if it is schedulable. A missing fact has its
+    default.
     """
-    said = {**default_facts(), **{name: value for name, value in facts.items() if value is not None}}
-    reasons = [fact.refusal(said[fact.name]) for fact in MACHINE_FACTS]
+    values = {**get_default_facts(), **{name: value for name, value in facts.items() if value is not None}}
+    reasons = [fact.find_reason(values[fact.name]) for fact in MACHINE_FACTS]
     return ", ".join(filter(None, reasons))
 
 
-def unwell_of(refusal: str) -> str:
-    """Of the reasons why a machine takes no new VM those that nobody gave it on purpose: what is wrong with
-    it, "" for one that is well.
+def find_health_reasons(reasons: str) -> str:
+    """Return the reasons that are health problems of the machine, not set on purpose; "" for a healthy
+    one.
     """
-    return ", ".join(reason for reason in refusal.split(", ") if reason.startswith(_NOBODY_ASKED))
+    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))

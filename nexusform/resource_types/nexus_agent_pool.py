@@ -5,51 +5,53 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.address import Address
-from nexusform.demands import PlacedVm, VmDemand
-from nexusform.diagnostics import Problem
-from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.kubelet import kubelet_problems
-from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.placements.vm_demands import PlacedVm, VmDemand
+from nexusform.resource_types.kubelet_block import check_kubelet
+from nexusform.resource_types.nexus_kubernetes_cluster import build_owner
 from nexusform.resource_types.nks_pools import (
-    MOST_NODES,
+    MAXIMUM_NODES,
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
-    POOL_SAYS,
-    node_reader,
-    nodes_of,
-    pool_demand,
-    pool_name_problems,
-    standing_nodes,
-    unplaced_nodes,
-    upgrade_problems,
-    with_labels,
+    POOL_PROPERTIES,
+    add_labels,
+    build_node_reader,
+    build_nodes,
+    build_pool_demand,
+    check_pool_name,
+    check_upgrade_settings,
+    list_existing_vms,
+    list_unplaced_nodes,
 )
 from nexusform.resource_types.shared_arguments import (
-    azure_problems,
-    id_attribute,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    unknown_skus,
-    whole_number_problems,
+    build_id_attribute,
+    build_name_attribute,
+    build_parent_attribute,
+    check_azure_block,
+    check_skus,
+    check_whole_numbers,
+    join_id,
 )
+from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import NUMBER
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import NUMBER
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": id_attribute("<cluster id>/<pool>"),
-        "kubernetes_cluster_id": parent_attribute("nexus_kubernetes_cluster", " that the pool belongs to"),
-        "name": name_attribute("pool"),
-        "node_count": Attribute(
+        "id": build_id_attribute("<cluster id>/<pool>"),
+        "kubernetes_cluster_id": build_parent_attribute(
+            "nexus_kubernetes_cluster", " that the pool belongs to"
+        ),
+        "name": build_name_attribute("pool"),
+        "node_count": AttributeSchema(
             NUMBER,
             "Number of nodes.",
             required=True,
             minimum=0,
-            maximum=MOST_NODES,
+            maximum=MAXIMUM_NODES,
             decides_placement=True,
         ),
         **POOL_ARGUMENTS,
@@ -61,16 +63,16 @@ _SCHEMA: Final = BlockSchema(
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The id: `<cluster id>/<pool>`."""
-    return joined_id(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
+    """Return the id: `<cluster id>/<pool>`."""
+    return join_id(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Everything about a pool that its schema cannot say."""
-    problems = whole_number_problems(attributes, ("node_count", "sriov_vfs"))
-    problems += upgrade_problems(attributes, ())
-    problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
-    problems += azure_problems(attributes, POOL_SAYS, ())
+    """Check the rules for a pool beyond its schema."""
+    problems = check_whole_numbers(attributes, ("node_count", "sriov_vfs"))
+    problems += check_upgrade_settings(attributes, ())
+    problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
+    problems += check_azure_block(attributes, POOL_PROPERTIES, ())
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
             Problem(
@@ -78,16 +80,16 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             )
         )
     elif isinstance(attributes.get("name"), str):
-        problems += pool_name_problems(attributes["name"], ("name",))
+        problems += check_pool_name(attributes["name"], ("name",))
     return problems
 
 
-def demand(
-    attributes: Mapping[str, Any], surroundings: Surroundings, _address: Address
+def compute_demand(
+    attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """The pool's VMs, counted as the cluster's."""
+    """Return the pool's VMs, counted as the cluster's."""
     cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
-    cluster = surroundings.cluster(cluster_id)
+    cluster = context.find_cluster(cluster_id)
     if cluster is None:
         return None, [
             Problem(
@@ -107,8 +109,8 @@ def demand(
                 "another name, or remove it.",
             )
         ]
-    pool, problems = pool_demand(
-        str(cluster["name"]), name, int(attributes["node_count"]), attributes, (), surroundings
+    pool, problems = build_pool_demand(
+        str(cluster["name"]), name, int(attributes["node_count"]), attributes, (), context
     )
     if pool is None:
         return None, problems
@@ -116,7 +118,7 @@ def demand(
     return (
         VmDemand(
             site_id=str(cluster["site_id"]),
-            owner=owner_of(cluster),
+            owner=build_owner(cluster),
             cluster=str(cluster["name"]),
             pools=(pool,),
             version=version,
@@ -128,29 +130,31 @@ def demand(
 
 def assemble(
     attributes: Mapping[str, Any],
-    _surroundings: Surroundings,
-    placed: Sequence[PlacedVm],
-    unplaced: Unplaced,
+    _surroundings: ResourceContext,
+    vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
-    """`nodes`."""
-    nodes = nodes_of(placed, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
+    """Return `nodes` and `node_rules`."""
+    nodes = build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
     return {"nodes": nodes}
 
 
-def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
-    """The VM SKU of the pool when nobody knows it."""
-    return unknown_skus([(("vm_sku_name",), attributes.get("vm_sku_name"))], known)
+def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
+    """Return the problem of an unknown VM SKU of the pool."""
+    return check_skus([(("vm_sku_name",), attributes.get("vm_sku_name"))], known_skus)
 
 
-def present(attributes: Mapping[str, Any], name: str) -> Any:
-    """Nodes are read with their labels; hardware_label_keys belong to the cluster."""
+def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
+    """Return an attribute for expressions: nodes with their labels; hardware_label_keys belong to the
+    cluster.
+    """
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, _pools(attributes), {})
+    return add_labels(value, _get_pools(attributes), {})
 
 
-def _pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return {str(attributes["name"]): attributes}
 
 
@@ -160,6 +164,13 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools), unplaced_nodes),
-    present=present,
+    vms=VmHandlers(
+        compute_demand,
+        list_existing_vms,
+        assemble,
+        find_unknown_skus,
+        build_node_reader(_get_pools),
+        list_unplaced_nodes,
+    ),
+    present=build_displayed_value,
 )

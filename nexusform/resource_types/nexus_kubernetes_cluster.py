@@ -7,80 +7,89 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.demands import PlacedVm, PoolDemand, VmDemand
-from nexusform.diagnostics import Problem
-from nexusform.plain_data import Path
-from nexusform.ports import Kind, ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.json_data.plain_data import Path
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (
-    MOST_NODES,
+    MAXIMUM_NODES,
     NODES,
     POOL_ARGUMENTS,
     POOL_BLOCKS,
-    POOL_SAYS,
+    POOL_PROPERTIES,
     SKU,
     ZONES,
-    capacity,
-    node_kubelet,
-    node_reader,
-    nodes_of,
-    pool_demand,
-    pool_name_problems,
-    standing_nodes,
-    unplaced_nodes,
-    upgrade_problems,
-    with_labels,
+    add_labels,
+    build_node_kubelet,
+    build_node_reader,
+    build_nodes,
+    build_pool_demand,
+    check_pool_name,
+    check_upgrade_settings,
+    compute_capacity,
+    list_existing_vms,
+    list_unplaced_nodes,
 )
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
-    azure_problems,
-    even_control_plane,
-    id_attribute,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    unknown_skus,
-    whole_number_problems,
+    build_id_attribute,
+    build_name_attribute,
+    build_parent_attribute,
+    check_azure_block,
+    check_even_control_plane,
+    check_skus,
+    check_whole_numbers,
+    join_id,
 )
+from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    OnChange,
+    get_order_attribute,
+)
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, ObjectType
 
-_AMOUNTS: Final = ObjectType.of({"cpu": STRING, "memory": STRING})
-CAPACITY: Final = ObjectType.of({"total": _AMOUNTS, "allocatable": _AMOUNTS})
+_AMOUNTS: Final = ObjectType.create({"cpu": STRING, "memory": STRING})
+CAPACITY: Final = ObjectType.create({"total": _AMOUNTS, "allocatable": _AMOUNTS})
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": id_attribute("<site>/<cluster>"),
-        "site_id": parent_attribute("nexus_site"),
-        "name": name_attribute("cluster"),
-        "kubernetes_version": Attribute(
+        "id": build_id_attribute("<site>/<cluster>"),
+        "site_id": build_parent_attribute("nexus_site"),
+        "name": build_name_attribute("cluster"),
+        "kubernetes_version": AttributeSchema(
             STRING,
             "Kubernetes version. A change re-places all VMs in a rolling upgrade.",
             optional=True,
             decides_placement=True,
         ),
-        "hardware_label_keys": Attribute(
+        "hardware_label_keys": AttributeSchema(
             ListType(STRING),
             "Extra label keys with the machine's name on every worker.",
             optional=True,
             default=[],
         ),
         "nodes": NODES,
-        "node_count": Attribute(NUMBER, "Nodes, control plane included.", computed=True),
-        "capacity": Attribute(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
+        "node_count": AttributeSchema(NUMBER, "Nodes, control plane included.", computed=True),
+        "capacity": AttributeSchema(
+            CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True
+        ),
     },
     {
         "control_plane": NestedBlock(
             BlockSchema(
                 {
-                    "count": Attribute(
+                    "count": AttributeSchema(
                         NUMBER,
                         "Number of nodes.",
                         required=True,
                         minimum=1,
-                        maximum=MOST_NODES,
+                        maximum=MAXIMUM_NODES,
                         decides_placement=True,
                     ),
                     "vm_sku_name": replace(SKU, on_change=OnChange.REPLACE),
@@ -95,12 +104,12 @@ _SCHEMA: Final = BlockSchema(
         "agent_pool": NestedBlock(
             BlockSchema(
                 {
-                    "count": Attribute(
+                    "count": AttributeSchema(
                         NUMBER,
                         "Number of nodes.",
                         required=True,
                         minimum=0,
-                        maximum=MOST_NODES,
+                        maximum=MAXIMUM_NODES,
                         decides_placement=True,
                     ),
                     **POOL_ARGUMENTS,
@@ -118,38 +127,38 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-# What of a cluster's body its arguments say.
-_SAYS: Final = frozenset(
+# Properties of a cluster's body set by its arguments.
+_ARGUMENT_PROPERTIES: Final = frozenset(
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The id: `<site>/<cluster>`."""
-    return joined_id(attributes.get("site_id"), attributes.get("name"))
+    """Return the id: `<site>/<cluster>`."""
+    return join_id(attributes.get("site_id"), attributes.get("name"))
 
 
-def owner_of(attributes: Mapping[str, Any]) -> str:
-    """Under which owner the cluster's VMs count."""
+def build_owner(attributes: Mapping[str, Any]) -> str:
+    """Return the owner of the cluster's VMs."""
     return f"nks:{identify(attributes)}"
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Everything about a cluster that its schema cannot say."""
+    """Check the rules for a cluster beyond its schema."""
     problems: list[Problem] = []
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
-        problems += whole_number_problems(plane, ("count",), ("control_plane",))
-        problems += even_control_plane(plane.get("count"), ("control_plane", "count"))
-    problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
-    problems += azure_problems(attributes, _SAYS, ())
+        problems += check_whole_numbers(plane, ("count",), ("control_plane",))
+        problems += check_even_control_plane(plane.get("count"), ("control_plane", "count"))
+    problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
+    problems += check_azure_block(attributes, _ARGUMENT_PROPERTIES, ())
     pools = attributes.get("agent_pool")
     for name, pool in pools.items() if isinstance(pools, dict) else ():
         path = ("agent_pool", name)
-        problems += whole_number_problems(pool, ("count", "sriov_vfs"), path)
-        problems += upgrade_problems(pool, path)
-        problems += kubelet_problems(pool.get("kubelet"), (*path, "kubelet"))
-        problems += azure_problems(pool, POOL_SAYS, path)
+        problems += check_whole_numbers(pool, ("count", "sriov_vfs"), path)
+        problems += check_upgrade_settings(pool, path)
+        problems += check_kubelet(pool.get("kubelet"), (*path, "kubelet"))
+        problems += check_azure_block(pool, POOL_PROPERTIES, path)
         if name == CONTROL_PLANE or "|" in name or "/" in name or not name:
             problems.append(
                 Problem(
@@ -160,26 +169,26 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 )
             )
         else:
-            problems += pool_name_problems(name, path)
+            problems += check_pool_name(name, path)
     counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []
     nodes = sum(count for count in counts if isinstance(count, int))
-    if nodes > MOST_NODES:
-        detail = f"A cluster has at most {MOST_NODES} nodes; the pools of this one have {nodes}."
+    if nodes > MAXIMUM_NODES:
+        detail = f"A cluster has at most {MAXIMUM_NODES} nodes; the pools of this one have {nodes}."
         problems.append(Problem(("agent_pool",), "invalid-value-for-argument", detail))
     return problems
 
 
-def pool_order(attributes: Mapping[str, Any]) -> list[str]:
-    """The agent pools in source order."""
+def list_pools(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the agent pools in source order."""
     pools = attributes.get("agent_pool") or {}
-    order = attributes.get(order_attribute("agent_pool")) or sorted(pools)
+    order = attributes.get(get_order_attribute("agent_pool")) or sorted(pools)
     return [name for name in order if name in pools]
 
 
-def demand(
-    attributes: Mapping[str, Any], surroundings: Surroundings, _address: Address
+def compute_demand(
+    attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """The control plane, then the pools in source order."""
+    """Return the control plane, then the pools in source order."""
     cluster = str(attributes["name"])
     problems: list[Problem] = []
     demands: list[PoolDemand] = []
@@ -187,10 +196,10 @@ def demand(
     pool_blocks: list[tuple[str, Any, Path]] = [
         (CONTROL_PLANE, attributes["control_plane"], ("control_plane",))
     ]
-    pool_blocks += [(name, pools[name], ("agent_pool", name)) for name in pool_order(attributes)]
+    pool_blocks += [(name, pools[name], ("agent_pool", name)) for name in list_pools(attributes)]
     for name, values, path in pool_blocks:
-        pool, more = pool_demand(cluster, name, int(values["count"]), values, path, surroundings)
-        problems += more
+        pool, pool_problems = build_pool_demand(cluster, name, int(values["count"]), values, path, context)
+        problems += pool_problems
         if pool is not None:
             demands.append(pool)
     if problems:
@@ -198,7 +207,7 @@ def demand(
     version = attributes.get("kubernetes_version")
     return VmDemand(
         site_id=str(attributes["site_id"]),
-        owner=owner_of(attributes),
+        owner=build_owner(attributes),
         cluster=cluster,
         pools=tuple(demands),
         version=version,
@@ -207,45 +216,45 @@ def demand(
 
 def assemble(
     attributes: Mapping[str, Any],
-    surroundings: Surroundings,
-    placed: Sequence[PlacedVm],
-    unplaced: Unplaced,
+    context: ResourceContext,
+    vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
-    """`nodes`, `node_count` and `capacity`."""
-    pools = _pools(attributes)
+    """Return `nodes`, `node_count`, `node_rules` and `capacity`."""
+    pools = _get_pools(attributes)
     names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
-    skus = {pool: surroundings.sku(name) for pool, name in names.items()}
-    kubelets = {pool: node_kubelet(pools.get(pool, {}), attributes) for pool in names}
-    nodes = nodes_of(placed, unplaced, names)
+    skus = {pool: context.find_sku(name) for pool, name in names.items()}
+    kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in names}
+    nodes = build_nodes(vms, unplaced, names)
     return {
         "nodes": nodes,
         "node_count": len(nodes),
-        "capacity": capacity(placed, skus, kubelets),
+        "capacity": compute_capacity(vms, skus, kubelets),
     }
 
 
-def _pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return attributes.get("agent_pool") or {}
 
 
-def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
-    """The VM SKUs of the control plane and the pools that nobody knows."""
+def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
+    """Return the problems of unknown VM SKUs of the control plane and the pools."""
     plane, pools = attributes.get("control_plane"), attributes.get("agent_pool")
-    named: list[tuple[Path, Any]] = []
+    sku_names: list[tuple[Path, Any]] = []
     if isinstance(plane, dict):
-        named.append((("control_plane", "vm_sku_name"), plane.get("vm_sku_name")))
+        sku_names.append((("control_plane", "vm_sku_name"), plane.get("vm_sku_name")))
     for name, pool in pools.items() if isinstance(pools, dict) else ():
-        named.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
-    return unknown_skus(named, known)
+        sku_names.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
+    return check_skus(sku_names, known_skus)
 
 
-def present(attributes: Mapping[str, Any], name: str) -> Any:
-    """Nodes are read with their labels."""
+def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
+    """Return an attribute for expressions: nodes with their labels."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, _pools(attributes), attributes)
+    return add_labels(value, _get_pools(attributes), attributes)
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
@@ -254,7 +263,14 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools), unplaced_nodes),
-    present=present,
-    kind=Kind.CLUSTER,
+    vms=VmHandlers(
+        compute_demand,
+        list_existing_vms,
+        assemble,
+        find_unknown_skus,
+        build_node_reader(_get_pools),
+        list_unplaced_nodes,
+    ),
+    present=build_displayed_value,
+    kind=PlanningKind.CLUSTER,
 )

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem
-from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.shared_arguments import id_attribute, joined_id, name_attribute
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.value_types import STRING, MapType, SetType
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import STRING, MapType, SetType
 
 _SELECTOR: Final = NestedBlock(
     BlockSchema(
         {
-            "match_labels": Attribute(
+            "match_labels": AttributeSchema(
                 MapType(STRING),
                 "Required pod labels. Default: every pod of the namespaces.",
                 optional=True,
                 decides_placement=True,
             ),
-            "namespaces": Attribute(
+            "namespaces": AttributeSchema(
                 SetType(STRING),
                 "Namespaces of the pods. Default or empty: all.",
                 optional=True,
@@ -36,13 +36,13 @@ _SELECTOR: Final = NestedBlock(
 _GROUP: Final = NestedBlock(
     BlockSchema(
         {
-            "cluster_ids": Attribute(
+            "cluster_ids": AttributeSchema(
                 SetType(STRING),
                 "Ids of clusters, VNFs and VMs in the group.",
                 optional=True,
                 decides_placement=True,
             ),
-            "pool_ids": Attribute(
+            "pool_ids": AttributeSchema(
                 SetType(STRING),
                 "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`.",
                 optional=True,
@@ -58,16 +58,16 @@ _GROUP: Final = NestedBlock(
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": id_attribute("<name>"),
-        "name": name_attribute("rule"),
-        "scope": Attribute(
+        "id": build_id_attribute("<name>"),
+        "name": build_name_attribute("rule"),
+        "scope": AttributeSchema(
             STRING,
             "What different groups must not share.",
             required=True,
             choices=("machine", "rack", "site"),
             decides_placement=True,
         ),
-        "enforcement": Attribute(
+        "enforcement": AttributeSchema(
             STRING,
             "Error or warning if the rule may be violated.",
             optional=True,
@@ -83,12 +83,12 @@ _SCHEMA: Final = BlockSchema(
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The id: the rule's name."""
-    return joined_id(attributes.get("name"))
+    """Return the id: the rule's name."""
+    return join_id(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Groups that name nobody."""
+    """Check for groups without members."""
     groups = attributes.get("group")
     problems = []
     for index, group in enumerate(groups if isinstance(groups, list) else ()):
@@ -105,5 +105,5 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 NEXUS_SEPARATION_RULE: Final = ResourceType(
-    "nexus_separation_rule", 7, _SCHEMA, identify, check=check, kind=Kind.SEPARATION_RULE
+    "nexus_separation_rule", 7, _SCHEMA, identify, check=check, kind=PlanningKind.SEPARATION_RULE
 )

@@ -1,29 +1,29 @@
-"""nexus_site: an Operator Nexus instance, and how its scheduler decides."""
+"""nexus_site: an Operator Nexus instance, and its scheduler settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem
-from nexusform.ports import ResourceType
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import ResourceType
 from nexusform.resource_types.shared_arguments import (
-    duplicate_problem,
-    id_attribute,
-    joined_id,
-    name_attribute,
-    whole_number_problems,
+    build_duplicate_problem,
+    build_id_attribute,
+    build_name_attribute,
+    check_whole_numbers,
+    join_id,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
-from nexusform.scheduling.world import Inventory, SiteOffer, UpdateStrategy
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.value_types import NUMBER, STRING
+from nexusform.scheduling.site_inventory import Inventory, InventorySite, UpdateStrategy
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import NUMBER, STRING
 
 _ALL: Final = 100  # per cent
 _SCHEDULER: Final = NestedBlock(
     BlockSchema(
         {
-            "rack_spread": Attribute(
+            "rack_spread": AttributeSchema(
                 STRING,
                 "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies to new "
                 "VMs; moves none.",
@@ -32,7 +32,7 @@ _SCHEDULER: Final = NestedBlock(
                 choices=tuple(spread.value for spread in RackSpread),
                 decides_placement=True,
             ),
-            "tie_break_seed": Attribute(
+            "tie_break_seed": AttributeSchema(
                 NUMBER,
                 "Seed of the tie-break. Applies to new VMs; moves none.",
                 optional=True,
@@ -51,29 +51,29 @@ _COUNT, _PERCENT = "CountSuccess", "PercentSuccess"
 _UPDATE_STRATEGY: Final = NestedBlock(
     BlockSchema(
         {
-            "type": Attribute(
+            "type": AttributeSchema(
                 STRING,
                 "Continue from rack to rack, or pause after each.",
                 optional=True,
                 default=_RACK,
                 choices=(_RACK, _PAUSE_AFTER_RACK),
             ),
-            "max_unavailable": Attribute(
+            "max_unavailable": AttributeSchema(
                 NUMBER, "Machines of a rack down at once. Default: all.", optional=True, minimum=1
             ),
-            "threshold_type": Attribute(
+            "threshold_type": AttributeSchema(
                 STRING,
                 "Unit of threshold_value: machines of a rack, or percent of them.",
                 optional=True,
                 choices=(_COUNT, _PERCENT),
             ),
-            "threshold_value": Attribute(
+            "threshold_value": AttributeSchema(
                 NUMBER,
                 "Machines of a rack that must be back before the upgrade continues.",
                 optional=True,
                 minimum=0,
             ),
-            "wait_time_minutes": Attribute(NUMBER, "Pause after each rack.", optional=True, minimum=0),
+            "wait_time_minutes": AttributeSchema(NUMBER, "Pause after each rack.", optional=True, minimum=0),
         }
     ),
     Nesting.SINGLE,
@@ -82,32 +82,32 @@ _UPDATE_STRATEGY: Final = NestedBlock(
 )
 
 _SCHEMA: Final = BlockSchema(
-    {"id": id_attribute("<site>"), "name": name_attribute("site")},
+    {"id": build_id_attribute("<site>"), "name": build_name_attribute("site")},
     {"scheduler": _SCHEDULER, "update_strategy": _UPDATE_STRATEGY},
     "An Operator Nexus instance: one or more racks of bare-metal machines.",
 )
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The id: the site's name."""
-    return joined_id(attributes.get("name"))
+    """Return the id: the site's name."""
+    return join_id(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Numbers with a fraction, and a threshold that says nothing."""
+    """Check for numbers with a fraction, and an incomplete threshold."""
     problems: list[Problem] = []
     scheduler, strategy = attributes.get("scheduler"), attributes.get("update_strategy")
     if isinstance(scheduler, Mapping):
-        problems += whole_number_problems(scheduler, ("tie_break_seed",), ("scheduler",))
+        problems += check_whole_numbers(scheduler, ("tie_break_seed",), ("scheduler",))
     if isinstance(strategy, Mapping):
         numbers = ("max_unavailable", "threshold_value", "wait_time_minutes")
-        problems += whole_number_problems(strategy, numbers, ("update_strategy",))
-        problems += _threshold_problems(strategy)
+        problems += check_whole_numbers(strategy, numbers, ("update_strategy",))
+        problems += _check_threshold(strategy)
     return problems
 
 
-def _threshold_problems(strategy: Mapping[str, Any]) -> list[Problem]:
-    """A threshold of which one half is missing, or more than all."""
+def _check_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of a threshold with a missing half, or above 100 per cent."""
     kind, value = strategy.get("threshold_type"), strategy.get("threshold_value")
     path = ("update_strategy", "threshold_value")
     if (kind is None) != (value is None):
@@ -118,35 +118,37 @@ def _threshold_problems(strategy: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def offer(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
-    """Put the site into the inventory; a second site of one name is a problem."""
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+    """Add the site to the inventory; a second site with one name is a problem."""
     site_id = identify(attributes)
-    other = inventory.taken.setdefault(("site", "", site_id), address)
-    if other != address:
-        return [duplicate_problem("duplicate-site", "name", "site", site_id, other)]
+    other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
+    if other_address != address:
+        return [build_duplicate_problem("duplicate-site", "name", "site", site_id, other_address)]
     scheduler = attributes.get("scheduler")
-    chosen: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {}
-    inventory.sites[address] = SiteOffer(
+    settings: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {}
+    inventory.sites[address] = InventorySite(
         site_id,
         site_id,
-        RackSpread(chosen.get("rack_spread") or RackSpread.POOL),
-        int(chosen.get("tie_break_seed", DEFAULT_SEED)),
-        _update_strategy(attributes.get("update_strategy")),
+        RackSpread(settings.get("rack_spread") or RackSpread.POOL),
+        int(settings.get("tie_break_seed", DEFAULT_SEED)),
+        _build_update_strategy(attributes.get("update_strategy")),
     )
     return []
 
 
-def _update_strategy(strategy: Any) -> UpdateStrategy | None:
+def _build_update_strategy(strategy: Any) -> UpdateStrategy | None:
     if not isinstance(strategy, Mapping):
         return None
-    threshold, at_once = strategy.get("threshold_value"), strategy.get("max_unavailable")
+    threshold, max_unavailable = strategy.get("threshold_value"), strategy.get("max_unavailable")
     return UpdateStrategy(
         pauses=strategy.get("type") == _PAUSE_AFTER_RACK,
-        max_unavailable=None if at_once is None else int(at_once),
+        max_unavailable=None if max_unavailable is None else int(max_unavailable),
         is_percentage=strategy.get("threshold_type") == _PERCENT,
         threshold=None if threshold is None else int(threshold),
         wait_minutes=int(strategy.get("wait_time_minutes") or 0),
     )
 
 
-NEXUS_SITE: Final = ResourceType("nexus_site", 1, _SCHEMA, identify, check=check, offer=offer)
+NEXUS_SITE: Final = ResourceType(
+    "nexus_site", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory
+)

@@ -7,46 +7,46 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
-from nexusform.diagnostics import Problem
-from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
-    azure_problems,
-    figure_attribute,
-    id_attribute,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    whole_number_problems,
+    build_figure_attribute,
+    build_id_attribute,
+    build_name_attribute,
+    build_parent_attribute,
+    check_azure_block,
+    check_whole_numbers,
+    join_id,
 )
-from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, Terms, VmSku
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.value_types import NUMBER, STRING, ListType
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, PlacementConstraints, VmSku
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.value_types import NUMBER, STRING, ListType
 
 _FIXED: Final = OnChange.REPLACE
-_POOL: Final = "vm"  # the one pool of a plain VM, as its places are kept
+_POOL: Final = "vm"  # the only pool of a plain VM
 
 
-def _choice(description: str, *choices: str) -> Attribute:
-    return Attribute(
+def _build_choice(description: str, *choices: str) -> AttributeSchema:
+    return AttributeSchema(
         STRING, description, required=True, choices=choices, on_change=_FIXED, decides_placement=True
     )
 
 
-_PLACE: Final = Attribute(STRING, "Rack of the VM.", computed=True, predicted=True)
+_RACK: Final = AttributeSchema(STRING, "Rack of the VM.", computed=True, predicted=True)
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": id_attribute("<site>/<name>"),
-        "site_id": parent_attribute("nexus_site"),
-        "name": name_attribute("VM"),
-        "cpu_cores": figure_attribute("vCPUs, all pinned on the host.", 2, on_change=_FIXED),
-        "memory_gib": figure_attribute("Memory in GiB.", 1, on_change=_FIXED),
-        "disk_gib": figure_attribute("Disk in GiB.", 0, on_change=_FIXED),
-        "numa_cells": figure_attribute("NUMA cells.", 1, 1, on_change=_FIXED),
-        "machine": Attribute(
+        "id": build_id_attribute("<site>/<name>"),
+        "site_id": build_parent_attribute("nexus_site"),
+        "name": build_name_attribute("VM"),
+        "cpu_cores": build_figure_attribute("vCPUs, all pinned on the host.", 2, on_change=_FIXED),
+        "memory_gib": build_figure_attribute("Memory in GiB.", 1, on_change=_FIXED),
+        "disk_gib": build_figure_attribute("Disk in GiB.", 0, on_change=_FIXED),
+        "numa_cells": build_figure_attribute("NUMA cells.", 1, 1, on_change=_FIXED),
+        "machine": AttributeSchema(
             STRING,
             "Machine name. If set, the VM is pinned there; otherwise it is placed.",
             optional=True,
@@ -55,25 +55,29 @@ _SCHEMA: Final = BlockSchema(
             on_change=_FIXED,
             decides_placement=True,
         ),
-        "rack": _PLACE,
-        "availability_zone": replace(_PLACE, description="Availability zone of the rack."),
-        "cells": Attribute(ListType(NUMBER), "NUMA cells, from 0.", computed=True, predicted=True),
-        "provenance": replace(_PLACE, description="Source of the placement: predicted, decided or observed."),
+        "rack": _RACK,
+        "availability_zone": replace(_RACK, description="Availability zone of the rack."),
+        "cells": AttributeSchema(ListType(NUMBER), "NUMA cells, from 0.", computed=True, predicted=True),
+        "provenance": replace(_RACK, description="Source of the placement: predicted, decided or observed."),
     },
     {
         "placement_hint": NestedBlock(
             BlockSchema(
                 {
-                    "hint_type": _choice("Near the resource, or away from it.", "Affinity", "AntiAffinity"),
-                    "resource_id": Attribute(
+                    "hint_type": _build_choice(
+                        "Near the resource, or away from it.", "Affinity", "AntiAffinity"
+                    ),
+                    "resource_id": AttributeSchema(
                         STRING,
                         "Id of a VM, cluster, machine or rack.",
                         required=True,
                         on_change=_FIXED,
                         decides_placement=True,
                     ),
-                    "scheduling_execution": _choice("Hard is required; Soft is preferred.", "Hard", "Soft"),
-                    "scope": _choice("Compare machines or racks.", "Machine", "Rack"),
+                    "scheduling_execution": _build_choice(
+                        "Hard is required; Soft is preferred.", "Hard", "Soft"
+                    ),
+                    "scope": _build_choice("Compare machines or racks.", "Machine", "Rack"),
                 }
             ),
             Nesting.LIST,
@@ -86,31 +90,31 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-# What of a VM's body its arguments say.
-_SAYS: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
+# Properties of a VM's body set by its arguments.
+_ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The id: `<site>/<name>`."""
-    return joined_id(attributes.get("site_id"), attributes.get("name"))
+    """Return the id: `<site>/<name>`."""
+    return join_id(attributes.get("site_id"), attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Sizes are whole numbers, and the azure block does not say them again."""
+    """Check that sizes are whole numbers, and that the azure block does not repeat them."""
     sizes = ("cpu_cores", "memory_gib", "disk_gib", "numa_cells")
-    return [*whole_number_problems(attributes, sizes), *azure_problems(attributes, _SAYS, ())]
+    return [*check_whole_numbers(attributes, sizes), *check_azure_block(attributes, _ARGUMENT_PROPERTIES, ())]
 
 
-def demand(
-    attributes: Mapping[str, Any], surroundings: Surroundings, address: Address
+def compute_demand(
+    attributes: Mapping[str, Any], context: ResourceContext, address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """One VM; in the placement rule its cluster and pool are the block's address without any index,
+    """Return one VM; in the placement rule its cluster and pool are the block's address without any index,
     its number the instance key or 0.
     """
-    hints, problems = _hints(attributes, surroundings)
+    hints, problems = _build_hints(attributes, context)
     if problems:
         return None, problems
-    block = str(address.config)
+    block = str(address.config_address)
     cpus, memory = int(attributes["cpu_cores"]), int(attributes["memory_gib"])
     sku = VmSku(
         name=f"{cpus} vCPU / {memory} GiB",
@@ -125,23 +129,23 @@ def demand(
         numbers=(0,),
         names=(str(attributes["name"]),),
         sku=sku,
-        terms=Terms(hints=hints),
-        pinned=str(attributes.get("machine") or ""),
+        constraints=PlacementConstraints(hints=hints),
+        pinned_machine=str(attributes.get("machine") or ""),
         rule_pool=block,
         rule_number=0 if address.key is None else address.key,
     )
     return VmDemand(str(attributes["site_id"]), f"vm:{block}", block, (pool,)), []
 
 
-def _hints(
-    attributes: Mapping[str, Any], surroundings: Surroundings
+def _build_hints(
+    attributes: Mapping[str, Any], context: ResourceContext
 ) -> tuple[tuple[Hint, ...], list[Problem]]:
-    """The placement hints by the places that their targets stand for now."""
+    """Build the placement hints from the current locations of their targets."""
     hints, problems = [], []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
         target = str(hint["resource_id"])
-        places = surroundings.hint_targets(target)
-        if places is None:
+        target_locations = context.find_hint_targets(target)
+        if target_locations is None:
             problems.append(
                 Problem(
                     ("placement_hint", index, "resource_id"),
@@ -151,15 +155,15 @@ def _hints(
                 )
             )
             continue
-        machines, racks = places
+        machines, racks = target_locations
         affinity = hint["hint_type"] == "Affinity"
         if affinity and not machines:
             continue
         scope = HintScope(hint["scope"])
         hints.append(
             Hint(
-                affinity=affinity,
-                hard=hint["scheduling_execution"] == "Hard",
+                is_affinity=affinity,
+                is_hard=hint["scheduling_execution"] == "Hard",
                 scope=scope,
                 machines=machines,
                 racks=racks,
@@ -169,12 +173,12 @@ def _hints(
     return tuple(hints), problems
 
 
-def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """The VM where it stands."""
+def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
+    """Return the VM with its placement."""
     machine = attributes.get("machine")
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
         return ()
-    place = Placement(
+    placement = Placement(
         machine,
         attributes["rack"],
         attributes.get("availability_zone") or "",
@@ -187,14 +191,14 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             number=0,
             name=str(attributes["name"]),
             sku_name=sku,
-            placement=place,
+            placement=placement,
             provenance=attributes.get("provenance") or "predicted",
         ),
     )
 
 
-def unplaced(attributes: Mapping[str, Any]) -> Unplaced:
-    """The VM where it is there and the platform found no machine for it."""
+def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
+    """Return the VM if it exists and the platform found no machine for it."""
     if attributes.get("machine") or attributes.get("provenance") != OBSERVED:
         return {}
     return {(_POOL, 0): {"name": attributes["name"]}}
@@ -202,16 +206,16 @@ def unplaced(attributes: Mapping[str, Any]) -> Unplaced:
 
 def assemble(
     _attributes: Mapping[str, Any],
-    _surroundings: Surroundings,
-    placed: Sequence[PlacedVm],
-    unplaced: Unplaced,
+    _surroundings: ResourceContext,
+    vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
-    """Where it stands; nothing while it has no place."""
-    if not placed:
+    """Return the placement attributes; null without a placement."""
+    if not vms:
         provenance = OBSERVED if unplaced else None
-        nowhere: dict[str, Any] = dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
-        return {**nowhere, "provenance": provenance}
-    vm = placed[0]
+        empty_placement: dict[str, Any] = dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
+        return {**empty_placement, "provenance": provenance}
+    vm = vms[0]
     return {
         "machine": vm.placement.machine,
         "rack": vm.placement.rack,
@@ -227,5 +231,5 @@ NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing, assemble, unplaced=unplaced),
+    vms=VmHandlers(compute_demand, list_existing_vms, assemble, list_unplaced_vms=list_unplaced_vms),
 )

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.address import parse_address
-from nexusform.plain_data import Path
-from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType, StateQuery
-from nexusform.schema import Attribute, BlockSchema, implied_type
+from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType, StateQuery
+from nexusform.json_data.plain_data import Path
+from nexusform.resources.address import parse_address
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, compute_implied_type
+from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType
 from nexusform.state.objects import ObjectState, State
-from nexusform.value_types import DYNAMIC, STRING, ObjectType
 
 OUTPUTS: Final = "outputs"
 RESOURCES: Final = "resources"
 
 _SCHEMA: Final = BlockSchema(
     {
-        "backend": Attribute(STRING, "Backend type of the other state.", required=True),
-        "config": Attribute(
+        "backend": AttributeSchema(STRING, "Backend type of the other state.", required=True),
+        "config": AttributeSchema(
             DYNAMIC,
             "Settings as in the backend block. Paths are relative to the root module.",
             optional=True,
         ),
-        "workspace": Attribute(STRING, "The workspace to read.", optional=True, default="default"),
-        "id": Attribute(STRING, "The lineage of the state.", computed=True),
-        "sku_catalogue": Attribute(STRING, "Version of its SKU catalogue.", computed=True),
-        OUTPUTS: Attribute(DYNAMIC, "Root outputs by name; sensitive ones stay sensitive.", computed=True),
-        RESOURCES: Attribute(
+        "workspace": AttributeSchema(STRING, "The workspace to read.", optional=True, default="default"),
+        "id": AttributeSchema(STRING, "The lineage of the state.", computed=True),
+        "sku_catalogue": AttributeSchema(STRING, "Version of its SKU catalogue.", computed=True),
+        OUTPUTS: AttributeSchema(
+            DYNAMIC, "Root outputs by name; sensitive ones stay sensitive.", computed=True
+        ),
+        RESOURCES: AttributeSchema(
             DYNAMIC,
             "Attributes of every resource instance by address.",
             computed=True,
@@ -38,34 +40,42 @@ _SCHEMA: Final = BlockSchema(
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The lineage."""
+    """Return the lineage."""
     return str(attributes.get("id") or "")
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
-    """Read the state as it is at this moment."""
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
+    """Read the current state."""
     workspace = attributes.get("workspace") or "default"
     query = StateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)
     state, problems = context.read_state(query)
     if state is None:
-        return DataAnswer({}, problems)
-    objects = _objects(state, context.types)
+        return DataResult({}, problems)
+    objects = _list_objects(state, context.types)
     types = {address: context.types[parse_address(address).type] for address in objects}
     values = {
         "id": state.lineage,
         "sku_catalogue": state.catalogue,
         OUTPUTS: {name: output.value for name, output in state.outputs.items()},
-        RESOURCES: {address: _shown(held, types[address]) for address, held in objects.items()},
+        RESOURCES: {
+            address: _build_displayed_values(current, types[address]) for address, current in objects.items()
+        },
     }
-    secret: list[Path] = [(OUTPUTS, name) for name, output in state.outputs.items() if output.sensitive]
-    secret += [(RESOURCES, address, *path) for address, held in objects.items() for path in held.sensitive]
-    outputs = ObjectType.of({name: output.type for name, output in state.outputs.items()})
-    resources = ObjectType.of({address: implied_type(kind.schema) for address, kind in types.items()})
-    return DataAnswer(values, problems, tuple(secret), {OUTPUTS: outputs, RESOURCES: resources})
+    sensitive_paths: list[Path] = [
+        (OUTPUTS, name) for name, output in state.outputs.items() if output.sensitive
+    ]
+    sensitive_paths += [
+        (RESOURCES, address, *path) for address, current in objects.items() for path in current.sensitive
+    ]
+    outputs = ObjectType.create({name: output.type for name, output in state.outputs.items()})
+    resources = ObjectType.create(
+        {address: compute_implied_type(kind.schema) for address, kind in types.items()}
+    )
+    return DataResult(values, problems, tuple(sensitive_paths), {OUTPUTS: outputs, RESOURCES: resources})
 
 
-def _objects(state: State, types: Mapping[str, ResourceType]) -> dict[str, ObjectState]:
-    """The current objects of known types by address, in the order in which they were created."""
+def _list_objects(state: State, types: Mapping[str, ResourceType]) -> dict[str, ObjectState]:
+    """Return the current objects of known types by address, in order of creation."""
     current = [
         (str(address), instance.current)
         for address, instance in state.instances.items()
@@ -75,14 +85,14 @@ def _objects(state: State, types: Mapping[str, ResourceType]) -> dict[str, Objec
     return dict(current)
 
 
-def _shown(held: ObjectState, kind: ResourceType) -> dict[str, Any]:
-    """An object's attributes as expressions read them."""
-    attributes = held.attributes
+def _build_displayed_values(current: ObjectState, kind: ResourceType) -> dict[str, Any]:
+    """Return an object's attributes as read by expressions."""
+    attributes = current.attributes
     if kind.present is None:
         return dict(attributes)
     return {name: kind.present(attributes, name) for name in attributes}
 
 
 NEXUSFORM_REMOTE_STATE: Final = ResourceType(
-    "nexusform_remote_state", 0, _SCHEMA, identify, mode="data", read=read, kind=Kind.REMOTE_STATE
+    "nexusform_remote_state", 0, _SCHEMA, identify, mode="data", read=read, kind=PlanningKind.REMOTE_STATE
 )

@@ -1,8 +1,6 @@
-"""The resource types and data sources of nexusform, in order of planning phase.
-
-To add one, write its file and add its line: here for those of this room, in domain_table.py for those that a
-domain brings. A type's module is imported when the type is asked for: a plan pays for the types that its
-configuration and its state name.
+"""Resource types and data sources of nexusform, in order of planning phase. To add one, write its file and
+add its line: here for those of this package, in domain_table.py for those of a domain. A type's module is
+imported on first use: a plan loads only the types in its configuration and state.
 """
 
 from __future__ import annotations
@@ -10,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domain_table import Loaded, type_target, types_of_domains
-from nexusform.ports import Registries, ResourceType
+from nexusform.domain_table import LazyTable, build_type_target, collect_type_targets
+from nexusform.interfaces.plugins import Registries, ResourceType
 
-_HERE: Final = "nexusform.resource_types"
+_PACKAGE: Final = "nexusform.resource_types"
 _TYPES: Final = (
     "nexus_site",
     "nexus_vm_sku",
@@ -23,22 +21,22 @@ _TYPES: Final = (
     "nexus_agent_pool",
     "nexus_virtual_machine",
 )
-_AFTER_ALL_OTHERS: Final = ("nexus_separation_rule",)
+_LAST_TYPES: Final = ("nexus_separation_rule",)
 _DATA: Final = ("nexusform_remote_state",)
 
 
-def _targets(*names: str) -> dict[str, str]:
-    return {name: type_target(_HERE, name) for name in names}
+def _build_targets(*names: str) -> dict[str, str]:
+    return {name: build_type_target(_PACKAGE, name) for name in names}
 
 
-RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = Loaded(
-    {**_targets(*_TYPES), **types_of_domains("resource_types"), **_targets(*_AFTER_ALL_OTHERS)}
+RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
+    {**_build_targets(*_TYPES), **collect_type_targets("resource_types"), **_build_targets(*_LAST_TYPES)}
 )
-DATA_SOURCES: Final[Mapping[str, ResourceType]] = Loaded(
-    {**_targets(*_DATA), **types_of_domains("data_sources")}
+DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
+    {**_build_targets(*_DATA), **collect_type_targets("data_sources")}
 )
 
 
-def registries() -> Registries:
-    """Both tables, as the planner takes them."""
+def build_registries() -> Registries:
+    """Return both tables for the planner."""
     return Registries(RESOURCE_TYPES, DATA_SOURCES)

@@ -1,7 +1,5 @@
-"""What the arguments of several resource types have in common.
-
-Names, whole numbers, VM SKUs that nobody knows, and the words for an id that nothing stands for or that
-stands twice; at the end the `azure` block: what Azure needs beyond what nexusform plans with.
+"""Common arguments of several resource types. Names, whole numbers, unknown VM SKUs, and messages for unknown
+or duplicate ids; at the end the `azure` block with the additional data for Azure.
 """
 
 from __future__ import annotations
@@ -10,23 +8,30 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest_names
-from nexusform.plain_data import Path
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, Reference
-from nexusform.value_types import DYNAMIC, NUMBER, STRING
-from nexusform.values import UNKNOWN, Unknown
+from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_names, suggest_name
+from nexusform.json_data.plain_data import Path
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    ObjectReference,
+    OnChange,
+)
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING
+from nexusform.values.value import UNKNOWN, Unknown
 
 NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
 NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
 
 
-def name_attribute(what: str) -> Attribute:
-    """`name`: optional in a block without count or for_each: the object keeps its name, and the block's is
-    that of a new one.
+def build_name_attribute(noun: str) -> AttributeSchema:
+    """Build `name`: optional in a block without count or for_each: an object keeps its name, a new one gets
+    the block's.
     """
-    return Attribute(
+    return AttributeSchema(
         STRING,
-        f"Name of the {what}. Default: the current name, else the block's name. Required with count or "
+        f"Name of the {noun}. Default: the current name, else the block's name. Required with count or "
         "for_each.",
         optional=True,
         computed=True,
@@ -37,28 +42,30 @@ def name_attribute(what: str) -> Attribute:
     )
 
 
-def id_attribute(form: str) -> Attribute:
-    """`id`: computed, known in the plan, may be written as a literal elsewhere."""
-    return Attribute(STRING, f"The id: `{form}`.", computed=True)
+def build_id_attribute(form: str) -> AttributeSchema:
+    """Build `id`: computed, known in the plan, may be a literal elsewhere."""
+    return AttributeSchema(STRING, f"The id: `{form}`.", computed=True)
 
 
-def parent_attribute(of: str, more: str = "") -> Attribute:
-    """The id of the object that this one belongs to for good, a `nexus_site` for example; `more` is added
-    to its description.
+def build_parent_attribute(parent_type: str, addition: str = "") -> AttributeSchema:
+    """Build the id of the permanent parent object, a `nexus_site` for example; `addition` is added to its
+    description.
     """
-    return Attribute(
+    return AttributeSchema(
         STRING,
-        f"Id of the {of}{more}.",
+        f"Id of the {parent_type}{addition}.",
         required=True,
         on_change=OnChange.REPLACE,
         decides_placement=True,
-        refers_to=Reference((of,)),
+        refers_to=ObjectReference((parent_type,)),
     )
 
 
-def figure_attribute(description: str, minimum: int, default: int | None = None, **more: Any) -> Attribute:
-    """A number that decides where VMs go, such as an amount of memory; required without a default."""
-    return Attribute(
+def build_figure_attribute(
+    description: str, minimum: int, default: int | None = None, **more: Any
+) -> AttributeSchema:
+    """Build a number that determines placements, such as an amount of memory; required without a default."""
+    return AttributeSchema(
         NUMBER,
         description,
         required=default is None,
@@ -70,20 +77,20 @@ def figure_attribute(description: str, minimum: int, default: int | None = None,
     )
 
 
-def joined_id(*parts: Any) -> str:
-    """Names joined by "/"; "" while one of them is not known."""
+def join_id(*parts: Any) -> str:
+    """Return names joined by "/"; "" while any of them is unknown."""
     if any(not isinstance(part, str) for part in parts):
         return ""
     return "/".join(parts)
 
 
 def is_known(value: Any) -> bool:
-    """Whether the value is there and known."""
+    """Return whether the value is set and known."""
     return value is not None and value is not UNKNOWN
 
 
-def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
-    """Problems for those of the named arguments that are numbers with a fraction."""
+def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
+    """Return problems for the named arguments with a fraction."""
     return [
         Problem(
             (*path, name),
@@ -95,72 +102,75 @@ def whole_number_problems(values: Mapping[str, Any], names: Iterable[str], path:
     ]
 
 
-def memory_problems(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
-    """A problem for `memory_gib` where it is known and not above 0."""
+def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
+    """Return a problem if `memory_gib` is known and not above 0."""
     memory = values.get("memory_gib")
     if memory is None or not is_known(memory) or memory > 0:
         return []
     return [Problem((*path, "memory_gib"), "invalid-number", '"memory_gib" must be above 0.')]
 
 
-def reference_problem(
-    kind: str, argument: str, what: str, object_id: str, known: Iterable[str], how: str
+def build_reference_problem(
+    kind: str, argument: str, noun: str, object_id: str, known: Iterable[str], example: str
 ) -> Problem:
-    """The problem of an id that nothing in the configuration stands for.
-
-    `what` names the kind ("site"), `how` shows a reference that would be right.
+    """Build the problem of an id without an object in the configuration. `noun` names the kind ("site"),
+    `example` is an example of a correct reference.
     """
     ids = sorted(known)
-    listed = f" Known {what}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
+    known_text = f" Known {noun}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
     return Problem(
         (argument,),
         kind,
-        f'No {what} has the id "{object_id}".{did_you_mean(object_id, ids)}{listed} Write a reference '
-        f"such as {how}, so that the {what} is planned first.",
+        f'No {noun} has the id "{object_id}".{suggest_name(object_id, ids)}{known_text} Write a reference '
+        f"such as {example}, so that the {noun} is planned first.",
     )
 
 
-def duplicate_problem(kind: str, argument: str, what: str, name: str, other: str) -> Problem:
-    """The problem of a second object under one id; `other` is the address of the first."""
+def build_duplicate_problem(kind: str, argument: str, noun: str, name: str, other_address: str) -> Problem:
+    """Build the problem of a second object with one id; `other_address` is the address of the first."""
     return Problem(
         (argument,),
         kind,
-        f'{other} already describes the {what} "{name}". Give one of the two another name, or remove it.',
+        f'{other_address} already describes the {noun} "{name}". Give one of the two another name, or remove '
+        f"it.",
     )
 
 
-def unknown_sku(name: str, path: Path, known: Collection[str]) -> Problem:
-    """The problem of a VM SKU that nobody knows, with the nearest names."""
-    near = nearest_names(name, sorted(known), most=3, likeness=0.5)
-    listed = f" The nearest are {', '.join(near)}." if len(near) > 1 else ""
+def build_unknown_sku_problem(name: str, path: Path, known: Collection[str]) -> Problem:
+    """Build the problem of an unknown VM SKU, with the nearest names."""
+    nearest = find_nearest_names(name, sorted(known), max_names=3, likeness=0.5)
+    nearest_text = f" The nearest are {', '.join(nearest)}." if len(nearest) > 1 else ""
     return Problem(
         path,
         "unknown-vm-sku",
-        f'There is no VM SKU "{name}".{did_you_mean(name, sorted(known))}{listed} A size of your own is '
+        f'There is no VM SKU "{name}".{suggest_name(name, sorted(known))}{nearest_text} A size of your own '
+        f"is "
         "declared with nexus_vm_sku.",
     )
 
 
-def unknown_skus(named: Iterable[tuple[Path, object]], known: Collection[str]) -> list[Problem]:
-    """The problems of the SKUs that a resource names, by their path; names not known yet are let pass."""
+def check_skus(sku_names: Iterable[tuple[Path, object]], known: Collection[str]) -> list[Problem]:
+    """Return the problems of unknown SKUs in a resource, by their path; unknown values are skipped."""
     return [
-        unknown_sku(name, path, known) for path, name in named if isinstance(name, str) and name not in known
+        build_unknown_sku_problem(name, path, known)
+        for path, name in sku_names
+        if isinstance(name, str) and name not in known
     ]
 
 
 # --- the azure block ---------------------------------------------------------------------------
 
 
-_OF_THE_BLOCK: Final = ("id", "name", "type")
-_Unread: Final = type(None) | Unknown
+_BLOCK_PROPERTIES: Final = ("id", "name", "type")
+_UnsetOrUnknown: Final = type(None) | Unknown
 
-_BODY: Final = Attribute(
+_BODY: Final = AttributeSchema(
     DYNAMIC,
     "Further request body as in the REST API: location, extendedLocation, tags, properties. Planned values"
     " override it; the rest is sent unchanged.",
     optional=True,
 )
-_GROUP: Final = Attribute(
+_GROUP: Final = AttributeSchema(
     STRING,
     "Resource group. Default: that of the provider block.",
     optional=True,
@@ -171,7 +181,7 @@ AZURE_BLOCK: Final = NestedBlock(
     'Further Azure properties, for provider "azure".',
     max_items=1,
 )
-# A pool stands in the resource group of its cluster.
+# A pool is in the resource group of its cluster.
 POOL_AZURE_BLOCK: Final = NestedBlock(
     BlockSchema({"body": _BODY}),
     Nesting.SINGLE,
@@ -180,32 +190,35 @@ POOL_AZURE_BLOCK: Final = NestedBlock(
 )
 
 
-def azure_problems(values: Mapping[str, Any], said: Collection[str], path: Path) -> Iterator[Problem]:
-    """What is wrong with the azure block among the arguments of a resource or pool at `path`. `said` are the
-    properties of the body that follow from its arguments.
+def check_azure_block(
+    values: Mapping[str, Any], argument_properties: Collection[str], path: Path
+) -> Iterator[Problem]:
+    """Yield the problems of the azure block among the arguments of a resource or pool at `path`.
+    `argument_properties` are the properties of the body set by arguments.
     """
     block = values.get("azure")
     body = block.get("body") if isinstance(block, Mapping) else None
     if not is_known(body):
         return
-    here = (*path, "azure", "body")
+    body_path = (*path, "azure", "body")
     properties = body.get("properties") if isinstance(body, Mapping) else None
-    if not isinstance(body, Mapping) or not isinstance(properties, Mapping | _Unread):
+    if not isinstance(body, Mapping) or not isinstance(properties, Mapping | _UnsetOrUnknown):
         detail = "A body is an object such as { properties = { networkConfiguration = { ... } } }."
-        yield Problem(here, "invalid-azure-body", detail)
+        yield Problem(body_path, "invalid-azure-body", detail)
         return
     known = properties if isinstance(properties, Mapping) else {}
-    names: list[Path] = [(name,) for name in _OF_THE_BLOCK if name in body]
-    names += [("properties", name) for name in sorted(said) if name in known]
-    for at in names:
+    names: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
+    names += [("properties", name) for name in sorted(argument_properties) if name in known]
+    for property_path in names:
         detail = (
-            f"{'.'.join(map(str, at))} follows from the arguments of the block: leave it out of the body."
+            f"{'.'.join(map(str, property_path))} follows from the arguments of the block: leave it "
+            f"out of the body."
         )
-        yield Problem((*here, *at), "invalid-azure-body", detail)
+        yield Problem((*body_path, *property_path), "invalid-azure-body", detail)
 
 
-def even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
-    """A warning about a control plane with an even number of members."""
+def check_even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
+    """Yield a warning about a control plane with an even number of members."""
     if not isinstance(count, int) or count < 2 or count % 2:
         return
     detail = (
@@ -213,5 +226,5 @@ def even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
         f"{count // 2 - 1}, no more than {count - 1} do, and there is one more that can fail. Take "
         f"{count - 1} or {count + 1}."
     )
-    brief = f"{count} control-plane nodes survive no more failures than {count - 1} would"
-    yield Problem(path, "even-control-plane", detail, Severity.WARNING, brief=brief)
+    summary = f"{count} control-plane nodes survive no more failures than {count - 1} would"
+    yield Problem(path, "even-control-plane", detail, Severity.WARNING, brief=summary)

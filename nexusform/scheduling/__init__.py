@@ -1,12 +1,18 @@
-"""Pure decisions: hosts, demands and what is already bound. Knows nothing of HCL, state or plans."""
+"""Placement decisions from hosts, demands and existing bindings. Independent of HCL, state and plans."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "catalogue": "by_size Catalogue catalogue CATALOGUES DEFAULT_MACHINE_SKU largest_sku NEWEST",
-    "decision": "Certainty Place Refusal",
-    "kubelet": (
-        "allocatable capacity EVICTION_MEMORY extended GIB HUGEPAGES Kubelet MOST_CELLS NodeSize "
-        "Platform REFUSING registered_labels Reserve reserved_cpus STORAGE TopologyPolicy"
+# Public names of the package, by module.
+PUBLIC = {
+    "catalogue": (
+        "compute_size_key Catalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"
     ),
-    "world": "Inventory MachineClash MachineOffer Occupied RackOffer site_machines SiteOffer UpdateStrategy",
+    "decision": "Certainty Location Rejection",
+    "kubelet": (
+        "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "
+        "Kubelet MAX_CELLS NodeSize "
+        "Platform REJECTING_POLICIES list_registered_labels Reserve list_reserved_cpus STORAGE TopologyPolicy"
+    ),
+    "site_inventory": (
+        "Inventory MachineConflict InventoryMachine OccupiedCapacity InventoryRack "
+        "merge_site_machines InventorySite UpdateStrategy"
+    ),
 }

@@ -1,6 +1,6 @@
-"""VM SKUs and machine SKUs that Operator Nexus publishes, as data, by catalogue version.
+"""VM SKUs and machine SKUs published for Operator Nexus, as data, by catalogue version.
 
-A new version is a new entry in CATALOGUES; an old one is never changed, because states name it.
+A new version is a new entry in CATALOGUES. Never change an old entry, because states refer to it by name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
 class Catalogue(Struct, frozen=True):
-    """The SKUs of one version by name, in published order, with their source and its date (ISO 8601)."""
+    """SKUs of one version by name, in published order, with their source and its date (ISO 8601)."""
 
     version: str
     vm_skus: Mapping[str, VmSku]
@@ -22,50 +22,52 @@ class Catalogue(Struct, frozen=True):
     source: str
     date: str
 
-    def largest_listed(self, kind: str, machine_sku: str) -> VmSku | None:
-        """The largest SKU of a type (G, P, E or L) that this hardware lists; None when there is none."""
-        listed = [
+    def find_largest_sku(self, kind: str, machine_sku: str) -> VmSku | None:
+        """Return the largest SKU of a type (G, P, E or L) supported by this hardware, or None."""
+        supported_skus = [
             sku for sku in self.vm_skus.values() if sku.kind == kind and machine_sku in sku.machine_skus
         ]
-        return max(listed, key=lambda sku: (sku.host_vcpus, sku.memory_gib), default=None)
+        return max(supported_skus, key=lambda sku: (sku.host_vcpus, sku.memory_gib), default=None)
 
 
 DEFAULT_MACHINE_SKU = "bom-1.7.3"
-BOTH = ("bom-1.7.3", "bom-2.0")
+BOM_1_AND_2 = ("bom-1.7.3", "bom-2.0")
 BOM_2_0_ONLY = ("bom-2.0",)
 
-# Named one by one by the placement concept page; no other SKU of that size is on its list.
+# Listed by name on the placement concept page; no other SKU of that size is on the list.
 EXTRA_LARGE = frozenset({"NC_G48_224_v1", "NC_P46_224_v1", "NC_G56_224_v1", "NC_P54_224_v1"})
 
 # The memory-optimised type takes its share from both NUMA cells of a machine.
 CELLS_BY_KIND = {"E": 2}
 
-# Nodes of these SKUs reserve no vCPU for the kubelet; all others keep two back.
+# Nodes of these SKUs reserve no vCPU for the kubelet; all others reserve two.
 WITHOUT_RESERVED_CPUS = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
 RESERVED_CPUS = 2
 
 
-def largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
-    """The SKU that is hardest to place: by what it takes of one cell, then in all; None for no SKU."""
-    return max(skus, key=by_size, default=None)
+def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
+    """Return the SKU that is hardest to place: by its memory per cell, then by its total size. None for no
+    SKU.
+    """
+    return max(skus, key=compute_size_key, default=None)
 
 
-def by_size(sku: VmSku) -> tuple[float, float, int, str]:
-    """The sort key that puts the SKU that is hardest to place last."""
+def compute_size_key(sku: VmSku) -> tuple[float, float, int, str]:
+    """Return the sort key that orders SKUs by placement difficulty, hardest last."""
     return sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name
 
 
-def allocatable_cpus(sku: VmSku) -> int:
-    """The vCPUs of a node that pods may ask for."""
+def compute_allocatable_cpus(sku: VmSku) -> int:
+    """Return the number of vCPUs of a node that pods may request."""
     reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
     return sku.vcpus - reserved
 
 
 # One row of the published table, in its column order.
-def _sku(
+def _build_sku(
     name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]
 ) -> VmSku:
-    """A row of the table; its kind is the fourth letter of its name (NC_G..., NC_P...)."""
+    """Build a row of the table. Its kind is the fourth letter of its name (NC_G..., NC_P...)."""
     kind = name[3]
     return VmSku(
         name=name,
@@ -82,34 +84,34 @@ def _sku(
 
 # guest vCPUs, emulator vCPUs, memory GiB, root disk GiB, hardware that lists it
 _VM_SKUS_2026_03 = (
-    _sku("NC_G56_224_v1", 56, 0, 224, 300, BOM_2_0_ONLY),
-    _sku("NC_G48_224_v1", 48, 0, 224, 300, BOTH),
-    _sku("NC_G42_168_v1", 42, 0, 168, 300, BOTH),
-    _sku("NC_G36_168_v1", 36, 0, 168, 300, BOTH),
-    _sku("NC_G28_112_v1", 28, 0, 112, 300, BOTH),
-    _sku("NC_G24_112_v1", 24, 0, 112, 300, BOTH),
-    _sku("NC_G18_74_v1", 18, 0, 74, 300, BOTH),
-    _sku("NC_G16_74_v1", 16, 0, 74, 300, BOTH),
-    _sku("NC_G14_56_v1", 14, 0, 56, 300, BOTH),
-    _sku("NC_G12_56_v1", 12, 0, 56, 300, BOTH),
-    _sku("NC_G6_28_v1", 6, 0, 28, 300, BOTH),
-    _sku("NC_G2_8_v1", 2, 0, 8, 300, BOTH),
-    _sku("NC_P54_224_v1", 54, 2, 224, 300, BOM_2_0_ONLY),
-    _sku("NC_P46_224_v1", 46, 2, 224, 300, BOTH),
-    _sku("NC_P40_168_v1", 40, 2, 168, 300, BOTH),
-    _sku("NC_P34_168_v1", 34, 2, 168, 300, BOTH),
-    _sku("NC_P26_112_v1", 26, 2, 112, 300, BOTH),
-    _sku("NC_P22_112_v1", 22, 2, 112, 300, BOTH),
-    _sku("NC_P16_74_v1", 16, 2, 74, 300, BOTH),
-    _sku("NC_P14_74_v1", 14, 2, 74, 300, BOTH),
-    _sku("NC_P12_56_v1", 12, 2, 56, 300, BOTH),
-    _sku("NC_P10_56_v1", 10, 2, 56, 300, BOTH),
-    _sku("NC_P4_28_v1", 4, 2, 28, 300, BOTH),
-    _sku("NC_E110_448_v1", 110, 2, 448, 300, BOM_2_0_ONLY),
-    _sku("NC_E94_448_v1", 94, 2, 448, 300, BOTH),
-    _sku("NC_E70_336_v1", 70, 2, 336, 300, BOTH),
-    _sku("NC_L54_224_v1", 54, 2, 224, 1638, BOM_2_0_ONLY),
-    _sku("NC_L46_224_v1", 46, 2, 224, 1638, BOM_2_0_ONLY),
+    _build_sku("NC_G56_224_v1", 56, 0, 224, 300, BOM_2_0_ONLY),
+    _build_sku("NC_G48_224_v1", 48, 0, 224, 300, BOM_1_AND_2),
+    _build_sku("NC_G42_168_v1", 42, 0, 168, 300, BOM_1_AND_2),
+    _build_sku("NC_G36_168_v1", 36, 0, 168, 300, BOM_1_AND_2),
+    _build_sku("NC_G28_112_v1", 28, 0, 112, 300, BOM_1_AND_2),
+    _build_sku("NC_G24_112_v1", 24, 0, 112, 300, BOM_1_AND_2),
+    _build_sku("NC_G18_74_v1", 18, 0, 74, 300, BOM_1_AND_2),
+    _build_sku("NC_G16_74_v1", 16, 0, 74, 300, BOM_1_AND_2),
+    _build_sku("NC_G14_56_v1", 14, 0, 56, 300, BOM_1_AND_2),
+    _build_sku("NC_G12_56_v1", 12, 0, 56, 300, BOM_1_AND_2),
+    _build_sku("NC_G6_28_v1", 6, 0, 28, 300, BOM_1_AND_2),
+    _build_sku("NC_G2_8_v1", 2, 0, 8, 300, BOM_1_AND_2),
+    _build_sku("NC_P54_224_v1", 54, 2, 224, 300, BOM_2_0_ONLY),
+    _build_sku("NC_P46_224_v1", 46, 2, 224, 300, BOM_1_AND_2),
+    _build_sku("NC_P40_168_v1", 40, 2, 168, 300, BOM_1_AND_2),
+    _build_sku("NC_P34_168_v1", 34, 2, 168, 300, BOM_1_AND_2),
+    _build_sku("NC_P26_112_v1", 26, 2, 112, 300, BOM_1_AND_2),
+    _build_sku("NC_P22_112_v1", 22, 2, 112, 300, BOM_1_AND_2),
+    _build_sku("NC_P16_74_v1", 16, 2, 74, 300, BOM_1_AND_2),
+    _build_sku("NC_P14_74_v1", 14, 2, 74, 300, BOM_1_AND_2),
+    _build_sku("NC_P12_56_v1", 12, 2, 56, 300, BOM_1_AND_2),
+    _build_sku("NC_P10_56_v1", 10, 2, 56, 300, BOM_1_AND_2),
+    _build_sku("NC_P4_28_v1", 4, 2, 28, 300, BOM_1_AND_2),
+    _build_sku("NC_E110_448_v1", 110, 2, 448, 300, BOM_2_0_ONLY),
+    _build_sku("NC_E94_448_v1", 94, 2, 448, 300, BOM_1_AND_2),
+    _build_sku("NC_E70_336_v1", 70, 2, 336, 300, BOM_1_AND_2),
+    _build_sku("NC_L54_224_v1", 54, 2, 224, 1638, BOM_2_0_ONLY),
+    _build_sku("NC_L46_224_v1", 46, 2, 224, 1638, BOM_2_0_ONLY),
 )
 
 # NUMA cells, vCPUs and GiB per cell that tenants get, ephemeral disk in GiB ("up to 3.5 TB per host")
@@ -136,6 +138,6 @@ CATALOGUES: Mapping[str, Catalogue] = MappingProxyType(
 NEWEST = "2026-03"
 
 
-def catalogue(version: str) -> Catalogue | None:
-    """The catalogue of a version; None for an unknown one."""
+def get_catalogue(version: str) -> Catalogue | None:
+    """Return the catalogue of a version, or None for an unknown version."""
     return CATALOGUES.get(version)

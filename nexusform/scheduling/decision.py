@@ -1,19 +1,19 @@
-"""Where, why here, why not there: what every scheduler answers with."""
+"""Result types shared by all schedulers."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True):
-    """Where one VM, or one thing of a domain's own kind, stands (placement_kinds/ lists the kinds)."""
+class Location(Struct, frozen=True):
+    """Location of one VM, or of one object of a domain's own kind (placement_kinds/ lists the kinds)."""
 
 
-class Refusal(Struct, frozen=True):
-    """One candidate that a rule refused.
+class Rejection(Struct, frozen=True):
+    """One candidate rejected by a rule.
 
-    Who (`candidate`, a machine, cluster or node name), which rule (its file's name, e.g. "fits"), and
-    the reason as a sentence for people.
+    `candidate` is a machine, cluster or node name, `rule` the name of the rule's file ("fits"), and `reason`
+    a sentence for people.
     """
 
     candidate: str
@@ -22,11 +22,11 @@ class Refusal(Struct, frozen=True):
 
 
 class Certainty(Struct, frozen=True):
-    """In which share of the repeated tie-breaks the object has this rack and this machine, 0..1.
+    """Shares (0..1) of the repeated runs in which the object has this rack and this machine.
 
-    `rack_count`: in which share the rack holds as many VMs of its pool as here, whichever of them these are.
-    `tied` says of the same three how many different answers the repetitions gave. `measured` are the three
-    shares as they came out, where they were lowered since to what held of earlier claims.
+    `rack_count`: the share in which the rack holds the same number of VMs of its pool. `tied` gives, for the
+    same three, the number of different results. `measured` are the three shares before a reduction by the
+    accuracy of earlier predictions; None without a reduction.
     """
 
     rack: float
@@ -35,6 +35,6 @@ class Certainty(Struct, frozen=True):
     tied: tuple[int, int, int] = (1, 1, 1)
     measured: tuple[float, float, float] | None = None
 
-    def shares(self) -> dict[str, float]:
-        """The three shares by name."""
+    def list_shares(self) -> dict[str, float]:
+        """Return the three shares by name."""
         return {"rack": self.rack, "machine": self.machine, "rack_count": self.rack_count}

@@ -1,14 +1,15 @@
-"""What nexusform remembers. Pure: bytes come from and go to a backend."""
+"""State documents, journals and edits. Pure: backends read and write the bytes."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "codec": "decode encode from_plain_document path_text plain_document",
-    "conformity": "misfits",
-    "draft": "planned_records Remaining replayed StateDraft",
-    "edits": "matching moved moves only_instance without without_taint",
+# Public names of the package, by module.
+PUBLIC = {
+    "codec": "decode_state encode_state decode_plain_document format_json_path build_plain_document",
+    "attribute_validation": "validate_attributes",
+    "draft": "build_plan_parts UnfinishedApply build_draft StateDraft",
+    "edits": "select_instances move_instances plan_moves find_instance remove_instances without_taint",
     "journal": (
-        "Begun Done encode Finished Intent Moved NO_STEP OpenIntent Planned Progress read Record UnderWay"
+        "ApplyStart InstanceOutcome encode_record ApplyEnd Intent InstanceMoves NO_STEP OpenIntent PlanPart "
+        "Progress parse_journal Record RunningOperation"
     ),
-    "json_text": "as_text collector_paused dumps JsonProblem loads plain_mapping",
+    "json_codec": "decode_text pause_collector render_json JsonProblem parse_json convert_mapping",
     "objects": "EMPTY InstanceState ObjectState OutputState State",
 }

@@ -1,8 +1,8 @@
-"""A working copy of a state, which an apply changes step by step and a journal is replayed on;
-and what an apply has left to do, as its journal tells it: the plan that it follows, and how far it got.
+"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an
+interrupted apply.
 
-The plan file itself is in the journal, so whoever goes on after a crash follows the very steps that were
-reviewed. It stays there until it is followed to its end, or dropped.
+The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays there until it
+is completed, or dropped.
 """
 
 from __future__ import annotations
@@ -16,185 +16,195 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import Address
+from nexusform.resources.address import Address
 from nexusform.state.journal import (
     NO_STEP,
-    Begun,
-    Done,
-    Finished,
+    ApplyEnd,
+    ApplyStart,
+    InstanceMoves,
+    InstanceOutcome,
     Intent,
-    Moved,
     OpenIntent,
-    Planned,
+    PlanPart,
     Progress,
     Record,
-    UnderWay,
-    encode,
+    RunningOperation,
+    encode_record,
 )
 from nexusform.state.objects import InstanceState, OutputState, State
 
-_PART: Final = 1 << 20  # characters of one record
+_PART_LENGTH: Final = 1 << 20  # characters of one record
 
 
-class Remaining(Struct, frozen=True):
-    """An apply that was begun.
+class UnfinishedApply(Struct, frozen=True):
+    """Started and unfinished apply.
 
-    `records` hold it in a journal. `done` are the ids of the steps that are done; `ended`: it came to
-    its end by itself, with failed steps. `under_way` are the operations of steps that were begun and are
-    not over, by their ids.
+    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended`: it ended
+    normally, with failed steps. `running_operations` are the operations of started and unfinished steps, by
+    their ids.
     """
 
-    parts: tuple[Planned, ...]
-    done: frozenset[int]
-    ended: bool
-    under_way: Mapping[int, str] = field(default_factory=dict)
+    parts: tuple[PlanPart, ...]
+    completed_steps: frozenset[int]
+    has_ended: bool
+    running_operations: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def plan_digest(self) -> str:
-        """The digest of the saved plan that was applied, "" when there was none."""
+        """Digest of the applied saved plan, "" without one."""
         return self.parts[0].plan_digest
 
     @property
     def serial(self) -> int:
-        """The serial of the state while the plan is followed; another one: somebody changed it since."""
+        """Serial of the state during the apply; a different serial means a later change by another
+        process.
+        """
         return self.parts[0].serial
 
     @property
-    def left(self) -> int:
-        """How many steps are not done."""
-        return self.parts[0].steps - len(self.done)
+    def remaining_steps(self) -> int:
+        """Number of steps that are not completed."""
+        return self.parts[0].steps - len(self.completed_steps)
 
     @property
     def lineage(self) -> str:
-        """The lineage of the state that the plan belongs to."""
+        """Lineage of the state of the plan."""
         return self.parts[0].lineage
 
-    def under(self, serial: int) -> Remaining:
-        """The same, going on under another serial."""
+    def replace_serial(self, serial: int) -> UnfinishedApply:
+        """Return the same apply with another serial."""
         return replace(self, parts=tuple(replace(part, serial=serial) for part in self.parts))
 
-    def document(self, most: int) -> bytes | None:
-        """The plan file of at most so many bytes, None when the records do not hold one."""
+    def decode_plan_file(self, max_bytes: int) -> bytes | None:
+        """Decode the plan file of at most `max_bytes`; None if the records do not contain it."""
         try:
             packed = base64.b64decode("".join(part.data for part in self.parts), validate=True)
-            unpacking = zlib.decompressobj()
-            document = unpacking.decompress(packed, most)
+            decompressor = zlib.decompressobj()
+            document = decompressor.decompress(packed, max_bytes)
         except (binascii.Error, ValueError, zlib.error):
             return None
-        return document if unpacking.eof else None
+        return document if decompressor.eof else None
 
-    def records(self) -> list[Record]:
-        """What a journal must hold so that the same is left to do."""
-        under_way = tuple(sorted(self.under_way.items()))
-        return [*self.parts, Progress(tuple(sorted(self.done)), self.ended, under_way)]
+    def build_records(self) -> list[Record]:
+        """Build the journal records of the same unfinished apply."""
+        under_way = tuple(sorted(self.running_operations.items()))
+        return [*self.parts, Progress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
 
-    def lines(self) -> list[bytes]:
-        """The same as lines of a journal."""
-        return [encode(record) for record in self.records()]
+    def encode_lines(self) -> list[bytes]:
+        """Encode the records as lines of a journal."""
+        return [encode_record(record) for record in self.build_records()]
 
 
-def planned_records(
+def build_plan_parts(
     document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
-) -> list[Planned]:
-    """The records of a plan file with so many steps that is about to be followed; see Planned."""
+) -> list[PlanPart]:
+    """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
-    pieces = [text[start : start + _PART] for start in range(0, len(text), _PART)]
+    pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)
-    return [Planned(at, count, steps, plan_digest, lineage, serial, piece) for at, piece in enumerate(pieces)]
+    return [
+        PlanPart(index, count, steps, plan_digest, lineage, serial, piece)
+        for index, piece in enumerate(pieces)
+    ]
 
 
-class Following:
-    """Takes the records of a journal and knows what is left of the plan that it followed last."""
+class ApplyTracker:
+    """Tracker of the remaining steps of the last plan in a journal."""
 
-    def __init__(self, remaining: Remaining | None = None) -> None:
-        self._parts: list[Planned] = list(remaining.parts) if remaining else []
-        self._done: set[int] = set(remaining.done) if remaining else set()
-        self._under_way: dict[int, str] = dict(remaining.under_way) if remaining else {}
-        self._ended = remaining.ended if remaining else False
-        self._known_to_count = remaining is not None  # what it has done says that it was begun
+    def __init__(self, unfinished: UnfinishedApply | None = None) -> None:
+        self._parts: list[PlanPart] = list(unfinished.parts) if unfinished else []
+        self._completed_steps: set[int] = set(unfinished.completed_steps) if unfinished else set()
+        self._running_operations: dict[int, str] = dict(unfinished.running_operations) if unfinished else {}
+        self._has_ended = unfinished.has_ended if unfinished else False
+        self._has_started = unfinished is not None  # completed steps imply that it was started
         self._serial = 0  # of the last apply that began
 
-    def began(self, serial: int) -> None:
-        """An apply made its first change, under this serial."""
+    def record_start(self, serial: int) -> None:
+        """Record the first change of an apply, with this serial."""
         self._serial = serial
 
-    def begin(self, part: Planned) -> None:
-        """A part of a plan; the first one takes the place of what was followed before."""
+    def add_part(self, part: PlanPart) -> None:
+        """Add a part of a plan; the first one replaces the earlier plan."""
         if part.part == 0:
-            self._parts, self._done, self._ended = [], set(), False
-            self._under_way = {}
-            self._known_to_count = False
+            self._parts, self._completed_steps, self._has_ended = [], set(), False
+            self._running_operations = {}
+            self._has_started = False
         self._parts.append(part)
 
-    def reached(self, progress: Progress) -> None:
-        """How far it was followed before this journal began."""
-        self._done, self._ended = set(progress.done), progress.ended
-        self._under_way = dict(progress.under_way)
-        self._known_to_count = True
+    def restore_progress(self, progress: Progress) -> None:
+        """Restore the progress made before this journal."""
+        self._completed_steps, self._has_ended = set(progress.completed_steps), progress.has_ended
+        self._running_operations = dict(progress.running_operations)
+        self._has_started = True
 
-    def did(self, steps: Sequence[int]) -> None:
-        """These steps are done. The apply goes on, whatever became of it before."""
-        self._done.update(steps)
+    def complete_steps(self, steps: Sequence[int]) -> None:
+        """Mark these steps as completed; the apply continues."""
+        self._completed_steps.update(steps)
         for step in steps:
-            self.is_over(step)
-        self._ended = False
+            self.finish_operation(step)
+        self._has_ended = False
 
-    def goes_on(self, step: int, operation: str) -> None:
-        """This step was begun, and this goes on for it."""
-        self._under_way[step] = operation
+    def start_operation(self, step: int, operation: str) -> None:
+        """Record the running operation of a started step."""
+        self._running_operations[step] = operation
 
-    def is_over(self, step: int) -> None:
-        """Nothing goes on for this step any more."""
-        self._under_way.pop(step, None)
+    def finish_operation(self, step: int) -> None:
+        """Remove the running operation of a step."""
+        self._running_operations.pop(step, None)
 
-    def end(self) -> None:
-        """The apply came to its end."""
-        self._ended = True
+    def finish_apply(self) -> None:
+        """Mark the apply as ended."""
+        self._has_ended = True
 
-    def remaining(self) -> Remaining | None:
-        """What was begun; None when there is no plan, or it was followed to its end."""
+    def build_unfinished_apply(self) -> UnfinishedApply | None:
+        """Build the unfinished apply; None without a plan, or if it is completed."""
         if not self._parts or len(self._parts) != self._parts[0].parts:
             return None  # nothing is done before the plan is in the journal as a whole
-        if not self._known_to_count and self._serial != self._parts[0].serial:
-            return None  # cut off before its first change: the plan stands for itself still
-        if self._ended and len(self._done) == self._parts[0].steps:
+        if not self._has_started and self._serial != self._parts[0].serial:
+            return None  # interrupted before its first change: the plan is not started
+        if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
             return None
-        return Remaining(tuple(self._parts), frozenset(self._done), self._ended, dict(self._under_way))
+        return UnfinishedApply(
+            tuple(self._parts),
+            frozenset(self._completed_steps),
+            self._has_ended,
+            dict(self._running_operations),
+        )
 
 
-APPLIED_PLANS_KEPT = 256
+MAX_APPLIED_PLANS = 256
 
 
 class StateDraft:
-    """A state that takes journal records one after another.
+    """State that applies journal records one after another.
 
-    Not frozen and not for several threads at once: its owner calls `take` in turn and hands out
-    `state()`. Every record says what is so afterwards, not what to add.
+    Not frozen and not thread-safe: its owner calls `apply_record` in turn and returns `build_state()`. Every
+    record contains the result, not a difference.
     """
 
-    def __init__(self, base: State, remaining: Remaining | None = None) -> None:
+    def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
         self._base = base
-        self._following = Following(remaining)
+        self._tracker = ApplyTracker(unfinished)
         self._instances: dict[Address, InstanceState] = dict(base.instances)
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
         self._last_creation = base.last_creation
         self._open: dict[tuple[Address, int], OpenIntent] = {}
 
-    def instance(self, address: Address) -> InstanceState | None:
-        """What stands at an address now."""
+    def get_instance(self, address: Address) -> InstanceState | None:
+        """Return the current instance at an address."""
         return self._instances.get(address)
 
-    def open_intents(self) -> list[OpenIntent]:
-        """Intents without an outcome, oldest first."""
+    def list_open_intents(self) -> list[OpenIntent]:
+        """List the intents without an outcome."""
         return list(self._open.values())
 
-    def remaining(self) -> Remaining | None:
-        """What an apply has left to do, None when none was begun."""
-        return self._following.remaining()
+    def build_unfinished_apply(self) -> UnfinishedApply | None:
+        """Build the unfinished apply, or None without one."""
+        return self._tracker.build_unfinished_apply()
 
-    def state(self) -> State:
-        """The state as it is now; later records do not change it."""
+    def build_state(self) -> State:
+        """Build the current state; later records do not change it."""
         return replace(
             self._base,
             instances=dict(self._instances),
@@ -203,57 +213,57 @@ class StateDraft:
             last_creation=self._last_creation,
         )
 
-    def take(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """Apply one record."""
         if isinstance(record, Intent):
-            self._note_creation(record.creation)
-            opened = OpenIntent(record, self._instances.get(record.address))
-            self._open[record.address, record.creation] = opened
-        elif isinstance(record, Done):
-            self._put(record.address, record.instance)
-            closed = self._open.pop((record.address, record.creation), None)
-            if closed is not None:
-                self._following.is_over(closed.intent.number)
+            self._record_creation(record.creation)
+            open_intent = OpenIntent(record, self._instances.get(record.address))
+            self._open[record.address, record.creation] = open_intent
+        elif isinstance(record, InstanceOutcome):
+            self._put_instance(record.address, record.instance)
+            closed_intent = self._open.pop((record.address, record.creation), None)
+            if closed_intent is not None:
+                self._tracker.finish_operation(closed_intent.intent.number)
             if record.number != NO_STEP:
-                self._following.did([record.number])
-        elif isinstance(record, Moved):
-            self._move(record)
-        elif isinstance(record, Begun):
-            self._following.began(record.serial)
-            self._begin(record)
-        elif isinstance(record, Planned):
-            self._following.begin(record)
+                self._tracker.complete_steps([record.number])
+        elif isinstance(record, InstanceMoves):
+            self._move_instances(record)
+        elif isinstance(record, ApplyStart):
+            self._tracker.record_start(record.serial)
+            self._start_apply(record)
+        elif isinstance(record, PlanPart):
+            self._tracker.add_part(record)
         elif isinstance(record, Progress):
-            self._following.reached(record)
-        elif isinstance(record, UnderWay):
-            self._following.goes_on(record.number, record.operation)
+            self._tracker.restore_progress(record)
+        elif isinstance(record, RunningOperation):
+            self._tracker.start_operation(record.number, record.operation)
         else:
-            self._finish(record)
+            self._finish_apply(record)
 
-    def _note_creation(self, creation: int) -> None:
-        # A number with an intent may have reached a provider: it is never given again.
+    def _record_creation(self, creation: int) -> None:
+        # A number with an intent may have reached a provider: it is never assigned again.
         self._last_creation = max(self._last_creation, creation)
 
-    def _put(self, address: Address, instance: InstanceState | None) -> None:
+    def _put_instance(self, address: Address, instance: InstanceState | None) -> None:
         if instance is None or (instance.current is None and not instance.deposed):
             self._instances.pop(address, None)
             return
         self._instances[address] = instance
-        for standing in (instance.current, *instance.deposed.values()):
-            if standing is not None:
-                self._note_creation(standing.creation)
+        for object_state in (instance.current, *instance.deposed.values()):
+            if object_state is not None:
+                self._record_creation(object_state.creation)
 
-    def _move(self, record: Moved) -> None:
-        # All at once, so that a chain or a swap does not run over itself.
-        taken = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
-        for target, instance in taken:
+    def _move_instances(self, record: InstanceMoves) -> None:
+        # All at once, so that a chain or a swap does not overwrite itself.
+        moved_instances = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
+        for target, instance in moved_instances:
             if instance is not None:
                 self._instances[target] = instance
 
-    def _begin(self, record: Begun) -> None:
+    def _start_apply(self, record: ApplyStart) -> None:
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
-            plans = (*plans, record.plan_digest)[-APPLIED_PLANS_KEPT:]
+            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]
         self._base = replace(
             self._base,
             lineage=record.lineage,
@@ -263,21 +273,23 @@ class StateDraft:
             applied_plans=plans,
         )
 
-    def _finish(self, record: Finished) -> None:
-        self._following.end()
+    def _finish_apply(self, record: ApplyEnd) -> None:
+        self._tracker.finish_apply()
         self._outputs = dict(record.outputs)
         self._check_results = record.check_results
 
 
-def replayed(state: State, records: Iterable[Record], remaining: Remaining | None = None) -> StateDraft:
-    """The state with all records of a journal taken."""
-    draft = StateDraft(state, remaining)
+def build_draft(
+    state: State, records: Iterable[Record], unfinished: UnfinishedApply | None = None
+) -> StateDraft:
+    """Build a draft of the state with all records of a journal applied."""
+    draft = StateDraft(state, unfinished)
     for record in records:
-        draft.take(record)
+        draft.apply_record(record)
     return draft
 
 
-def replay(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
-    """The state with all outcomes of a journal applied, and the intents without an outcome."""
-    draft = replayed(state, records)
-    return draft.state(), draft.open_intents()
+def apply_records(state: State, records: Iterable[Record]) -> tuple[State, list[OpenIntent]]:
+    """Apply all outcomes of a journal to the state. Return the state and the intents without an outcome."""
+    draft = build_draft(state, records)
+    return draft.build_state(), draft.list_open_intents()

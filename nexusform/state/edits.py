@@ -1,4 +1,4 @@
-"""Changes that users make to a state by hand: move, remove, taint. Pure; nothing is written."""
+"""Manual changes of a state: move, remove, taint. Pure; nothing is written."""
 
 from __future__ import annotations
 
@@ -6,39 +6,46 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.address import Address, AddressPattern, ModulePath, ModuleStep, address_order
-from nexusform.diagnostics import Refused, error
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
+from nexusform.diagnostics.phrases import format_list
+from nexusform.resources.address import Address, AddressPattern, ModulePath, ModuleStep, compute_address_order
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.words import listed
 
 
-def matching(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
-    """The instances that any of the patterns names (no patterns: all), in order of address.
+def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
+    """Return the instances that match any of the patterns (no patterns: all), in order of address.
 
-    With `object_id` only those whose object has that id.
+    With `object_id` only those with that object id.
     """
     addresses = []
     for address, instance in state.instances.items():
-        is_named = not patterns or any(pattern.matches(address) for pattern in patterns)
-        if is_named and (not object_id or _has_id(instance, object_id)):
+        is_matched = not patterns or any(pattern.is_match(address) for pattern in patterns)
+        if is_matched and (not object_id or _has_id(instance, object_id)):
             addresses.append(address)
-    return sorted(addresses, key=address_order)
+    return sorted(addresses, key=compute_address_order)
 
 
 def _has_id(instance: InstanceState, object_id: str) -> bool:
     return instance.current is not None and instance.current.attributes.get("id") == object_id
 
 
-def without(state: State, addresses: Iterable[Address]) -> State:
-    """The state without these instances, deposed objects included. What depended on a block of which
-    nothing is left no longer does.
+def remove_instances(state: State, addresses: Iterable[Address]) -> State:
+    """Remove these instances and their deposed objects from the state, and dependencies on blocks without
+    remaining instances.
     """
-    gone = set(addresses)
-    instances = {a: i for a, i in state.instances.items() if a not in gone}
-    left = {str(address.config) for address in instances}
-    nowhere = {str(address.config): frozenset[str]() for address in gone if str(address.config) not in left}
-    if nowhere:
-        instances = {a: _each_object(i, lambda o: _depending(o, nowhere)) for a, i in instances.items()}
+    removed = set(addresses)
+    instances = {a: i for a, i in state.instances.items() if a not in removed}
+    remaining_blocks = {str(address.config_address) for address in instances}
+    empty_blocks = {
+        str(address.config_address): frozenset[str]()
+        for address in removed
+        if str(address.config_address) not in remaining_blocks
+    }
+    if empty_blocks:
+        instances = {
+            a: _change_objects(i, lambda o: _replace_dependencies(o, empty_blocks))
+            for a, i in instances.items()
+        }
     return replace(state, instances=instances)
 
 
@@ -47,117 +54,127 @@ def without(state: State, addresses: Iterable[Address]) -> State:
 Pairs = tuple[tuple[Address, Address], ...]
 
 
-def moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
-    """What moving `source` to `target` means: (from, to) for every instance, in order.
+def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
+    """Return the (from, to) pair of every instance moved from `source` to `target`, in order.
 
-    An instance key that neither names is kept. Raises Refused.
+    Instance keys absent from both are kept. Raises DiagnosticsError.
     """
     if source == target:
-        raise _refused("nothing-to-move", f"Source and target are both {source}.")
+        raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     _check_kinds(source, target)
-    sources = matching(state, [source])
+    sources = select_instances(state, [source])
     if not sources:
-        raise _refused(
+        raise _build_error(
             "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
         )
-    pairs = tuple((address, _renamed(address, source, target)) for address in sources)
+    pairs = tuple((address, _rename_address(address, source, target)) for address in sources)
     _check_targets(state, pairs, target)
     return pairs
 
 
 def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
     if bool(source.type) != bool(target.type):
-        raise _refused(
+        raise _build_error(
             "source-and-target-are-of-different-kinds",
-            f"{_kind(source)} ({source}) cannot become {_kind(target)} ({target}).",
+            f"{_describe_kind(source)} ({source}) cannot become {_describe_kind(target)} ({target}).",
         )
     if (source.mode, source.type) != (target.mode, target.type):
-        raise _refused(
+        raise _build_error(
             "source-and-target-are-of-different-types",
             f"{source} and {target} must be of one resource type: the objects in a state stay what they are.",
         )
 
 
-def _kind(pattern: AddressPattern) -> str:
+def _describe_kind(pattern: AddressPattern) -> str:
     return "a resource" if pattern.type else "a module"
 
 
-def _renamed(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
+def _rename_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
     depth = len(source.module)
-    module = (*_renamed_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
+    module = (*_rename_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
     if not target.type:
         return replace(address, module=module)
     keeps_key = source.key is None and target.key is None
     return replace(address, module=module, name=target.name, key=address.key if keeps_key else target.key)
 
 
-def _renamed_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
+def _rename_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
     if len(source) != len(target):
         return target
     return tuple(
-        ModuleStep(to.name, have.key if to.key is None and named.key is None else to.key)
-        for have, named, to in zip(actual, source, target, strict=True)
+        ModuleStep(
+            target_step.name,
+            actual_step.key if target_step.key is None and source_step.key is None else target_step.key,
+        )
+        for actual_step, source_step, target_step in zip(actual, source, target, strict=True)
     )
 
 
 def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     targets = {new for _, new in pairs}
     if len(targets) < len(pairs):
-        raise _refused(
+        raise _build_error(
             "several-instances-for-one-address",
             "More than one instance would get the same address. Name one of them in full, or move them one "
             f"by one to keys of {target}.",
         )
-    moving = {old for old, _ in pairs}
-    taken = sorted(
-        (new for new in targets if new in state.instances and new not in moving), key=address_order
+    moved_addresses = {old for old, _ in pairs}
+    occupied_addresses = sorted(
+        (new for new in targets if new in state.instances and new not in moved_addresses),
+        key=compute_address_order,
     )
     # A resource is either one instance without a key or several with keys, never both.
     mixed = {(new.resource, new.key is None) for new in targets}
     for address in state.instances:
-        if address not in moving and (address.resource, address.key is not None) in mixed:
-            taken.append(address)
-    if taken:
-        raise _refused(
+        if address not in moved_addresses and (address.resource, address.key is not None) in mixed:
+            occupied_addresses.append(address)
+    if occupied_addresses:
+        raise _build_error(
             "target-address-is-taken",
-            f"The state holds {taken[0]} already. Move or remove that first (state mv, state rm).",
+            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state "
+            f"rm).",
         )
 
 
-def moved(state: State, pairs: Pairs) -> State:
-    """The state with instances at their new addresses; dependencies on them follow."""
+def move_instances(state: State, pairs: Pairs) -> State:
+    """Return the state with instances at their new addresses; dependencies on them are updated."""
     names = dict(pairs)
     instances = {names.get(address, address): instance for address, instance in state.instances.items()}
-    followed = _followed(state.instances, instances, pairs)
-    if followed:
-        instances = {a: _each_object(i, lambda o: _depending(o, followed)) for a, i in instances.items()}
+    renamed_blocks = _map_moved_blocks(state.instances, instances, pairs)
+    if renamed_blocks:
+        instances = {
+            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks))
+            for a, i in instances.items()
+        }
     return replace(state, instances=instances)
 
 
-def _followed(
+def _map_moved_blocks(
     before: Mapping[Address, InstanceState], after: Mapping[Address, InstanceState], pairs: Pairs
 ) -> dict[str, frozenset[str]]:
-    """For every block that instances left: the blocks where its former instances stand now."""
-    left = {str(old.config) for old, new in pairs if old.config != new.config}
-    places: dict[str, set[str]] = {name: set() for name in left}
+    """Map every block with removed instances to the blocks with its former instances."""
+    moved_blocks = {str(old.config_address) for old, new in pairs if old.config_address != new.config_address}
+    new_blocks: dict[str, set[str]] = {name: set() for name in moved_blocks}
     for old, new in pairs:
-        if str(old.config) in left:
-            places[str(old.config)].add(str(new.config))
+        if str(old.config_address) in moved_blocks:
+            new_blocks[str(old.config_address)].add(str(new.config_address))
     for address in before:
-        name = str(address.config)
-        if name in left and address in after:
-            places[name].add(name)
-    return {name: frozenset(now) for name, now in places.items()}
+        name = str(address.config_address)
+        if name in moved_blocks and address in after:
+            new_blocks[name].add(name)
+    return {name: frozenset(names) for name, names in new_blocks.items()}
 
 
-def _depending(object_state: ObjectState, followed: Mapping[str, frozenset[str]]) -> ObjectState:
-    if not any(name in followed for name in object_state.dependencies):
+def _replace_dependencies(
+    object_state: ObjectState, renamed_blocks: Mapping[str, frozenset[str]]
+) -> ObjectState:
+    if not any(name in renamed_blocks for name in object_state.dependencies):
         return object_state
-    now = {new for name in object_state.dependencies for new in followed.get(name, (name,))}
-    return replace(object_state, dependencies=tuple(sorted(now)))
+    dependencies = {new for name in object_state.dependencies for new in renamed_blocks.get(name, (name,))}
+    return replace(object_state, dependencies=tuple(sorted(dependencies)))
 
 
-def _each_object(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
+def _change_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
     current = None if instance.current is None else change(instance.current)
     return InstanceState(current, {key: change(old) for key, old in instance.deposed.items()})
 
@@ -165,17 +182,19 @@ def _each_object(instance: InstanceState, change: Callable[[ObjectState], Object
 # --- tainting ----------------------------------------------------------------------------------
 
 
-def only_instance(state: State, pattern: AddressPattern) -> Address | None:
-    """The one instance that a pattern names, None when there is none. Raises Refused."""
+def find_instance(state: State, pattern: AddressPattern) -> Address | None:
+    """Return the only instance that matches a pattern, or None. Raises DiagnosticsError."""
     if not pattern.type:
-        raise _refused("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
+        raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
-        raise _refused("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
-    named = [a for a in matching(state, [pattern]) if state.instances[a].current is not None]
-    if len(named) > 1:
-        shown = listed((str(address) for address in named), most=5)
-        raise _refused("several-instances", f"{pattern} names {len(named)} instances; name one: {shown}.")
-    return named[0] if named else None
+        raise _build_error("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
+    matches = [a for a in select_instances(state, [pattern]) if state.instances[a].current is not None]
+    if len(matches) > 1:
+        address_list = format_list((str(address) for address in matches), max_items=5)
+        raise _build_error(
+            "several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}."
+        )
+    return matches[0] if matches else None
 
 
 def without_taint(state: State, address: Address) -> State:
@@ -183,10 +202,10 @@ def without_taint(state: State, address: Address) -> State:
     instance = state.instances[address]
     assert instance.current is not None
     if not instance.current.tainted:
-        raise _refused("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
+        raise _build_error("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
     changed = replace(instance.current, tainted=False)
-    return state.with_instance(address, replace(instance, current=changed))
+    return state.replace_instance(address, replace(instance, current=changed))
 
 
-def _refused(kind: str, detail: str) -> Refused:
-    return Refused(error(kind, detail))
+def _build_error(diagnostic_id: str, detail: str) -> DiagnosticsError:
+    return DiagnosticsError(build_error(diagnostic_id, detail))

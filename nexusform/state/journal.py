@@ -1,8 +1,8 @@
-"""The records of the journal: what an apply is about to do, and what came of it.
+"""Journal records: the intents and outcomes of an apply.
 
-One record is one line of JSON with a checksum. Before a step calls its provider the intent is
-written down, after the answer the outcome: whatever happens in between, the next run knows which
-object to look for. `draft.replay` puts records onto a state.
+One record is one line of JSON with a checksum. The intent is written before a step calls its provider, the
+outcome after the response. After any interruption the next run knows which object to look for.
+`draft.apply_records` applies records to a state.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, TypeAlias, TypedDict
 from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
 
-from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.diagnostics import Diagnostic, development_file, error
-from nexusform.state import json_text
-from nexusform.state.codec import output_members, read_output
-from nexusform.state.object_codec import OBJECT_RULES, check_members, object_from_members, object_members
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, development_file
+from nexusform.resources.address import Address, AddressProblem, parse_address
+from nexusform.state import json_codec
+from nexusform.state.codec import build_output_members, parse_output
+from nexusform.state.object_codec import OBJECT_RULES, build_object_members, check_members, parse_object
 from nexusform.state.objects import InstanceState, ObjectState, OutputState
 
 VERSION: Final = 1
@@ -26,13 +26,13 @@ _HEAD: Final = b'{"journal":%d,"digest":"' % VERSION
 _OF_DEVELOPMENT: Final = b'{"check":"'  # begins the lines of journals before the first release
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
-NO_STEP: Final = -1  # the number of what is no step of a plan
+NO_STEP: Final = -1  # the number of records outside of a plan's steps
 
 
-class Begun(Struct, frozen=True):
-    """An apply makes its first change: the state gets this lineage and serial.
+class ApplyStart(Struct, frozen=True):
+    """First change of an apply: the state gets this lineage and serial.
 
-    `plan_digest` is the digest of the saved plan, "" when there is none.
+    `plan_digest` is the digest of the saved plan, "" without one.
     """
 
     lineage: str
@@ -43,13 +43,12 @@ class Begun(Struct, frozen=True):
 
 
 class Intent(Struct, frozen=True):
-    """A step is about to call its provider.
+    """Intent of a step to call its provider.
 
-    `kind` is the step's kind ("create", "update", "delete", "release"). `key_type`, `key_id` and
-    `creation` are the object as the provider knows it. `planned` is what will stand if the step
-    succeeds (None for a delete): with it an object that is found can be recorded in full.
-    `deposed` is the key of the deposed object that is deleted; with a create, the key under
-    which the old object is kept. `number` is the step's id in its plan.
+    `kind` is the step's kind ("create", "update", "delete", "release"). `key_type`, `key_id` and `creation`
+    identify the object at the provider. `planned` is the object after success (None for a delete): an object
+    found later can be recorded in full with it. `deposed` is the key of the deposed object to delete; for a
+    create, the new key of the old object. `number` is the step's id in its plan.
     """
 
     address: Address
@@ -62,13 +61,12 @@ class Intent(Struct, frozen=True):
     number: int = NO_STEP
 
 
-class Done(Struct, frozen=True):
-    """What stands at an address now, in full (None: nothing).
+class InstanceOutcome(Struct, frozen=True):
+    """Complete instance at an address after a step (None: none).
 
-    It closes the intent with this address and creation number. A step that failed and changed
-    nothing repeats what stood before, with the `error`. A record without an intent before it is
-    fine: an adopted drift, a forgotten object. `number` is the id of the step that is done by it;
-    a failed step is not.
+    It closes the intent with this address and creation number. A failed step without changes repeats the
+    earlier instance, with the `error`. A record without an earlier intent is valid: a recorded drift, a
+    forgotten object. `number` is the id of the completed step; a failed step is not completed.
     """
 
     address: Address
@@ -78,25 +76,25 @@ class Done(Struct, frozen=True):
     number: int = NO_STEP
 
 
-class Moved(Struct, frozen=True):
-    """Instances got new addresses, all at once: (from, to) pairs."""
+class InstanceMoves(Struct, frozen=True):
+    """New addresses of instances, all at once: (from, to) pairs."""
 
     pairs: tuple[tuple[Address, Address], ...]
 
 
-class Finished(Struct, frozen=True):
-    """An apply came to its end, with failed steps or without: the root outputs and the checks."""
+class ApplyEnd(Struct, frozen=True):
+    """End of an apply, with or without failed steps: the root outputs and the checks."""
 
     outputs: Mapping[str, OutputState] = field(default_factory=dict)
     check_results: tuple[Mapping[str, Any], ...] = ()
 
 
-class Planned(Struct, frozen=True):
-    """A part of the plan that an apply follows: what a crash leaves to do is found in it.
+class PlanPart(Struct, frozen=True):
+    """Part of the plan of an apply, kept to resume after a crash.
 
-    `data` is part `part` of `parts` of the plan file, compressed, as base64. `plan_digest` is the
-    digest of the saved plan that the user applied, "" when there was none. `lineage` and `serial`
-    are the state's while it is followed; `steps` is how many steps have an outcome of their own.
+    `data` is part `part` of `parts` of the plan file, compressed, as base64. `plan_digest` is the digest of
+    the saved plan applied by the user, "" without one. `lineage` and `serial` are those of the state during
+    the apply; `steps` is the number of steps with an outcome of their own.
     """
 
     part: int
@@ -109,32 +107,35 @@ class Planned(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """How far the plan before it was followed: ids of the steps that are done.
+    """Progress of an earlier plan: ids of the completed steps.
 
-    Written when a journal is begun anew while steps are left. `ended`: the apply came to its end by
-    itself, with failed steps. `under_way` are the steps that were begun and are not over: id and
-    operation, as in UnderWay.
+    Written when a new journal is started with remaining steps. `has_ended`: the apply ended normally, with
+    failed steps. `running_operations` are the started and unfinished steps: id and operation, as in
+    RunningOperation.
     """
 
-    done: tuple[int, ...]
-    ended: bool
-    under_way: tuple[tuple[int, str], ...] = ()
+    completed_steps: tuple[int, ...]
+    has_ended: bool
+    running_operations: tuple[tuple[int, str], ...] = ()
 
 
-class UnderWay(Struct, frozen=True):
-    """Step `number` was begun and is not over, and this is the operation that its provider follows, in its
-    own words ("": not known). What settles the step (a Done that closes its intent) ends that.
+class RunningOperation(Struct, frozen=True):
+    """Running operation of the started step `number`, in the words of its provider ("": unknown).
+
+    It ends with the outcome of the step (a InstanceOutcome that closes its intent).
     """
 
     number: int
     operation: str
 
 
-Record: TypeAlias = Begun | Intent | Done | Moved | Finished | Planned | Progress | UnderWay
+Record: TypeAlias = (
+    ApplyStart | Intent | InstanceOutcome | InstanceMoves | ApplyEnd | PlanPart | Progress | RunningOperation
+)
 
 
 class OpenIntent(Struct, frozen=True):
-    """An intent without an outcome, and what the state knew of its address at that time."""
+    """Intent without an outcome, and the recorded instance at its address at that time."""
 
     intent: Intent
     prior: InstanceState | None
@@ -147,10 +148,10 @@ _Members: TypeAlias = dict[str, Any]
 
 
 class _Line(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """The members of a line, which its kind tells."""
+    """Members of a line, by its kind."""
 
 
-class _BegunLine(_Line, frozen=True, tag="begun"):
+class _ApplyStartLine(_Line, frozen=True, tag="begun"):
     lineage: str
     serial: _Count
     nexusform_version: str
@@ -174,7 +175,7 @@ class _InstanceMembers(TypedDict):
     deposed: dict[str, _Members]
 
 
-class _DoneLine(_Line, frozen=True, tag="done"):
+class _InstanceOutcomeLine(_Line, frozen=True, tag="done"):
     address: str
     creation: _Count
     instance: _InstanceMembers | None
@@ -182,16 +183,16 @@ class _DoneLine(_Line, frozen=True, tag="done"):
     number: int
 
 
-class _MovedLine(_Line, frozen=True, tag="moved"):
+class _InstanceMovesLine(_Line, frozen=True, tag="moved"):
     pairs: list[tuple[str, str]]
 
 
-class _FinishedLine(_Line, frozen=True, tag="finished"):
+class _ApplyEndLine(_Line, frozen=True, tag="finished"):
     outputs: dict[str, _Members]
     check_results: list[_Members]
 
 
-class _PlannedLine(_Line, frozen=True, tag="planned"):
+class _PlanPartLine(_Line, frozen=True, tag="planned"):
     part: _Count
     parts: _Count
     steps: _Count
@@ -207,42 +208,42 @@ class _ProgressLine(_Line, frozen=True, tag="progress"):
     under_way: list[tuple[_Count, str]]
 
 
-class _UnderWayLine(_Line, frozen=True, tag="under_way"):
+class _RunningOperationLine(_Line, frozen=True, tag="under_way"):
     number: _Count
     operation: str
 
 
 _AnyLine: TypeAlias = (
-    _BegunLine
+    _ApplyStartLine
     | _IntentLine
-    | _DoneLine
-    | _MovedLine
-    | _FinishedLine
-    | _PlannedLine
+    | _InstanceOutcomeLine
+    | _InstanceMovesLine
+    | _ApplyEndLine
+    | _PlanPartLine
     | _ProgressLine
-    | _UnderWayLine
+    | _RunningOperationLine
 )
 
 
 # --- writing -----------------------------------------------------------------------------------
 
 
-def encode(record: Record) -> bytes:
-    """The record as one line, without the newline."""
-    line = _line_of(record)
-    body = json_text.dumps({"kind": line.__struct_config__.tag, **asdict(line)}, sort=True)
-    return _HEAD + _check(body) + _MIDDLE + body + b"}"
+def encode_record(record: Record) -> bytes:
+    """Encode the record as one line, without the newline."""
+    line = _build_line(record)
+    body = json_codec.render_json({"kind": line.__struct_config__.tag, **asdict(line)}, sort=True)
+    return _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
 
 
-def _check(body: bytes) -> bytes:
+def _compute_checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest()[:_CHECK_LENGTH].encode()
 
 
-def _line_of(record: Record) -> _AnyLine:
-    if isinstance(record, Begun):
-        return _BegunLine(**asdict(record))
+def _build_line(record: Record) -> _AnyLine:
+    if isinstance(record, ApplyStart):
+        return _ApplyStartLine(**asdict(record))
     if isinstance(record, Intent):
-        planned = None if record.planned is None else object_members(record.planned)
+        planned = None if record.planned is None else build_object_members(record.planned)
         return _IntentLine(
             str(record.address),
             record.kind,
@@ -253,54 +254,56 @@ def _line_of(record: Record) -> _AnyLine:
             record.deposed,
             record.number,
         )
-    if isinstance(record, Done):
-        instance = None if record.instance is None else _instance_members(record.instance)
-        return _DoneLine(str(record.address), record.creation, instance, record.error, record.number)
-    if isinstance(record, Moved):
-        return _MovedLine([(str(source), str(target)) for source, target in record.pairs])
-    if isinstance(record, Planned):
-        return _PlannedLine(**asdict(record))
+    if isinstance(record, InstanceOutcome):
+        instance = None if record.instance is None else _build_instance_members(record.instance)
+        return _InstanceOutcomeLine(
+            str(record.address), record.creation, instance, record.error, record.number
+        )
+    if isinstance(record, InstanceMoves):
+        return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
+    if isinstance(record, PlanPart):
+        return _PlanPartLine(**asdict(record))
     if isinstance(record, Progress):
-        return _ProgressLine(list(record.done), record.ended, list(record.under_way))
-    if isinstance(record, UnderWay):
-        return _UnderWayLine(**asdict(record))
-    outputs = {name: output_members(output) for name, output in record.outputs.items()}
-    return _FinishedLine(outputs, [dict(check) for check in record.check_results])
+        return _ProgressLine(list(record.completed_steps), record.has_ended, list(record.running_operations))
+    if isinstance(record, RunningOperation):
+        return _RunningOperationLine(**asdict(record))
+    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}
+    return _ApplyEndLine(outputs, [dict(check) for check in record.check_results])
 
 
-def _instance_members(instance: InstanceState) -> _InstanceMembers:
+def _build_instance_members(instance: InstanceState) -> _InstanceMembers:
     return {
-        "current": None if instance.current is None else object_members(instance.current),
-        "deposed": {key: object_members(old) for key, old in instance.deposed.items()},
+        "current": None if instance.current is None else build_object_members(instance.current),
+        "deposed": {key: build_object_members(old) for key, old in instance.deposed.items()},
     }
 
 
 # --- reading -----------------------------------------------------------------------------------
 
 
-def read(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record], list[Diagnostic]]:
-    """The records of a journal and what is wrong with it.
+def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record], list[Diagnostic]]:
+    """Parse the lines of a journal. Return its records and the diagnostics.
 
-    A torn last line is passed over: its write never came to an end, so nothing was built on it.
-    A damaged line before others is an error, for what it held is not known.
+    A truncated last line is skipped: its write never finished, so nothing was built on it. A damaged earlier
+    line is an error, because its content is lost.
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []
     rows = list(lines)
     if any(line.startswith(_OF_DEVELOPMENT) for line in rows):
         return [], [development_file(name[:1].upper() + name[1:], "import the resources again")]
-    with json_text.collector_paused():
+    with json_codec.pause_collector():
         for number, line in enumerate(rows, start=1):
-            record = _decode(line)
+            record = _decode_line(line)
             if record is not None:
                 records.append(record)
             elif number < len(rows):
-                problems.append(_damaged(name, number))
+                problems.append(_report_damaged_line(name, number))
     return records, problems
 
 
-def _damaged(name: str, number: int) -> Diagnostic:
-    return error(
+def _report_damaged_line(name: str, number: int) -> Diagnostic:
+    return build_error(
         "damaged-journal",
         f"Record {number} of {name} is damaged, and records follow it, so it was not cut off by a crash. "
         "Nothing was changed. What it said about one step of an interrupted apply is lost: take that line "
@@ -308,26 +311,26 @@ def _damaged(name: str, number: int) -> Diagnostic:
     )
 
 
-def _decode(line: bytes) -> Record | None:
-    """The record of a line, or None when it is damaged."""
+def _decode_line(line: bytes) -> Record | None:
+    """Decode the record of a line; None if it is damaged."""
     start = len(_HEAD) + _CHECK_LENGTH
     body = line[start + len(_MIDDLE) : -1]
-    whole = _HEAD + _check(body) + _MIDDLE + body + b"}"
-    if line != whole:
+    expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
+    if line != expected_line:
         return None
     try:
-        return _record_of(convert(json_text.loads(body), _AnyLine))
-    except (json_text.JsonProblem, ValidationError, AddressProblem):
+        return _build_record(convert(json_codec.parse_json(body), _AnyLine))
+    except (json_codec.JsonProblem, ValidationError, AddressProblem):
         return None
 
 
-def _record_of(line: _AnyLine) -> Record:
-    """The record of a line. Raises AddressProblem and ValidationError."""
+def _build_record(line: _AnyLine) -> Record:
+    """Build the record of a line. Raises AddressProblem and ValidationError."""
     match line:
-        case _BegunLine():
-            return Begun(**asdict(line))
+        case _ApplyStartLine():
+            return ApplyStart(**asdict(line))
         case _IntentLine():
-            planned = None if line.planned is None else _object_of(line.planned)
+            planned = None if line.planned is None else _parse_object(line.planned)
             return Intent(
                 parse_address(line.address),
                 line.step,
@@ -338,36 +341,38 @@ def _record_of(line: _AnyLine) -> Record:
                 line.deposed,
                 line.number,
             )
-        case _DoneLine():
-            instance = None if line.instance is None else _instance_of(line.instance)
-            return Done(parse_address(line.address), line.creation, instance, line.error, line.number)
-        case _MovedLine():
+        case _InstanceOutcomeLine():
+            instance = None if line.instance is None else _parse_instance(line.instance)
+            return InstanceOutcome(
+                parse_address(line.address), line.creation, instance, line.error, line.number
+            )
+        case _InstanceMovesLine():
             pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
-            return Moved(tuple(pairs))
-        case _PlannedLine():
-            return Planned(**asdict(line))
+            return InstanceMoves(tuple(pairs))
+        case _PlanPartLine():
+            return PlanPart(**asdict(line))
         case _ProgressLine():
             return Progress(tuple(line.done), line.ended, tuple(line.under_way))
-        case _UnderWayLine():
-            return UnderWay(**asdict(line))
-        case _FinishedLine():
-            outputs = {name: _output_of(members) for name, members in line.outputs.items()}
-            return Finished(outputs, tuple(line.check_results))
+        case _RunningOperationLine():
+            return RunningOperation(**asdict(line))
+        case _ApplyEndLine():
+            outputs = {name: _parse_output(members) for name, members in line.outputs.items()}
+            return ApplyEnd(outputs, tuple(line.check_results))
 
 
-def _instance_of(members: _InstanceMembers) -> InstanceState:
-    current = None if members["current"] is None else _object_of(members["current"])
-    return InstanceState(current, {key: _object_of(old) for key, old in members["deposed"].items()})
+def _parse_instance(members: _InstanceMembers) -> InstanceState:
+    current = None if members["current"] is None else _parse_object(members["current"])
+    return InstanceState(current, {key: _parse_object(old) for key, old in members["deposed"].items()})
 
 
-def _object_of(members: _Members) -> ObjectState:
+def _parse_object(members: _Members) -> ObjectState:
     if not check_members(members, OBJECT_RULES, (), []):
         raise ValidationError("no object of a state")
-    return object_from_members(members)
+    return parse_object(members)
 
 
-def _output_of(members: _Members) -> OutputState:
-    output = read_output(members, (), [])
+def _parse_output(members: _Members) -> OutputState:
+    output = parse_output(members, (), [])
     if output is None:
         raise ValidationError("no output of a state")
     return output

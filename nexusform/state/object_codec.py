@@ -1,4 +1,4 @@
-"""One object of a state as JSON members and back: shared by the document and the journal."""
+"""Conversion of one object of a state to JSON members and back, for the document and the journal."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.plain_data import Path
+from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.json_data.plain_data import Path
 from nexusform.state.objects import ObjectState
 
 INVALID: Final = "invalid-state-document"
@@ -17,76 +17,76 @@ _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 
 
 class MemberRule(Struct, frozen=True):
-    """What a member must be: the check, and the same in words."""
+    """Rule of a member: the check, and its description."""
 
-    holds: Callable[[Any], bool]
-    words: str
-    required: bool = False
+    is_valid: Callable[[Any], bool]
+    description: str
+    is_required: bool = False
 
 
-def invalid(path: Path, detail: str) -> Problem:
-    """A member that is not as it must be: where, and a sentence that says what is wrong."""
+def report_invalid_member(path: Path, detail: str) -> Problem:
+    """Return the problem of an invalid member: its path, and a sentence."""
     return Problem(path, INVALID, detail)
 
 
 def is_text(value: Any) -> bool:
-    """A string."""
+    """Check for a string."""
     return value.__class__ is str
 
 
 def is_count(value: Any) -> bool:
-    """A whole number that is not negative (true and false are none)."""
+    """Check for a whole number from 0 (true and false are not numbers)."""
     return value.__class__ is int and value >= 0
 
 
 def is_flag(value: Any) -> bool:
-    """The word true or false."""
+    """Check for true or false."""
     return value.__class__ is bool
 
 
 def is_object(value: Any) -> bool:
-    """A JSON object."""
+    """Check for a JSON object."""
     return value.__class__ is dict
 
 
 def is_list(value: Any) -> bool:
-    """A JSON list."""
+    """Check for a JSON list."""
     return value.__class__ is list
 
 
 def is_texts(value: Any) -> bool:
-    """A list of strings."""
+    """Check for a list of strings."""
     return value.__class__ is list and all(item.__class__ is str for item in value)
 
 
 def is_objects(value: Any) -> bool:
-    """A list of JSON objects."""
+    """Check for a list of JSON objects."""
     return value.__class__ is list and all(item.__class__ is dict for item in value)
 
 
 def is_name(value: Any) -> bool:
-    """An identifier as in HCL."""
+    """Check for an identifier as in HCL."""
     return value.__class__ is str and _NAME.fullmatch(value) is not None
 
 
 def is_key(value: Any) -> bool:
-    """An instance key: a string, or a whole number from 0."""
+    """Check for an instance key: a string, or a whole number from 0."""
     return value.__class__ is str or is_count(value)
 
 
 def is_paths(value: Any) -> bool:
-    """A list of paths, each a list of names and list positions."""
+    """Check for a list of paths, each a list of names and list positions."""
     return is_list(value) and all(is_list(path) and all(map(is_key, path)) for path in value)
 
 
 def is_filled(value: Any) -> bool:
-    """A string that is not empty."""
+    """Check for a string that is not empty."""
     return value.__class__ is str and value != ""
 
 
 OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
-    "attributes": MemberRule(is_object, "an object", required=True),
-    "creation": MemberRule(is_count, "a whole number from 0", required=True),
+    "attributes": MemberRule(is_object, "an object", is_required=True),
+    "creation": MemberRule(is_count, "a whole number from 0", is_required=True),
     "sensitive_attributes": MemberRule(is_paths, "a list of paths (lists of names and positions)"),
     "dependencies": MemberRule(is_texts, "a list of addresses"),
     "status": MemberRule(lambda value: value == "tainted", '"tainted", or absent'),
@@ -97,35 +97,37 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 }
 
 
-def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, mistakes: list[Problem]) -> bool:
-    """Whether `entry` is an object whose members obey the rules; what is wrong joins `mistakes`."""
+def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]) -> bool:
+    """Check whether `entry` is an object whose members follow the rules; errors are added to `problems`."""
     if entry.__class__ is not dict:
-        mistakes.append(invalid(path, f"An object is expected here, not {kind_of(entry)}."))
+        problems.append(
+            report_invalid_member(path, f"An object is expected here, not {describe_kind(entry)}.")
+        )
         return False
-    before = len(mistakes)
+    previous_count = len(problems)
     for name, value in entry.items():
         rule = rules.get(name)
         if rule is None:
-            hint = did_you_mean(name, rules)
-            mistakes.append(invalid((*path, name), f'There is no member "{name}" here.{hint}'))
-        elif not rule.holds(value):
-            mistakes.append(invalid((*path, name), f'"{name}" must be {rule.words}.'))
+            hint = suggest_name(name, rules)
+            problems.append(report_invalid_member((*path, name), f'There is no member "{name}" here.{hint}'))
+        elif not rule.is_valid(value):
+            problems.append(report_invalid_member((*path, name), f'"{name}" must be {rule.description}.'))
     for name, rule in rules.items():
-        if rule.required and name not in entry:
-            mistakes.append(invalid((*path, name), f'"{name}" is missing.'))
-    return len(mistakes) == before
+        if rule.is_required and name not in entry:
+            problems.append(report_invalid_member((*path, name), f'"{name}" is missing.'))
+    return len(problems) == previous_count
 
 
-def kind_of(value: Any) -> str:
-    """What a JSON value is, in words."""
+def describe_kind(value: Any) -> str:
+    """Return the kind of a JSON value as text."""
     if value is None:
         return "null"
     names = {bool: "true or false", str: "a string", list: "a list", dict: "an object"}
     return names.get(value.__class__, "a number")
 
 
-def object_members(object_state: ObjectState) -> dict[str, Any]:
-    """The members of an object; what is at its default is left out, save the frequent ones."""
+def build_object_members(object_state: ObjectState) -> dict[str, Any]:
+    """Build the members of an object; defaults are omitted, except the frequent ones."""
     members: dict[str, Any] = {"status": "tainted"} if object_state.tainted else {}
     members["creation"] = object_state.creation
     members["provider"] = object_state.provider
@@ -142,17 +144,17 @@ def object_members(object_state: ObjectState) -> dict[str, Any]:
     return members
 
 
-def object_from_members(entry: Mapping[str, Any]) -> ObjectState:
-    """The object of members that obey OBJECT_RULES."""
-    get = entry.get
+def parse_object(entry: Mapping[str, Any]) -> ObjectState:
+    """Parse the object of members that follow OBJECT_RULES."""
+    get_member = entry.get
     return ObjectState(
         entry["attributes"],
         entry["creation"],
-        tuple([tuple(path) for path in get("sensitive_attributes", ())]),
-        tuple(get("dependencies", ())),
+        tuple([tuple(path) for path in get_member("sensitive_attributes", ())]),
+        tuple(get_member("dependencies", ())),
         "status" in entry,
-        get("create_before_destroy", False),
-        get("provider", "simulated"),
-        get("schema_version", 0),
-        get("private"),
+        get_member("create_before_destroy", False),
+        get_member("provider", "simulated"),
+        get_member("schema_version", 0),
+        get_member("private"),
     )

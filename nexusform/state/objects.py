@@ -1,4 +1,4 @@
-"""What nexusform remembers between runs. Frozen: a change gives a new State."""
+"""State between runs. Frozen: a change gives a new State."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.plain_data import Path
-from nexusform.value_types import Type
+from nexusform.json_data.plain_data import Path
+from nexusform.resources.address import Address
+from nexusform.schemas.value_types import Type
 
 
 class ObjectState(Struct, frozen=True):
-    """One object that a provider made.
+    """One object created by a provider.
 
-    `attributes` is plain data of the type's schema; `sensitive` the paths in it that must not be
-    shown. `dependencies` are the direct ones, as resource addresses without instance keys
-    (`module.a.nexus_rack.r`), sorted. `creation` is the object's creation number: unique in a
-    state, growing; providers know an object by (type, id, creation). `private` is the resource
-    type's own note, never shown or compared.
+    `attributes` is plain data of the type's schema; `sensitive` the paths in it that must not be displayed.
+    `dependencies` are the direct ones, as resource addresses without instance keys (`module.a.nexus_rack.r`),
+    sorted. `creation` is the object's creation number: unique in a state, growing; providers identify an
+    object by (type, id, creation). `private` is internal data of the resource type, never displayed or
+    compared.
     """
 
     attributes: Mapping[str, Any]
@@ -35,8 +35,9 @@ class ObjectState(Struct, frozen=True):
 
 
 class InstanceState(Struct, frozen=True):
-    """What stands at one address: the current object, and deposed ones by their 8-hex key (left
-    over when the old object of a create_before_destroy replacement was not destroyed yet).
+    """Objects at one address: the current object, and deposed ones by their 8-hex key.
+
+    An object is deposed if the old object of a create_before_destroy replacement is not destroyed yet.
     """
 
     current: ObjectState | None
@@ -44,7 +45,7 @@ class InstanceState(Struct, frozen=True):
 
 
 class OutputState(Struct, frozen=True):
-    """A root output: plain value, its type, and whether it is sensitive."""
+    """Root output: plain value, its type, and a sensitivity flag."""
 
     value: Any
     type: Type
@@ -52,12 +53,12 @@ class OutputState(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """All that is remembered.
+    """Complete state.
 
-    `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one
-    per apply that changes something. `catalogue` is the version of the SKU catalogue that the
-    state was made with. `applied_plans` are digests of the last 256 applied plan files.
-    `last_creation` is the highest creation number ever given.
+    `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one per apply
+    that changes something. `catalogue` is the version of the SKU catalogue used for the state.
+    `applied_plans` are digests of the last 256 applied plan files. `last_creation` is the highest creation
+    number ever assigned.
     """
 
     lineage: str = ""
@@ -70,8 +71,8 @@ class State(Struct, frozen=True):
     last_creation: int = 0
     check_results: tuple[Mapping[str, Any], ...] = ()
 
-    def with_instance(self, address: Address, instance: InstanceState | None) -> State:
-        """The state with one instance put or (None) removed."""
+    def replace_instance(self, address: Address, instance: InstanceState | None) -> State:
+        """Return the state with one instance set or (None) removed."""
         instances = dict(self.instances)
         if instance is None or (instance.current is None and not instance.deposed):
             instances.pop(address, None)

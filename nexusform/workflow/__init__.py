@@ -1,10 +1,12 @@
-"""The wiring: rooms for what leads to a plan and from it, a file for each other operation. Prints nothing."""
+"""Operations that connect configuration, planning, providers and state. Subpackages lead to a plan and from
+it; other operations have a module each. Nothing is printed here.
+"""
 
-# What other rooms may use of this one.
-DOOR = {
-    "advise": "Advice find_advice",
-    "console": "Console is_unfinished open_console",
-    "explain": "explain Reason",
-    "formatting": "decoded format_paths Formatting STDIN",
-    "init": "init_directory InitOptions missing_files write_first_file",
+# Public names of the package, by module.
+PUBLIC = {
+    "lint_advice": "Advice find_advice",
+    "expression_console": "Console is_unfinished open_console",
+    "placement_explanation": "explain_object VmExplanation",
+    "file_formatting": "decode_source format_paths FormattingResult STDIN",
+    "initialization": "init_directory InitOptions find_missing_files write_first_file",
 }

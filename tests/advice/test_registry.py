@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nexusform.advice.facts import Facts, PoolFacts, SiteFacts, rehearsal
-from nexusform.advice.registry import RULE_IDS, RULES, advise
-from nexusform.demands import PlacedVm, PoolDemand
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.advice.facts import LintFacts, PoolFacts, SiteFacts, build_simulator
+from nexusform.advice.registry import RULE_IDS, RULES, run_rules
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.source import Position, Span
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Usage
-from nexusform.scheduling.racks.rule import CountFilter, Item, Refuse
-from nexusform.scheduling.racks.vms import Demand, Machine, Terms, VmName
-from nexusform.source import Position, Span
+from nexusform.scheduling.racks.rule import CountFilter, Item, RejectionCheck
+from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 HARDWARE = CATALOGUES[NEWEST].machine_skus
@@ -53,7 +53,7 @@ def pool(cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (
         sku=SKUS[sku],
         numbers=tuple(range(count)),
         new_numbers=tuple(range(count)),
-        terms=Terms(frozenset(zones) or None),
+        constraints=PlacementConstraints(frozenset(zones) or None),
         span=SPAN,
         **more,  # type: ignore[arg-type]
     )
@@ -64,7 +64,7 @@ SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 5, 4))
 
 def planned(
     site: tuple[Machine, ...], pools: Sequence[PoolFacts], stood: Sequence[str] = (), *, costless: bool = True
-) -> Facts:
+) -> LintFacts:
     """Facts of a plan that places all pools but those of the clusters that stood before, as `advise` asks."""
     scheduler, before = RackScheduler(site), RackScheduler(site)
     placed = []
@@ -72,20 +72,20 @@ def planned(
         vms = {}
         for number in one.numbers:
             vm = VmName(one.owner, one.cluster, one.pool, number)
-            answer = scheduler.place(one.demand(number))
+            answer = scheduler.place(one.build_demand(number))
             if isinstance(answer, tuple):
                 vms[number] = PlacedVm(one.pool, number, f"{one.pool}-{number}", one.sku.name, answer[1])
                 if one.cluster in stood:
-                    before.occupy(vm, one.sku, answer[1])
+                    before.add_existing(vm, one.sku, answer[1])
         new = () if one.cluster in stood else one.numbers
         placed.append(replace(one, vms=vms, new_numbers=new))
-    lab = SiteFacts("lab", site, rehearsal(before), scheduler.count_free)
-    return Facts(tuple(placed), {"lab": lab}, tuple(SKUS.values()), costless=costless)
+    lab = SiteFacts("lab", site, build_simulator(before), scheduler.count_free_slots)
+    return LintFacts(tuple(placed), {"lab": lab}, tuple(SKUS.values()), includes_costless=costless)
 
 
-def literal(site: tuple[Machine, ...], pools: Sequence[PoolFacts]) -> Facts:
+def literal(site: tuple[Machine, ...], pools: Sequence[PoolFacts]) -> LintFacts:
     """What `validate` knows: nothing is placed, nothing can be measured."""
-    return Facts(tuple(pools), {"lab": SiteFacts("lab", site)}, tuple(SKUS.values()))
+    return LintFacts(tuple(pools), {"lab": SiteFacts("lab", site)}, tuple(SKUS.values()))
 
 
 def of(rule: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -113,12 +113,12 @@ UP_TO = {letter: [p for p in DOCUMENT if p.cluster[-1] <= letter] for letter in 
 
 class TestTheDocument:
     def test_a_before_b_is_small_before_large(self) -> None:
-        findings = of("small-before-large", advise(planned(SITE, UP_TO["c"])))
+        findings = of("small-before-large", run_rules(planned(SITE, UP_TO["c"])))
         assert [d.address for d in findings] == ["nexus_kubernetes_cluster.a"]
         assert "cluster-a (5,712 GiB in all) is created before cluster-b (14,000 GiB)" in findings[0].detail
 
     def test_the_better_order_is_measured(self) -> None:
-        findings = of("small-before-large", advise(planned(SITE, DOCUMENT)))
+        findings = of("small-before-large", run_rules(planned(SITE, DOCUMENT)))
         assert [d.address[-1] for d in findings] == ["a", "c"]
         gain = re.search(
             r"room for (\d+) more NC_P46_224_v1 stays free \((\d+) instead of (\d+)\)", findings[0].detail
@@ -128,21 +128,21 @@ class TestTheDocument:
         assert then - now == more > 0
 
     def test_the_pin_of_d_is_measured(self) -> None:
-        findings = advise(planned(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"]))
+        findings = run_rules(planned(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"]))
         assert [(d.id, d.address) for d in findings] == [("zones-pinned", "nexus_kubernetes_cluster.d")]
         assert findings[0].severity is Severity.WARNING
         assert "6 machines will house two VMs of cluster-d because of it." in findings[0].detail
         assert "Without the pin all 53 VMs fit on 53 machines." in findings[0].detail
 
     def test_a_pin_that_costs_nothing_says_so(self) -> None:
-        (finding,) = of("zones-pinned", advise(planned(SITE, UP_TO["c"])))
+        (finding,) = of("zones-pinned", run_rules(planned(SITE, UP_TO["c"])))
         assert "costs nothing in this plan" in finding.detail
         assert finding.brief == "cluster-c/pool1: pinned, which costs nothing today"
 
     def test_a_plan_is_silent_about_what_changes_nothing_today(self) -> None:
-        assert {d.id for d in advise(planned(SITE, UP_TO["c"]))} == {"zones-pinned", "small-before-large"}
-        assert advise(planned(SITE, UP_TO["c"], costless=False)) == []
-        told = advise(planned(SITE, DOCUMENT, costless=False))
+        assert {d.id for d in run_rules(planned(SITE, UP_TO["c"]))} == {"zones-pinned", "small-before-large"}
+        assert run_rules(planned(SITE, UP_TO["c"], costless=False)) == []
+        told = run_rules(planned(SITE, DOCUMENT, costless=False))
         assert [(d.id, d.address[-1]) for d in told] == [
             ("zones-pinned", "d"),
             ("small-before-large", "a"),
@@ -159,11 +159,14 @@ class TestTheDocument:
 
     def test_clusters_that_stand_are_left_alone(self) -> None:
         stood = ["cluster-a", "cluster-b", "cluster-c", "cluster-d"]
-        assert {d.id for d in advise(planned(SITE, DOCUMENT, stood))} <= {"no-surge-room", "shared-machine"}
-        assert advise(planned(SITE, DOCUMENT, [*stood, "cluster-e"])) == []
+        assert {d.id for d in run_rules(planned(SITE, DOCUMENT, stood))} <= {
+            "no-surge-room",
+            "shared-machine",
+        }
+        assert run_rules(planned(SITE, DOCUMENT, [*stood, "cluster-e"])) == []
 
     def test_e_leaves_d_no_room_for_an_upgrade(self) -> None:
-        findings = of("no-surge-room", advise(planned(SITE, DOCUMENT)))
+        findings = of("no-surge-room", run_rules(planned(SITE, DOCUMENT)))
         assert [d.address[-1] for d in findings] == ["d"]
         assert "no more fits in the zones 7 and 8" in findings[0].detail
 
@@ -172,46 +175,46 @@ class TestZonesPinned:
     def test_two_or_three_vms_on_racks_apart_are_right(self) -> None:
         site = machines(8, 2)
         apart = pool("cluster-a", "np", "NC_G6_28_v1", 3, ["1", "3", "5"])
-        assert advise(planned(site, [apart])) == []
+        assert run_rules(planned(site, [apart])) == []
         beside = pool("cluster-a", "np", "NC_G6_28_v1", 3, ["1", "2", "5"])
-        assert len(of("zones-pinned", advise(planned(site, [beside])))) == 1
+        assert len(of("zones-pinned", run_rules(planned(site, [beside])))) == 1
         four = pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1", "3", "5", "7"])
-        assert len(of("zones-pinned", advise(planned(site, [four])))) == 1
+        assert len(of("zones-pinned", run_rules(planned(site, [four])))) == 1
         one_rack = pool("cluster-a", "np", "NC_G6_28_v1", 2, ["1"])
-        assert len(of("zones-pinned", advise(planned(site, [one_rack])))) == 1
+        assert len(of("zones-pinned", run_rules(planned(site, [one_rack])))) == 1
 
     def test_the_argument_is_the_subject(self) -> None:
         argument = Span("main.nf.hcl", Position(9, 5, 99), Position(9, 20, 114))
         pinned = replace(pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"]), zones_span=argument)
-        (finding,) = of("zones-pinned", advise(literal(machines(2, 4), [pinned])))
+        (finding,) = of("zones-pinned", run_rules(literal(machines(2, 4), [pinned])))
         assert finding.subject == argument
 
     def test_naming_every_zone(self) -> None:
         pinned = pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1", "2"])
-        (finding,) = of("zones-pinned", advise(literal(machines(2, 4), [pinned])))
+        (finding,) = of("zones-pinned", run_rules(literal(machines(2, 4), [pinned])))
         assert "all racks of the site" in finding.detail
 
     def test_without_any_known_rack(self) -> None:
         pinned = pool("cluster-a", "np", "NC_G6_28_v1", 9, ["x", "y"])
-        (finding,) = advise(Facts((pinned,)))
+        (finding,) = run_rules(LintFacts((pinned,)))
         assert "pinned to the zones x and y" in finding.detail
 
 
 class TestZonesTooSmall:
     def test_fewer_machines_than_vms(self) -> None:
         tight = pool("cluster-a", "np", "NC_G6_28_v1", 5, ["1"])
-        (finding,) = of("zones-too-small", advise(planned(machines(3, 4), [tight])))
+        (finding,) = of("zones-too-small", run_rules(planned(machines(3, 4), [tight])))
         assert "The zones 1 have 4 machines that take new VMs" in finding.detail
         assert 'availability_zones = ["1", "2"]' in finding.detail
         assert "none does" in finding.detail
 
     def test_quiet_where_there_is_a_machine_for_each(self) -> None:
         enough = pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"])
-        assert not of("zones-too-small", advise(planned(machines(3, 4), [enough])))
+        assert not of("zones-too-small", run_rules(planned(machines(3, 4), [enough])))
 
     def test_quiet_where_the_site_has_no_more(self) -> None:
         everywhere = pool("cluster-a", "np", "NC_G6_28_v1", 20, ["1", "2", "3"])
-        assert not of("zones-too-small", advise(planned(machines(3, 4), [everywhere])))
+        assert not of("zones-too-small", run_rules(planned(machines(3, 4), [everywhere])))
 
 
 class TestOrderInsideACluster:
@@ -221,7 +224,7 @@ class TestOrderInsideACluster:
             pool("cluster-a", "little", "NC_G6_28_v1", 2),
             pool("cluster-a", "large", "NC_P46_224_v1", 4),
         ]
-        (finding,) = of("small-before-large", advise(planned(machines(2, 4), pools)))
+        (finding,) = of("small-before-large", run_rules(planned(machines(2, 4), pools)))
         assert "In cluster-a, little (56 GiB in all) is placed before large (896 GiB)" in finding.detail
 
     def test_the_control_plane_always_comes_first(self) -> None:
@@ -229,7 +232,7 @@ class TestOrderInsideACluster:
             pool("cluster-a", "control-plane", "NC_G6_28_v1", 3),
             pool("cluster-a", "large", "NC_P46_224_v1", 4),
         ]
-        assert not of("small-before-large", advise(planned(machines(2, 4), pools)))
+        assert not of("small-before-large", run_rules(planned(machines(2, 4), pools)))
 
     def test_an_order_that_makes_all_fit(self) -> None:
         # Six small VMs, spread over the machines, break the cells that six whole ones need.
@@ -238,13 +241,13 @@ class TestOrderInsideACluster:
             pool("cluster-a", "np", "NC_G6_28_v1", 4),
             pool("cluster-b", "np", "NC_P46_224_v1", 7),
         ]
-        (finding,) = of("small-before-large", advise(planned(site, pools)))
+        (finding,) = of("small-before-large", run_rules(planned(site, pools)))
         assert "In the order cluster-b, cluster-a, 3 more VMs fit" in finding.detail
 
 
 class TestSkuMismatch:
     def test_made_for_other_hardware(self) -> None:
-        (finding,) = advise(planned(machines(2, 4), [pool("cluster-a", "np", "NC_G14_56_v1", 4)]))
+        (finding,) = run_rules(planned(machines(2, 4), [pool("cluster-a", "np", "NC_G14_56_v1", 4)]))
         assert finding.id == "sku-mismatch"
         assert "3 of them fit a NUMA cell of bom-1.7.3" in finding.detail
         assert "NC_G12_56_v1 is made for this hardware: 4 fit" in finding.detail
@@ -263,14 +266,14 @@ class TestSkuMismatch:
     )
     def test_made_for_this_hardware(self, sku: str, hardware: str) -> None:
         assert not of(
-            "sku-mismatch", advise(planned(machines(2, 4, hardware), [pool("cluster-a", "np", sku, 2)]))
+            "sku-mismatch", run_rules(planned(machines(2, 4, hardware), [pool("cluster-a", "np", sku, 2)]))
         )
 
     def test_validate_says_that_nothing_lists_it(self) -> None:
-        (finding,) = advise(literal(machines(2, 4), [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
+        (finding,) = run_rules(literal(machines(2, 4), [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
         assert "it needs bom-2.0; they are bom-1.7.3" in finding.detail
         # In a plan that is an error already.
-        in_plan = advise(planned(machines(2, 4), [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
+        in_plan = run_rules(planned(machines(2, 4), [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
         assert not of("sku-mismatch", in_plan)
 
     def test_part_of_the_machines(self) -> None:
@@ -278,21 +281,23 @@ class TestSkuMismatch:
             *machines(1, 2),
             *(replace(m, rack="rackx", name=f"x{m.name}") for m in machines(1, 2, "bom-2.0")),
         )
-        findings = of("sku-mismatch", advise(planned(mixed, [pool("cluster-a", "np", "NC_G56_224_v1", 2)])))
+        findings = of(
+            "sku-mismatch", run_rules(planned(mixed, [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
+        )
         assert "2 machines of 4" in findings[0].detail
 
 
 class TestSharedMachine:
     def test_more_vms_than_machines(self) -> None:
         (finding,) = of(
-            "shared-machine", advise(planned(machines(1, 2), [pool("cluster-a", "np", "NC_G6_28_v1", 3)]))
+            "shared-machine", run_rules(planned(machines(1, 2), [pool("cluster-a", "np", "NC_G6_28_v1", 3)]))
         )
         assert "1 machine houses two or more VMs of cluster-a" in finding.detail
         assert "2 machines that take VMs, and cluster-a has 3 VMs" in finding.detail
 
     def test_silent_where_a_pin_is_the_reason(self) -> None:
         pinned = pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"])
-        findings = advise(planned(machines(2, 2), [pinned]))
+        findings = run_rules(planned(machines(2, 2), [pinned]))
         assert not of("shared-machine", findings)
         assert len(of("zones-pinned", findings)) == 1
 
@@ -309,42 +314,42 @@ class TestSurge:
         [("1", 5, 1), ("33%", 10, 4), ("100%", 3, 3), ("9", 3, 3), ("0", 5, 0), ("0%", 5, 0), ("odd", 5, 0)],
     )
     def test_how_many_come_first(self, text: str, count: int, needed: int) -> None:
-        assert asked("np", text, count).surge == needed
+        assert asked("np", text, count).surge_size == needed
 
     def test_the_control_plane_takes_one(self) -> None:
-        assert asked("control-plane", "3", 5).surge == 1
+        assert asked("control-plane", "3", 5).surge_size == 1
 
     def test_a_full_site(self) -> None:
         full = pool("cluster-a", "np", "NC_P46_224_v1", 8)
-        (finding,) = of("no-surge-room", advise(planned(machines(2, 2), [full])))
+        (finding,) = of("no-surge-room", run_rules(planned(machines(2, 2), [full])))
         assert 'max_surge = "0"' in finding.detail
         easy = replace(full, surge=0)
-        assert not of("no-surge-room", advise(planned(machines(2, 2), [easy])))
+        assert not of("no-surge-room", run_rules(planned(machines(2, 2), [easy])))
 
 
 class TestSilence:
     def test_everywhere_and_at_an_address(self) -> None:
         facts = planned(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"])
-        assert advise(facts, ["zones-pinned"]) == []
-        assert advise(facts, (), {"nexus_kubernetes_cluster.d": ["zones-pinned"]}) == []
-        assert len(advise(facts, (), {"nexus_kubernetes_cluster.c": ["zones-pinned"]})) == 1
+        assert run_rules(facts, ["zones-pinned"]) == []
+        assert run_rules(facts, (), {"nexus_kubernetes_cluster.d": ["zones-pinned"]}) == []
+        assert len(run_rules(facts, (), {"nexus_kubernetes_cluster.c": ["zones-pinned"]})) == 1
 
     def test_validate_shows_the_first_four(self) -> None:
         assert [rule.id for rule in RULES if rule.literal] == list(RULE_IDS[:4])
         full = pool("cluster-a", "np", "NC_P46_224_v1", 8)
         facts = planned(machines(2, 2), [full])
-        assert {d.id for d in advise(facts)} == {"shared-machine", "no-surge-room"}
-        assert advise(facts, literal_only=True) == []
+        assert {d.id for d in run_rules(facts)} == {"shared-machine", "no-surge-room"}
+        assert run_rules(facts, literal_only=True) == []
 
     def test_summaries_are_constant_per_rule(self) -> None:
-        findings = advise(planned(SITE, DOCUMENT))
+        findings = run_rules(planned(SITE, DOCUMENT))
         by_rule = {(d.id, d.summary) for d in findings}
         assert len(by_rule) == len({d.id for d in findings})
         assert all(d.summary.startswith(f"{d.id}: ") for d in findings)
         assert all(d.subject is not None for d in findings)
 
 
-class _AtMost(Terms, frozen=True):
+class _AtMost(PlacementConstraints, frozen=True):
     """Terms with an argument that somebody adds: the most VMs of a pool that one rack may have."""
 
     most_on_rack: int = 0
@@ -353,12 +358,18 @@ class _AtMost(Terms, frozen=True):
 def test_room_that_is_left_is_counted_with_what_all_pools_of_the_sku_ask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def opens(usage: Usage, demand: Demand) -> Refuse | None:
-        most = getattr(demand.terms, "most_on_rack", 0)
+    def opens(usage: Usage, demand: Demand) -> RejectionCheck | None:
+        most = getattr(demand.constraints, "most_on_rack", 0)
         return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
 
-    rule = CountFilter(name="at_most", item=Item.RACK, opens=opens, sentence=lambda _: "full", closing=True)
+    rule = CountFilter(
+        name="at_most",
+        item=Item.RACK,
+        build_check=opens,
+        describe_shortage=lambda _: "full",
+        is_monotonic=True,
+    )
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
-    limited = replace(pool("cluster-a", "pool1", "NC_P46_224_v1", 2), terms=_AtMost(most_on_rack=3))
-    outcome = rehearsal(RackScheduler(machines(2, 4)))([limited])
+    limited = replace(pool("cluster-a", "pool1", "NC_P46_224_v1", 2), constraints=_AtMost(most_on_rack=3))
+    outcome = build_simulator(RackScheduler(machines(2, 4)))([limited])
     assert outcome.free_largest == 6

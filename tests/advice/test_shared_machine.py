@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 # Racks are filled evenly, so the small one takes as many VMs as the large one.
 UNEVEN = """
@@ -37,7 +37,7 @@ def test_that_other_racks_have_machines_left_is_not_denied(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(UNEVEN)
-    assert run(["plan", "-details"]) == 0
+    assert run_command_line(["plan", "-details"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
     assert "A rack is chosen before a machine, and in the racks chosen no machine" in told
@@ -78,7 +78,7 @@ def test_a_control_plane_that_loses_its_quorum_with_a_machine_is_told(
     workers = 'agent_pool "w" {\n    count       = 4\n    vm_sku_name = "NC_G12_56_v1"\n  }\n  depends_on'
     text = ONE_MACHINE_LEFT.replace("ZONES", zones).replace("depends_on", workers)
     (tmp_path / "main.nf.hcl").write_text(text)
-    assert run(["plan", "-details"]) == 0
+    assert run_command_line(["plan", "-details"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
     assert ("houses 3 of the 3 control-plane VMs: without it the control plane has no quorum" in told) == lost

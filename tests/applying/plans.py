@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nexusform.address import Address
 from nexusform.applying.events import StepEvent
 from nexusform.plans.plan import Action, Change, Plan, Step, StepKind
+from nexusform.resources.address import Address
 
 
 def address(name: str, kind: str = "nexus_rack") -> Address:
@@ -60,13 +60,13 @@ class Notes:
     def __init__(self) -> None:
         self.told: list[tuple[str, StepEvent]] = []
 
-    def started(self, event: StepEvent) -> None:
+    def report_start(self, event: StepEvent) -> None:
         self.told.append(("started", event))
 
-    def progressed(self, event: StepEvent) -> None:
+    def report_progress(self, event: StepEvent) -> None:
         self.told.append(("progressed", event))
 
-    def ended(self, event: StepEvent) -> None:
+    def report_end(self, event: StepEvent) -> None:
         self.told.append(("ended", event))
 
     def outcomes(self) -> dict[str, str]:
@@ -80,7 +80,7 @@ class Ticking:
         self.at = datetime(2026, 1, 1, tzinfo=UTC)
         self.seconds = seconds
 
-    def now(self) -> datetime:
+    def read_time(self) -> datetime:
         self.at += timedelta(seconds=self.seconds)
         return self.at
 

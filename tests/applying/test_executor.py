@@ -8,18 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.applying.events import Outcome
-from nexusform.applying.executor import Applied, Options, execute
-from nexusform.applying.recorder import Recorder, opening_records
+from nexusform.applying.events import StepOutcome
+from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
+from nexusform.applying.recorder import Recorder, build_opening_records
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ProviderProblem,
+    ResourceType,
+    StepPending,
+    StepProgress,
+)
+from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Action, Plan, StepKind
-from nexusform.ports import ChangeRequest, ProviderAnswer, ProviderProblem, ResourceType, StepNews, StepWaits
-from nexusform.providers.simulated import make
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.state.draft import replay
-from nexusform.state.journal import read
+from nexusform.providers.simulated import make_provider
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
+from nexusform.state.draft import apply_records
+from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state_ports import BackendProblem
-from nexusform.value_types import DYNAMIC, NUMBER, STRING, MapType
 from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
 
 
@@ -36,15 +43,15 @@ class Site:
         self.order: list[str] = []
         self.lock = Lock()
 
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
+    def create(self, request: ChangeRequest) -> ChangeResult:
         assert any(b'"intent"' in line and request.key.id.encode() in line for line in self.journal.written)
         with self.lock:
             self.order.append(request.address)
         if request.address.split(".")[1] in self.broken:
             raise ProviderProblem("out of stock")
-        return ProviderAnswer(request.planned or {})
+        return ChangeResult(request.planned or {})
 
-    def update(self, request: ChangeRequest) -> ProviderAnswer:
+    def update(self, request: ChangeRequest) -> ChangeResult:
         return self.create(request)
 
     def delete(self, request: ChangeRequest) -> None:
@@ -58,24 +65,24 @@ def run(
     lines: Lines | None = None,
     types: dict[str, ResourceType] | None = None,
     **options: Any,
-) -> tuple[Applied, Lines, Notes]:
+) -> tuple[ApplyResult, Lines, Notes]:
     from contextlib import ExitStack
 
     state = state or State()
     lines = lines or Lines()
     notes = Notes()
     recorder = Recorder(lines, state)  # type: ignore[arg-type]
-    for record in opening_records(plan, state, "lineage-1"):
-        recorder.note(record)
-    given_providers = {"simulated": provider or make({}, ".", ExitStack())}
-    applied = execute(
+    for record in build_opening_records(plan, state, "lineage-1"):
+        recorder.add_record(record)
+    given_providers = {"simulated": provider or make_provider({}, ".", ExitStack())}
+    applied = execute_plan(
         plan,
         recorder,
         given_providers,
         types or {},
         clock=Ticking(),
         listener=notes,
-        options=Options(**options),
+        options=ExecutionOptions(**options),
     )
     return applied, lines, notes
 
@@ -125,8 +132,8 @@ def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
     assert sorted(a.name for a in applied.state.instances) == sorted(
         f"r{n}" for n in waits if expected[f"nexus_rack.r{n}"] == "done"
     )
-    records, problems = read(lines.written)
-    replayed, opened = replay(State(), records)
+    records, problems = parse_journal(lines.written)
+    replayed, opened = apply_records(State(), records)
     assert (replayed, opened, problems) == (applied.state, [], [])
 
 
@@ -150,7 +157,7 @@ def test_fail_fast_starts_nothing_new() -> None:
         "nexus_rack.r1": "skipped",
         "nexus_rack.r2": "skipped",
     }
-    assert not applied.complete
+    assert not applied.is_complete
 
 
 class SlowJournal(Lines):
@@ -184,7 +191,7 @@ class OneWaits(Site):
         super().__init__(journal)
         self.slow = journal
 
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
+    def create(self, request: ChangeRequest) -> ChangeResult:
         answer = super().create(request)
         if len(self.order) % 2 == 0:
             self.slow.flushing.wait(timeout=1)
@@ -209,8 +216,8 @@ class Resting(Site):
         self.together = Barrier(together)
         self.alone = 0
 
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
-        request.tell(StepNews(rests=True))
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        request.report_progress(StepProgress(is_waiting=True))
         try:
             self.together.wait(timeout=0.2 if self.together.parties > 20 else 30)
         except BrokenBarrierError:
@@ -222,7 +229,7 @@ def test_steps_that_only_wait_leave_their_place_to_others() -> None:
     lines = Lines()
     site = Resting(lines, together=8)
     applied, _, _ = run(creating({n: [] for n in range(8)}), site, lines=lines, parallelism=2)
-    assert (applied.complete, site.alone) == (True, 0)
+    assert (applied.is_complete, site.alone) == (True, 0)
 
 
 def test_where_steps_go_one_by_one_those_that_wait_keep_their_place() -> None:
@@ -237,21 +244,21 @@ def test_a_request_to_stop_lets_running_steps_end() -> None:
     looks = iter([False, True, True, True])
     applied, _, notes = run(creating({0: [], 1: [0]}), parallelism=1, stopping=lambda: next(looks))
     assert notes.outcomes() == {"nexus_rack.r0": "done", "nexus_rack.r1": "skipped"}
-    assert applied.ends[-1].error == "The apply was interrupted before it."
+    assert applied.end_events[-1].error == "The apply was interrupted before it."
     assert len(applied.state.instances) == 1
 
 
 def test_a_create_that_failed_after_the_object_existed_is_tainted() -> None:
     class Halfway(Site):
-        def create(self, request: ChangeRequest) -> ProviderAnswer:  # noqa: ARG002 - the port's signature
-            raise ProviderProblem("no answer", exists=True, attributes={"id": "lab/r0", "size": 9})
+        def create(self, request: ChangeRequest) -> ChangeResult:  # noqa: ARG002 - the port's signature
+            raise ProviderProblem("no answer", object_exists=True, attributes={"id": "lab/r0", "size": 9})
 
     applied, _, _ = run(creating({0: []}), Halfway(Lines()))
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.tainted
     assert made.attributes["size"] == 9
-    assert applied.ends[0].error == "no answer"
+    assert applied.end_events[0].error == "no answer"
 
 
 def test_create_before_destroy_keeps_the_old_object_until_its_delete() -> None:
@@ -299,7 +306,7 @@ def test_a_replaced_object_whose_successor_fails_is_gone() -> None:
     )
 
     class Barren(Site):
-        def create(self, request: ChangeRequest) -> ProviderAnswer:  # noqa: ARG002 - the port's signature
+        def create(self, request: ChangeRequest) -> ChangeResult:  # noqa: ARG002 - the port's signature
             raise ProviderProblem("no room")
 
         def delete(self, request: ChangeRequest) -> None:  # noqa: ARG002 - the port's signature
@@ -330,10 +337,10 @@ def test_forgetting_asks_no_provider() -> None:
 
 SCHEMA = BlockSchema(
     {
-        "id": Attribute(STRING, "Id.", computed=True),
-        "name": Attribute(STRING, "Name.", required=True),
-        "size": Attribute(NUMBER, "Size.", optional=True),
-        "nodes": Attribute(MapType(DYNAMIC), "Nodes.", computed=True, predicted=True),
+        "id": AttributeSchema(STRING, "Id.", computed=True),
+        "name": AttributeSchema(STRING, "Name.", required=True),
+        "size": AttributeSchema(NUMBER, "Size.", optional=True),
+        "nodes": AttributeSchema(MapType(DYNAMIC), "Nodes.", computed=True, predicted=True),
     }
 )
 TYPES = {"nexus_rack": ResourceType("nexus_rack", 2, SCHEMA, lambda a: str(a["id"]))}
@@ -343,7 +350,7 @@ def answering(answer: dict[str, Any]) -> Any:
     from contextlib import ExitStack
 
     block = {"address": "*", "operation": "create", "answer": answer, "times": 0}
-    return make({"fault": [block]}, ".", ExitStack())
+    return make_provider({"fault": [block]}, ".", ExitStack())
 
 
 def planned_nodes() -> Plan:
@@ -362,7 +369,7 @@ def test_an_answer_that_contradicts_a_configured_value_is_saved_and_told() -> No
     assert made is not None
     assert made.attributes["size"] == 7
     assert not made.tainted
-    assert "size was planned as 2, and the provider answered 7" in applied.ends[0].error
+    assert "size was planned as 2, and the provider answered 7" in applied.end_events[0].error
     assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped"}
 
 
@@ -378,8 +385,8 @@ def test_an_observed_prediction_is_taken_over_and_counted() -> None:
         "a-0": {"machine": "m1", "provenance": "observed"},
         "a-1": {"machine": "m9", "provenance": "observed"},
     }
-    assert applied.ends[0].error == ""
-    (miss,) = (m for m in applied.misses if m.address == "nexus_rack.r0")
+    assert applied.end_events[0].error == ""
+    (miss,) = (m for m in applied.wrong_predictions if m.address == "nexus_rack.r0")
     assert (miss.predicted, miss.observed, applied.hits) == ("m2", "m9", 1)
 
 
@@ -388,7 +395,7 @@ def test_what_is_merely_echoed_stays_predicted_and_is_not_counted() -> None:
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.attributes["nodes"]["a-0"]["provenance"] == "predicted"
-    assert (applied.hits, applied.misses) == (0, ())
+    assert (applied.hits, applied.wrong_predictions) == (0, ())
 
 
 def test_a_journal_that_cannot_be_written_stops_before_the_next_step() -> None:
@@ -403,7 +410,7 @@ def test_a_journal_that_cannot_be_written_stops_before_the_next_step() -> None:
     applied, _, _ = run(creating({0: [], 1: [0]}), site, lines=lines)
     assert site.order == ["nexus_rack.r0"]
     assert applied.problem == "no space left"
-    assert not applied.complete
+    assert not applied.is_complete
 
 
 def test_long_steps_are_told_of_every_ten_seconds() -> None:
@@ -412,19 +419,21 @@ def test_long_steps_are_told_of_every_ten_seconds() -> None:
     released = Event()
 
     class Slow(Site):
-        def create(self, request: ChangeRequest) -> ProviderAnswer:
+        def create(self, request: ChangeRequest) -> ChangeResult:
             released.wait(5)
-            return ProviderAnswer(request.planned or {})
+            return ChangeResult(request.planned or {})
 
     class Counting(Notes):
         def progressed(self, event: Any) -> None:
-            super().progressed(event)
+            super().report_progress(event)
             released.set()
 
     lines = Lines()
     recorder = Recorder(lines, State())  # type: ignore[arg-type]
     notes = Counting()
-    execute(creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes)
+    execute_plan(
+        creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes
+    )
     assert notes.told[0][0] == "started"
     assert "progressed" in [what for what, _ in notes.told]
 
@@ -433,7 +442,7 @@ def test_a_missing_provider_fails_the_step() -> None:
     plan = creating({0: []})
     plan = replace(plan, changes=(replace(plan.changes[0], provider="simulated.other"),))
     applied, _, _ = run(plan)
-    assert 'There is no provider "simulated.other"' in applied.ends[0].error
+    assert 'There is no provider "simulated.other"' in applied.end_events[0].error
 
 
 def test_what_names_no_provider_is_served_by_the_default_one() -> None:
@@ -450,16 +459,16 @@ def test_what_a_provider_tells_is_in_the_journal_before_it_goes_on() -> None:
     seen: list[bool] = []
 
     class Slow(Site):
-        def create(self, request: ChangeRequest) -> ProviderAnswer:
-            request.tell(StepNews(operation="PUT /r0", words="on its way"))
+        def create(self, request: ChangeRequest) -> ChangeResult:
+            request.report_progress(StepProgress(operation="PUT /r0", message="on its way"))
             seen.append(any(b"PUT /r0" in line for line in self.journal.written))
-            raise StepWaits("It goes on over there.")
+            raise StepPending("It goes on over there.")
 
     plan = creating({0: []})
     applied, lines, notes = run(plan, Slow(lines), lines=lines)
     assert seen == [True]
-    assert [end.outcome for end in applied.ends] == [Outcome.WAITING]
-    assert "on its way" in [event.news for _, event in notes.told]
-    records, _ = read(lines.written)
-    _, opened = replay(State(), records)
+    assert [end.outcome for end in applied.end_events] == [StepOutcome.WAITING]
+    assert "on its way" in [event.message for _, event in notes.told]
+    records, _ = parse_journal(lines.written)
+    _, opened = apply_records(State(), records)
     assert [each.intent.key_id for each in opened] == ["lab/r0"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
-from nexusform.applying.workers import EndedCall, Workers
+from nexusform.applying.workers import CompletedCall, Workers
 
 
 def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_waits() -> None:
@@ -22,11 +22,11 @@ def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_wai
     workers.submit("first")
     workers.submit("second")
     ended: dict[str, bool | None] = {}
-    while workers.running:
+    while workers.running_count:
         for each in workers.collect(120):
-            if isinstance(each, EndedCall):
+            if isinstance(each, CompletedCall):
                 ended[each.task] = each.answer
             else:
-                each.heard.put(None)
+                each.acknowledgement.put(None)
     workers.close()
     assert ended == {"first": True, "second": True}

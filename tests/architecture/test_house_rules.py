@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from nexusform.domain_table import domains
+from nexusform.domain_table import find_domains
 
 PACKAGE = Path(__file__).parents[2] / "nexusform"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -30,7 +30,7 @@ def _in_rim(path: Path) -> bool:
     if name == "configuration/loader.py":
         return True
     parts = name.removesuffix(".py").split("/")
-    return parts[2] in domains()[parts[1]].rim if _in_domain(path) else parts[0] in RIM
+    return parts[2] in find_domains()[parts[1]].io_layer if _in_domain(path) else parts[0] in RIM
 
 
 def _in_domain(path: Path) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nexusform.domain_table import domains
+from nexusform.domain_table import find_domains
 
 ROOT = Path(__file__).parents[2]
 TESTS = sorted(ROOT.glob("tests/**/test_*.py"))
@@ -22,7 +22,7 @@ MARK = re.compile(r"of_domains\(([^)]*)\)|\bdomain=(\"\w+\")")
 def words_of_domains() -> dict[tuple[str, str], str]:
     """Keyword and name of each block that a domain brings, and that domain."""
     words: dict[tuple[str, str], str] = {}
-    for name, domain in domains().items():
+    for name, domain in find_domains().items():
         brought = {
             "resource": domain.resource_types,
             "data": domain.data_sources,
@@ -39,7 +39,7 @@ WORDS = words_of_domains()
 def with_used(name: str) -> Iterator[str]:
     """A domain, and those that it may import: they are there where it is."""
     yield name
-    for used in domains()[name].uses:
+    for used in find_domains()[name].dependencies:
         yield from with_used(used)
 
 
@@ -49,7 +49,7 @@ def said(path: Path, text: str) -> set[str]:
     named = {*IMPORT.findall(text), *([below[0]] if folder == "domains" else [])}
     for marks in MARK.findall(text):
         named |= set(re.findall(r'"(\w+)"', "".join(marks)))
-    return {domain for name in named & domains().keys() for domain in with_used(name)}
+    return {domain for name in named & find_domains().keys() for domain in with_used(name)}
 
 
 def test_what_a_test_writes_of_a_domain_it_says() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, raw, redirect
 from tests.contracts.http_state_server import Store, state_server
@@ -80,7 +80,7 @@ def team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.
     """What a team has: a site and two racks, in the server."""
     write(directory, 2, address)
     monkeypatch.chdir(directory)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     return store.places["/lon1"].document or b""
 
 
@@ -100,7 +100,7 @@ def test_no_state_is_written_over_that_was_not_read(
             write(tmp_path / "mine", 3, server.address)
             monkeypatch.chdir(tmp_path / "mine")
             capsys.readouterr()
-            code = run(["apply", "-auto-approve", "-no-color"])
+            code = run_command_line(["apply", "-auto-approve", "-no-color"])
         said = capsys.readouterr()
         assert code == 1, said.out
         assert "Traceback" not in said.err
@@ -120,11 +120,11 @@ def test_a_migration_takes_all_or_says_why(
                 mine = tmp_path / f"mine{number}"
                 write(mine, 2, server.address)
                 monkeypatch.chdir(mine)
-                assert run(["init"]) == 0
+                assert run_command_line(["init"]) == 0
                 write(mine, 2)
                 server.answer = wrong_at(address, number, WRONG[wrong])
                 capsys.readouterr()
-                code = run(["init", "-migrate-state", "-input=false", "-no-color"])
+                code = run_command_line(["init", "-migrate-state", "-input=false", "-no-color"])
             said = capsys.readouterr()
             taken = mine / "state" / "nexusform.nfstate"
             store.places["/lon1"].lock = None
@@ -135,4 +135,4 @@ def test_a_migration_takes_all_or_says_why(
             assert store.places["/lon1"].document == before
             if code:
                 # What says so lets the next command not go on as if there were nothing.
-                assert run(["plan", "-input=false"]) == 1
+                assert run_command_line(["plan", "-input=false"]) == 1

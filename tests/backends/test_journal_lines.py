@@ -3,19 +3,19 @@ import threading
 import pytest
 
 from nexusform.backends import journal_lines
-from nexusform.backends.journal_lines import Gathering, compaction_mark, pending, seal
+from nexusform.backends.journal_lines import LineBatcher, build_compaction_mark, build_seal, list_pending
 
 
 def test_lines_before_the_mark_of_the_document_are_in_it() -> None:
-    lines = [b"{a}", compaction_mark(b"doc"), b"{b}", seal("x"), b"{c}"]
-    assert pending(lines, b"doc") == [b"{b}", b"{c}"]
-    assert pending(lines, b"older") == [b"{a}", b"{b}", b"{c}"]
-    assert pending(lines, None) == [b"{a}", b"{b}", b"{c}"]
+    lines = [b"{a}", build_compaction_mark(b"doc"), b"{b}", build_seal("x"), b"{c}"]
+    assert list_pending(lines, b"doc") == [b"{b}", b"{c}"]
+    assert list_pending(lines, b"older") == [b"{a}", b"{b}", b"{c}"]
+    assert list_pending(lines, None) == [b"{a}", b"{b}", b"{c}"]
 
 
 def test_of_several_marks_of_one_document_the_last_counts() -> None:
-    lines = [compaction_mark(b"doc"), b"{a}", compaction_mark(b"doc"), b"{b}"]
-    assert pending(lines, b"doc") == [b"{b}"]
+    lines = [build_compaction_mark(b"doc"), b"{a}", build_compaction_mark(b"doc"), b"{b}"]
+    assert list_pending(lines, b"doc") == [b"{b}"]
 
 
 @pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])
@@ -34,14 +34,14 @@ def test_what_comes_while_a_write_is_under_way_goes_out_together() -> None:
             under_way.set()
             go_on.wait(10)
 
-    gathering = Gathering(write)
-    first = threading.Thread(target=gathering.add, args=([b"1"],))
+    gathering = LineBatcher(write)
+    first = threading.Thread(target=gathering.add_lines, args=([b"1"],))
     first.start()
     assert under_way.wait(10)
-    others = [threading.Thread(target=gathering.add, args=([b"%d" % n],)) for n in (2, 3, 4)]
+    others = [threading.Thread(target=gathering.add_lines, args=([b"%d" % n],)) for n in (2, 3, 4)]
     for thread in others:
         thread.start()
-    while len(gathering._waiting) < 3:
+    while len(gathering._pending) < 3:
         pass
     go_on.set()
     for thread in [first, *others]:
@@ -55,7 +55,7 @@ def test_after_a_failed_write_nothing_is_written_any_more() -> None:
     def write(_lines: list[bytes]) -> None:
         raise OSError("disk")
 
-    gathering = Gathering(write)
+    gathering = LineBatcher(write)
     for _ in range(2):
         with pytest.raises(OSError, match="disk"):
-            gathering.add([b"1"])
+            gathering.add_lines([b"1"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nexusform import regular_files
 from nexusform.backends.local_file import LocalBackend
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
+from nexusform.files import regular_files
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
 HERE = socket.gethostname()
 as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
@@ -36,9 +36,9 @@ def names(path: Path) -> list[str]:
 
 def test_nothing_is_made_by_reading(backend: LocalBackend, path: Path) -> None:
     backend.read()
-    backend.journal()
-    backend.holder()
-    backend.workspaces()
+    backend.read_journal()
+    backend.read_lock()
+    backend.list_workspaces()
     assert not path.parent.exists()
 
 
@@ -82,7 +82,7 @@ def test_the_backup_is_kept_where_hard_links_are_not(
 
     monkeypatch.setattr(regular_files.Path, "hardlink_to", refuse)
     backend.lock(info())
-    with pytest.raises(LockHeld):
+    with pytest.raises(StateLocked):
         LocalBackend(str(path)).lock(info("other"))
     backend.write(b"one")
     backend.write(b"two")
@@ -153,9 +153,9 @@ def test_a_torn_record_is_passed_over_and_cut_off_by_the_next(backend: LocalBack
     journal = path.with_name("s.nfstate.journal")
     journal.write_bytes(journal.read_bytes() + b"{torn" * 30000)
     again = LocalBackend(str(path))
-    assert again.journal() == [b"{a}"]
+    assert again.read_journal() == [b"{a}"]
     again.append(b"{b}")
-    assert again.journal() == [b"{a}", b"{b}"]
+    assert again.read_journal() == [b"{a}", b"{b}"]
     assert journal.read_bytes() == b"{a}\n{b}\n"
 
 
@@ -163,9 +163,9 @@ def test_a_crash_before_the_document_is_written_keeps_the_records(backend: Local
     backend.write(b"one")
     backend.append(b"{a}")
     backend._journal.mark_compacted(b"two")
-    assert LocalBackend(str(path)).journal() == [b"{a}"]
+    assert LocalBackend(str(path)).read_journal() == [b"{a}"]
     LocalBackend(str(path)).append(b"{b}")
-    assert LocalBackend(str(path)).journal() == [b"{a}", b"{b}"]
+    assert LocalBackend(str(path)).read_journal() == [b"{a}", b"{b}"]
 
 
 def test_a_crash_after_the_document_is_written_counts_nothing_twice(
@@ -175,9 +175,9 @@ def test_a_crash_after_the_document_is_written_counts_nothing_twice(
     backend.append(b"{a}")
     backend._journal.mark_compacted(b"two")
     backend.write(b"two")
-    assert LocalBackend(str(path)).journal() == []
+    assert LocalBackend(str(path)).read_journal() == []
     LocalBackend(str(path)).append(b"{b}")
-    assert LocalBackend(str(path)).journal() == [b"{b}"]
+    assert LocalBackend(str(path)).read_journal() == [b"{b}"]
 
 
 def test_the_lock_leaves_nothing_behind(backend: LocalBackend, path: Path) -> None:
@@ -209,13 +209,13 @@ def test_a_number_that_another_process_has_by_now_is_no_living_holder(
 
 def test_a_holder_that_still_runs_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
     dead_lock(path)
-    with pytest.raises(LockHeld):
+    with pytest.raises(StateLocked):
         backend.lock(info())
 
 
 def test_a_holder_elsewhere_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
     dead_lock(path, Host="elsewhere", Start="x/1", Pid=999_999_999)
-    with pytest.raises(LockHeld) as held:
+    with pytest.raises(StateLocked) as held:
         backend.lock(info())
     assert held.value.holder is not None
     assert held.value.holder.host == "elsewhere"
@@ -229,9 +229,9 @@ def test_a_lock_file_of_nonsense_is_never_taken_for_a_dead_holder(
 ) -> None:
     path.parent.mkdir()
     path.with_name("s.nfstate.lock.info").write_text(text)
-    with pytest.raises(LockHeld):
+    with pytest.raises(StateLocked):
         backend.lock(info())
-    holder = LocalBackend(str(path)).holder()
+    holder = LocalBackend(str(path)).read_lock()
     assert holder is not None
     with pytest.raises(BackendProblem, match=f"ID {holder.id}"):
         backend.force_unlock("x")
@@ -246,13 +246,13 @@ def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> 
     other = LocalBackend(str(path))
     other.force_unlock("mine")
     other.lock(info("other"))
-    for work in (backend.write, backend.append, backend.compact):
+    for work in (backend.write, backend.append, backend.rewrite_journal):
         with pytest.raises(BackendProblem, match="broken by somebody else"):
             work(b"two")
     assert path.read_bytes() == b"one"
     with pytest.raises(BackendProblem, match="ID other"):
         backend.unlock("mine")
-    assert other.holder() == info("other")
+    assert other.read_lock() == info("other")
 
 
 def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(
@@ -268,7 +268,7 @@ def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(
         return descriptor
 
     backend._lock._open_existing = open_then_pause  # type: ignore[method-assign]
-    with pytest.raises(LockHeld) as held:
+    with pytest.raises(StateLocked) as held:
         backend.lock(info())
     assert held.value.holder == info("faster")
     faster.unlock("faster")
@@ -293,13 +293,13 @@ def test_a_compaction_that_dies_halfway_leaves_one_truth(
 
     monkeypatch.setattr(backend if dies_in == "write" else backend._journal, dies_in, die)
     with pytest.raises(KeyboardInterrupt):
-        backend.compact(b"two")
+        backend.rewrite_journal(b"two")
     again = LocalBackend(str(path))
-    assert (again.read(), again.journal()) == (document, records)
+    assert (again.read(), again.read_journal()) == (document, records)
 
 
 def test_what_a_kill_left_is_in_no_workspaces_way(backend: LocalBackend, path: Path) -> None:
-    workspace = backend.for_workspace("w")
+    workspace = backend.select_workspace("w")
     workspace.write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
     for left in ("s.nfstate.lock.info.0123456789abcdef.tmp", ".s.nfstate.1-0123456789abcdef.tmp"):
@@ -309,18 +309,18 @@ def test_what_a_kill_left_is_in_no_workspaces_way(backend: LocalBackend, path: P
 
 
 def test_a_workspace_with_somebody_elses_file_keeps_its_state(backend: LocalBackend, path: Path) -> None:
-    backend.for_workspace("w").write(b"one")
+    backend.select_workspace("w").write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(BackendProblem, match=r'holds "notes.txt", which is not'):
         backend.delete_workspace("w")
-    assert backend.for_workspace("w").read() == b"one"
+    assert backend.select_workspace("w").read() == b"one"
 
 
 def test_a_workspace_is_deleted_as_a_whole_or_stands_as_it_was(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend.for_workspace("w").write(b"one")
+    backend.select_workspace("w").write(b"one")
 
     def refuse(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
@@ -329,7 +329,7 @@ def test_a_workspace_is_deleted_as_a_whole_or_stands_as_it_was(
         patch.setattr(Path, "rename", refuse)
         with pytest.raises(BackendProblem):
             backend.delete_workspace("w")
-    assert backend.for_workspace("w").read() == b"one"
+    assert backend.select_workspace("w").read() == b"one"
 
     def die(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -338,7 +338,7 @@ def test_a_workspace_is_deleted_as_a_whole_or_stands_as_it_was(
         patch.setattr(Path, "unlink", die)
         with pytest.raises(KeyboardInterrupt):
             backend.delete_workspace("w")
-    assert backend.workspaces() == ["default"]
-    backend.for_workspace("w").write(b"two")
+    assert backend.list_workspaces() == ["default"]
+    backend.select_workspace("w").write(b"two")
     backend.delete_workspace("w")
-    assert backend.workspaces() == ["default"]
+    assert backend.list_workspaces() == ["default"]

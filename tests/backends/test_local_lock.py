@@ -4,33 +4,33 @@ import sys
 
 import pytest
 
-from nexusform.backends.local_lock import is_gone, start_mark
+from nexusform.backends.local_lock import is_process_dead, read_start_mark
 
-pytestmark = pytest.mark.skipif(not start_mark(os.getpid()), reason="this system tells no start times")
+pytestmark = pytest.mark.skipif(not read_start_mark(os.getpid()), reason="this system tells no start times")
 
 
 def test_a_running_process_is_not_gone() -> None:
-    assert not is_gone(os.getpid(), start_mark(os.getpid()))
-    assert not is_gone(os.getpid(), "")
-    assert not is_gone(1, start_mark(1))
+    assert not is_process_dead(os.getpid(), read_start_mark(os.getpid()))
+    assert not is_process_dead(os.getpid(), "")
+    assert not is_process_dead(1, read_start_mark(1))
 
 
 def test_a_number_that_was_given_again_is_gone() -> None:
-    assert is_gone(os.getpid(), "an earlier boot/1")
+    assert is_process_dead(os.getpid(), "an earlier boot/1")
 
 
 def test_no_number_tells_nothing() -> None:
-    assert not is_gone(0, "")
-    assert not is_gone(-1, "x")
+    assert not is_process_dead(0, "")
+    assert not is_process_dead(-1, "x")
 
 
 def test_a_process_that_ended_is_gone_even_before_its_parent_notices() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    mark = start_mark(process.pid)
-    assert not is_gone(process.pid, mark)
+    mark = read_start_mark(process.pid)
+    assert not is_process_dead(process.pid, mark)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert is_gone(process.pid, mark)
+    assert is_process_dead(process.pid, mark)
     process.communicate()
-    assert is_gone(process.pid, mark)
-    assert start_mark(process.pid) == ""
+    assert is_process_dead(process.pid, mark)
+    assert read_start_mark(process.pid) == ""

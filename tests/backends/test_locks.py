@@ -4,7 +4,7 @@ import pytest
 
 from nexusform.backends import locks as lock_text
 from nexusform.backends.locks import Lease, LeaseLost
-from nexusform.state_ports import BackendProblem
+from nexusform.interfaces.state_storage import BackendProblem
 
 
 class Clock:
@@ -12,7 +12,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
-        monkeypatch.setattr(lock_text, "now", lambda: self.time)
+        monkeypatch.setattr(lock_text, "read_clock", lambda: self.time)
 
 
 def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,11 +20,11 @@ def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.Monk
     claim = Lease(30, lambda: None)
     claim.begin(sent_at=100.0)
     clock.time = 128.5
-    claim.check()
+    claim.check_valid()
     clock.time = 129.5
     with pytest.raises(BackendProblem, match="could not be renewed for 30 s"):
-        claim.check()
-    claim.end()
+        claim.check_valid()
+    claim.stop()
 
 
 def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,16 +32,16 @@ def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPat
     claim = Lease(30, lambda: None)
     claim.begin(sent_at=60.0)  # the answer came 40 s later
     with pytest.raises(BackendProblem):
-        claim.check()
-    claim.end()
+        claim.check_valid()
+    claim.stop()
 
 
 def test_a_renewal_prolongs_the_claim() -> None:
     renewed = threading.Event()
     claim = Lease(0.3, renewed.set)
-    claim.begin(sent_at=lock_text.now())
+    claim.begin(sent_at=lock_text.read_clock())
     assert renewed.wait(10)
-    claim.end()
+    claim.stop()
 
 
 def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
@@ -52,11 +52,11 @@ def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
         raise LeaseLost("another run has it")
 
     claim = Lease(0.3, renew)
-    claim.begin(sent_at=lock_text.now() + 1000)
+    claim.begin(sent_at=lock_text.read_clock() + 1000)
     assert refused.wait(10)
-    claim.end()  # waits for the thread
+    claim.stop()  # waits for the thread
     with pytest.raises(BackendProblem, match="another run has it"):
-        claim.check()
+        claim.check_valid()
 
 
 def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
@@ -70,13 +70,13 @@ def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
         renewed.set()
 
     claim = Lease(0.3, renew)
-    claim.begin(sent_at=lock_text.now())
+    claim.begin(sent_at=lock_text.read_clock())
     assert renewed.wait(10)
-    claim.end()
+    claim.stop()
 
 
 @pytest.mark.parametrize("text", ["0", "14", "61", "soon", "-1", "15.5"])
 def test_a_claim_of_another_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("NF_LEASE_SECONDS", text)
     with pytest.raises(BackendProblem, match="from 15 to 60"):
-        lock_text.lease_seconds()
+        lock_text.read_lease_seconds()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import timeit
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.language.evaluator import evaluate
-from nexusform.language.functions.registry import described_families
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.plain_data import from_plain, to_plain
-from nexusform.source import SourceFile
-from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
-from nexusform.values import Value, number, object_value, string
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.values.value import Value, build_number, build_object, build_string
 
 EXPRESSIONS = (
     "12",
@@ -32,13 +32,13 @@ ROUNDS = 20_000
 class Names:
     """`count` and `var`."""
 
-    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
 
     def __init__(self) -> None:
-        site = from_plain({"racks": [{"name": "r1"}]}, DYNAMIC)
+        site = convert_to_value({"racks": [{"name": "r1"}]}, DYNAMIC)
         self.values = {
-            "count": object_value({"index": number(7)}),
-            "var": object_value({"name": string("web"), "site": site}),
+            "count": build_object({"index": build_number(7)}),
+            "var": build_object({"name": build_string("web"), "site": site}),
         }
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
@@ -55,14 +55,14 @@ def main() -> None:
     for text in EXPRESSIONS:
         expression, problems = parse_expression(SourceFile("bench", text))
         assert expression is not None, problems
-        print(f"{_microseconds(lambda e=expression: evaluate(e, names)):8.2f} us  {text}")
-    kind = ObjectType.of(
+        print(f"{_microseconds(lambda e=expression: evaluate_expression(e, names)):8.2f} us  {text}")
+    kind = ObjectType.create(
         {"name": STRING, "count": NUMBER, "labels": MapType(STRING), "zones": ListType(STRING)}
     )
     plain = {"name": "a", "count": 3, "labels": {"k": "v"}, "zones": ["1", "2"]}
-    value = from_plain(plain, kind)
-    print(f"{_microseconds(lambda: from_plain(plain, kind)):8.2f} us  from_plain of a pool")
-    print(f"{_microseconds(lambda: to_plain(value)):8.2f} us  to_plain of a pool")
+    value = convert_to_value(plain, kind)
+    print(f"{_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain of a pool")
+    print(f"{_microseconds(lambda: convert_to_plain(value)):8.2f} us  to_plain of a pool")
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.cycle import CycleResult, settle
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
-from nexusform.domains.fleet.scheduling.watcher import Watched, queued
-from nexusform.kubernetes.matching import Taint, label_selector
-from nexusform.kubernetes.quantity import make_quantity
+from nexusform.domains.fleet.scheduling.cycle import CycleResult, run_cycles
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
+from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
+from nexusform.kubernetes.matching import Taint, build_label_selector
+from nexusform.kubernetes.quantity import build_quantity
 
 NODES = "kubernetes-fleet.io/node-count"
 CPU = "resources.kubernetes-fleet.io/available-cpu"
@@ -46,7 +46,7 @@ def fleet(size: int) -> list[Member]:
             {"region": f"r{i % 20}", "day": f"d{i % 7}", "env": ("prod", "test", "dev")[i % 3]},
             (Taint("dedicated"),) if i % 10 == 0 else (),
             {NODES: str(3 + i * 7 % 50)},
-            ResourceUsage(available={"cpu": make_quantity(1000 + i * 37 % 9973, scale=-3)}),
+            ResourceUsage(available={"cpu": build_quantity(1000 + i * 37 % 9973, scale=-3)}),
         )
         for i in range(size)
     ]
@@ -55,33 +55,39 @@ def fleet(size: int) -> list[Member]:
 def policy(i: int) -> Policy:
     """The policy of placement number `i`; no two are equal."""
     nodes = (PropertyRequirement(NODES, "Ge", (str(3 + i % 37),)),)
-    term = ClusterTerm(label_selector({"env": ("prod", "test", "dev")[i % 3]}), nodes)
+    term = ClusterTerm(build_label_selector({"env": ("prod", "test", "dev")[i % 3]}), nodes)
     sorter = ClusterTerm(property_sorter=PropertySorter(CPU, "Descending"))
     preferred = (
         PreferredTerm(1 + i % 100, sorter),
-        PreferredTerm(i // 100, ClusterTerm(label_selector({"region": f"r{i % 20}"}))),
+        PreferredTerm(i // 100, ClusterTerm(build_label_selector({"region": f"r{i % 20}"}))),
     )
     kind = i % 5
     if kind == 0:
-        return Policy(PlacementType.PICK_ALL, required=(term,))
+        return Policy(PlacementType.PICK_ALL, required_terms=(term,))
     if kind == 1:
         return Policy(
             PlacementType.PICK_FIXED, cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11))
         )
     if kind == 2:
         spread = (SpreadConstraint("region", 1), SpreadConstraint("day", 1, "ScheduleAnyway"))
-        return Policy(PlacementType.PICK_N, 20, required=(term,), preferred=preferred, spread=spread)
-    return Policy(PlacementType.PICK_N, 10 + i % 20, required=(term,), preferred=preferred)
+        return Policy(
+            PlacementType.PICK_N,
+            20,
+            required_terms=(term,),
+            preferred_terms=preferred,
+            spread_constraints=spread,
+        )
+    return Policy(PlacementType.PICK_N, 10 + i % 20, required_terms=(term,), preferred_terms=preferred)
 
 
 def place(
-    roster: Roster, policies: Iterable[tuple[int, Policy]], prior: dict[int, CycleResult]
+    roster: MemberList, policies: Iterable[tuple[int, Policy]], prior: dict[int, CycleResult]
 ) -> dict[int, CycleResult]:
     """Settle these placements."""
     found = {}
     for i, asked in policies:
         held = prior[i].bindings if i in prior else ()
-        found[i] = settle(held, roster, asked, next_snapshot(None, asked))
+        found[i] = run_cycles(held, roster, asked, build_next_snapshot(None, asked))
     return found
 
 
@@ -94,17 +100,19 @@ def main() -> None:
     members = fleet(given.clusters)
     policies = [(i, policy(i)) for i in range(given.placements)]
     start = time.process_time()
-    first = place(Roster(members), policies, {})
+    first = place(MemberList(members), policies, {})
     nothing = time.process_time() - start
     held = sum(len(result.bindings) for result in first.values())
     changed = [replace(m, properties={NODES: "99"}) if i == 5 else m for i, m in enumerate(members)]
     start = time.process_time()
     watched = [
-        Watched(str(i), asked.placement_type, result.status is not None and result.status.fulfilled)
+        WatchedPlacement(
+            str(i), asked.placement_type, result.status is not None and result.status.is_fulfilled
+        )
         for (i, asked), result in zip(policies, first.values(), strict=True)
     ]
-    names = {entry.placement for entry in queued(members, changed, watched)}
-    second = place(Roster(changed), [pair for pair in policies if str(pair[0]) in names], first)
+    names = {entry.placement for entry in enqueue_placements(members, changed, watched)}
+    second = place(MemberList(changed), [pair for pair in policies if str(pair[0]) in names], first)
     again = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{given.placements} placements, {given.clusters} clusters, {held} bindings")

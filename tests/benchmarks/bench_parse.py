@@ -17,12 +17,12 @@ from typing import Any
 
 import hcl2
 
-from nexusform.language.bodies import BodySchema, content
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import decode_tree as decode
 from nexusform.language.parser import encode_tree as encode
 from nexusform.language.parser import parse_file
-from nexusform.source import SourceFile
 
 BLOCK = """resource "nexus_agent_pool" "p{n}" {{
   kubernetes_cluster_id = nexus_kubernetes_cluster.c{n}.id
@@ -87,9 +87,9 @@ def json_contents(source: SourceFile) -> None:
     schema = BodySchema({}, {"resource": ("type", "name")})
     names = ["kubernetes_cluster_id", "name", "node_count", "vm_sku_name", "availability_zones", "labels"]
     inner = BodySchema(dict.fromkeys(names, False), {"taint": ()})
-    found, _ = content(parse_json_file(source)[0], schema)
+    found, _ = decode_body(parse_json_file(source)[0], schema)
     for block in found.blocks:
-        content(block.body, inner)
+        decode_body(block.body, inner)
 
 
 def main() -> None:

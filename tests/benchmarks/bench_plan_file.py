@@ -6,12 +6,12 @@ Run: python tests/benchmarks/bench_plan_file.py [changes]
 import sys
 import time
 
-from nexusform.address import Address
+from nexusform.diagnostics.source import Position, Span
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
-from nexusform.plans.saved.plan_file import read, write
+from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
+from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.source import Position, Span
-from nexusform.values import UNKNOWN
+from nexusform.values.value import UNKNOWN
 
 
 def a_plan(count: int) -> Plan:
@@ -35,9 +35,9 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     plan = a_plan(count)
     start = time.perf_counter()
-    data = write(plan, {})
+    data = write_plan_file(plan, {})
     written = time.perf_counter()
-    read(data)
+    read_plan_file(data)
     done = time.perf_counter()
     print(f"{count} changes, steps and placements, {len(data) / 1e6:.1f} MB")
     print(f"write {written - start:.2f} s, read {done - written:.2f} s")

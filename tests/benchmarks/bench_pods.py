@@ -9,18 +9,18 @@ import resource
 import sys
 import time
 
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
+    ExistingPod,
     Node,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
-    StandingPod,
     Workload,
 )
-from nexusform.kubernetes.matching import label_selector
+from nexusform.kubernetes.matching import build_label_selector
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -41,7 +41,7 @@ def cluster(nodes: int) -> Cluster:
 def workload(number: int, replicas: int, shape: str) -> Workload:
     """A Deployment of one of the shapes that people write."""
     name = f"app-{number:04}"
-    own = label_selector({"app": name})
+    own = build_label_selector({"app": name})
     apart = PodTerm(MACHINE, own, ("default",))
     spread = (SpreadConstraint(ZONE, 1, True, own),)
     soft = (SpreadConstraint(ZONE, 1, False, own), SpreadConstraint(HOST, 1, False, own))
@@ -49,7 +49,7 @@ def workload(number: int, replicas: int, shape: str) -> Workload:
     pod = PodSpec(
         labels=(("app", name),),
         requests=Requests(250, 256 * MIB),
-        scored=Requests(250, 256 * MIB),
+        scored_requests=Requests(250, 256 * MIB),
         anti_affinity=(apart,) if hard else (),
         preferred_anti_affinity=() if hard else (PodTerm(MACHINE, own, ("default",), None, 100),),
         spread=spread if hard else soft,
@@ -66,11 +66,11 @@ def run(pods: int, nodes: int, replicas: int, shape: str) -> None:
     before = time.process_time()
     prediction = predict(here, (), wanted)
     first = time.process_time() - before
-    standing: tuple[StandingPod, ...] = prediction.standing()
+    standing: tuple[ExistingPod, ...] = prediction.list_existing_pods()
     before = time.process_time()
     predict(here, standing, wanted)
     again = time.process_time() - before
-    pending = sum(outcome.pending for outcome in prediction.outcomes)
+    pending = sum(outcome.is_pending for outcome in prediction.outcomes)
     print(
         f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s | {pending} |"
     )

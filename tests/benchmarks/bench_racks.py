@@ -27,7 +27,7 @@ from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import tie_break
-from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, repeat
+from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, VmName, VmSku
 from tests.scheduling.racks.brute_force import BruteForce
 
@@ -76,17 +76,17 @@ def demands(count: int, pool_size: int) -> Iterator[Demand]:
 @contextmanager
 def counted_digests() -> Iterator[Counter[str]]:
     """Counts, as long as it is open, the candidates whose tie was broken."""
-    lowest, counter = tie_break.lowest, Counter[str]()
+    lowest, counter = tie_break.find_lowest, Counter[str]()
 
     def counted(text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
         counter["digests"] += len(tied)
         return lowest(text, names, tied)
 
-    tie_break.lowest = counted
+    tie_break.find_lowest = counted
     try:
         yield counter
     finally:
-        tie_break.lowest = lowest
+        tie_break.find_lowest = lowest
 
 
 def used(machines: list[Machine]) -> RackScheduler:
@@ -95,7 +95,9 @@ def used(machines: list[Machine]) -> RackScheduler:
     sizes = [VmSku(f"own-{gib}", 1, 0, gib, 0) for gib in range(1, 98)]
     for number, machine in enumerate(machines):
         placement = Placement(machine.name, machine.rack, machine.availability_zone, (0,))
-        scheduler.occupy(VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement)
+        scheduler.add_existing(
+            VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement
+        )
     return scheduler
 
 
@@ -150,11 +152,11 @@ def digest_cost() -> float:
     """Nanoseconds for the tie-break digest of one candidate: the floor under every tie."""
     names, text = (
         [f"r0001-bm{m:03d}".encode() for m in range(100)],
-        tie_break.of_vm(8, VmName("c", "c", "p", 1)),
+        tie_break.build_vm_digest(8, VmName("c", "c", "p", 1)),
     )
     start = time.process_time()
     for _ in range(2_000):
-        tie_break.lowest(text, names, range(100))
+        tie_break.find_lowest(text, names, range(100))
     return (time.process_time() - start) / 200_000 * 1e9
 
 
@@ -184,7 +186,7 @@ def score_and_argmin() -> None:
     racks, each, jobs = 100, 100, list(demands(20_000, 1_000))
     scheduler = RackScheduler(site(racks, each))
     start = time.process_time()
-    scheduler.place_run(jobs)
+    scheduler.place_all(jobs)
     engine = time.process_time() - start
     rack_of = np.repeat(np.arange(racks), each)
     memory, rack_vms = np.zeros(racks * each), np.zeros(racks)
@@ -205,9 +207,9 @@ def score_and_argmin() -> None:
 
 def repetitions() -> None:
     """100 repetitions of 200 VMs on 128 machines, as a plan makes them for its certainty figures."""
-    jobs = [VmPlaced(demand.vm, demand) for demand in demands(200, 60)]
+    jobs = [PlaceOperation(demand.vm, demand) for demand in demands(200, 60)]
     start = time.process_time()
-    repeat(RackScheduler(site(8, 16)), jobs, 100)
+    repeat_with_samples(RackScheduler(site(8, 16)), jobs, 100)
     print(f"100 repetitions of 200 VMs on 128 machines: {time.process_time() - start:.2f} s")
 
 

@@ -10,9 +10,13 @@ import subprocess
 import sys
 import time
 
-from nexusform.domains.whatif.questions.repack import make_room
-from nexusform.domains.whatif.questions.repack_ground import NOTHING_LIFTED, RepackRequest, lay_repack_ground
-from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
+from nexusform.domains.whatif.questions.repack_context import (
+    NOTHING_LIFTED,
+    RepackRequest,
+    build_repack_context,
+)
+from nexusform.domains.whatif.questions.repack_planning import plan_repack
+from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history
 
 MIX = (
@@ -36,21 +40,21 @@ def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -
         seed, racks, in_rack, filled=filled, skus=MIX, pool_sizes=(3, 5, 8, 12, 20), zoned=0.2
     )
     request = RepackRequest(sku=SKUS[LARGE], want=0)
-    more = site.scheduler.count_free(request.demand).least + want
+    more = site.scheduler.count_free_slots(request.demand).minimum + want
     request = RepackRequest(sku=SKUS[LARGE], want=more)
     start = time.process_time()
-    ground = lay_repack_ground(site, request, {}, NOTHING_LIFTED)
+    ground = build_repack_context(site, request, {}, NOTHING_LIFTED)
     program = RepackProgram(ground, request)
     built = time.process_time() - start
-    solution = program.solve(Limits())
+    solution = program.solve(SolverLimits())
     solved = time.process_time() - start
     first = "-" if isinstance(solution, NoSolution) else f"{solution.recreations}/{solution.bound}"
     start = time.process_time()
-    made = make_room(site, request)
+    made = plan_repack(site, request)
     whole = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    vms = sum(cluster.count for cluster in site.clusters)
-    taken = sum(vm.sku.memory_gib for vm in site.scheduler.vms())
+    vms = sum(cluster.vm_count for cluster in site.clusters)
+    taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
     filled = taken / sum(machine.cells * machine.memory_gib_per_cell for machine in site.scheduler.machines)
     print(
         f"{racks * in_rack:5} machines {filled:4.0%} {vms:6} VMs, {want:3} more | rows, columns "

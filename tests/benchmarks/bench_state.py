@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any
 
-from nexusform.address import Address
-from nexusform.state.codec import decode, encode
+from nexusform.resources.address import Address
+from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 
@@ -47,11 +47,15 @@ def best(work: Any, times: int = 3) -> float:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     state = a_state(count)
-    data = encode(state)
+    data = encode_state(state)
     document = json.loads(data)
     rows = [
-        ("save", best(lambda: encode(state)), best(lambda: json.dumps(document, indent=2, sort_keys=True))),
-        ("load", best(lambda: decode(data, "s")), best(lambda: json.loads(data))),
+        (
+            "save",
+            best(lambda: encode_state(state)),
+            best(lambda: json.dumps(document, indent=2, sort_keys=True)),
+        ),
+        ("load", best(lambda: decode_state(data, "s")), best(lambda: json.loads(data))),
     ]
     print(f"{count} instances, {len(data) / 1e6:.0f} MB")
     print(f"{'':6}{'nexusform':>12}{'json module':>14}")

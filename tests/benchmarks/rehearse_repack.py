@@ -27,7 +27,7 @@ from math import ceil, comb
 from pathlib import Path
 from typing import Any, Final
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 
 SKUS: Final = CATALOGUES[NEWEST].vm_skus
@@ -94,7 +94,7 @@ def typed(*words: str) -> tuple[int, str]:
     """A command as it is typed: its exit code and what it prints."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = run(list(words))
+        code = run_command_line(list(words))
     return code, out.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -43,16 +43,16 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def findings(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     capsys.readouterr()
-    run(["advise", "-format=json", *words])
+    run_command_line(["advise", "-format=json", *words])
     return [finding["id"] for finding in json.loads(capsys.readouterr().out)["findings"]]
 
 
 def test_what_stands_is_judged_as_what_is_new_is(capsys: pytest.CaptureFixture[str]) -> None:
     new = findings(capsys)
     assert new == ["zones-pinned"]
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     assert findings(capsys) == new
-    assert run(["advise"]) == 2
+    assert run_command_line(["advise"]) == 2
     text = capsys.readouterr().out
     assert "pool1" not in text
     assert "p of a is pinned to the rack r0" in text
@@ -64,9 +64,9 @@ def test_what_a_pin_costs_is_measured_without_the_standing_vms(
 ) -> None:
     # Six on four machines: two of them house two; on eight machines all would stand alone.
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert run(["advise"]) == 2
+    assert run_command_line(["advise"]) == 2
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "Were all VMs of the site placed again, 2 machines would house two VMs of a because of it" in text
     assert "Without the pin all 7 VMs would fit on 7 machines" in text
@@ -83,11 +83,11 @@ def test_the_order_in_which_standing_clusters_were_created_is_the_past(
     cluster = text[text.index('resource "nexus_kub') :]
     large = cluster.replace('"a"', '"larger"').replace("= 4\n", "= 6\n")
     (lab / "main.nf.hcl").write_text(text)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     (lab / "main.nf.hcl").write_text(text.replace(cluster, large + cluster))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert run(["advise"]) == 2
+    assert run_command_line(["advise"]) == 2
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "a (924 GiB in all) was created before larger (1,372 GiB)" in told
     assert "Put larger clusters first when they are created again" in told
@@ -99,26 +99,29 @@ def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureF
     (lab / "main.nf.hcl").write_text(
         MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
     )
-    assert run(["advise"]) == 0
+    assert run_command_line(["advise"]) == 0
     assert "No advice" in capsys.readouterr().out
 
 
 def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=costless"]) == 0
+    assert run_command_line(["plan", "-out=costless"]) == 0
     assert "zones-pinned" not in capsys.readouterr().out
     assert findings(capsys, "-plan=costless") == []
     assert findings(capsys) == ["zones-pinned"]
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
-    assert run(["plan", "-out=first"]) == 0
+    assert run_command_line(["plan", "-out=first"]) == 0
     assert "i zones-pinned        a/p: 2 machines house two VMs of a because of it" in capsys.readouterr().out
     assert findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]
-    assert run(["apply", "-auto-approve"]) == 0
-    assert run(["plan", "-out=second"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["plan", "-out=second"]) == 0
     assert findings(capsys, "-plan=second") == []
 
 
 def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"]) == 2
+    assert (
+        run_command_line(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"])
+        == 2
+    )
     assert "Advice: zones-pinned" in capsys.readouterr().out
     markdown = (lab / "a.md").read_text()
     assert "| zones-pinned | main.nf.hcl:23 | nexus\\_kubernetes\\_cluster.a |" in markdown
@@ -129,5 +132,5 @@ def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_errors_come_first(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 40\n    vm_sku"))
-    assert run(["advise"]) == 1
+    assert run_command_line(["advise"]) == 1
     assert "do not fit" in capsys.readouterr().err

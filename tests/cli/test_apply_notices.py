@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
-from nexusform.values import Refinement
+from nexusform.values.value import Refinement
 
 # Two moments may turn out to be one: what is said of their number in the plan comes out otherwise.
 _TWO = "[for moment in toset([timestamp(), timestamp()]) : moment]"
@@ -49,7 +49,7 @@ class Project:
         self._capfd = capfd
 
     def run(self, *arguments: str) -> int:
-        return run([f"-chdir={self.directory}", *arguments])
+        return run_command_line([f"-chdir={self.directory}", *arguments])
 
     def printed(self) -> str:
         """What was printed since, without frames, on one line."""
@@ -264,16 +264,18 @@ def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
     assert project.run("plan", f"-out={path}") == 0
     assert project.run("show", "-json", str(path)) == 0
     assert '"a-' not in project.printed().replace('"a-${timestamp()}"', "")
-    saved, _ = plan_file.read(path.read_bytes())
+    saved, _ = plan_file.read_plan_file(path.read_bytes())
     assert saved is not None
     assert saved.plan.refined_outputs == {"o": (((0,), Refinement(not_null=True, prefix="a-")),)}
     # What is said there holds when the plan is applied, or nothing is done.
     wrong = {"o": (((0,), Refinement(not_null=True, prefix="b-")),)}
-    document = plan_file.write(replace(saved.plan, refined_outputs=wrong), saved.snapshot, saved.prior_state)
+    document = plan_file.write_plan_file(
+        replace(saved.plan, refined_outputs=wrong), saved.configuration_files, saved.prior_state
+    )
     path.write_bytes(document)
     assert project.run("apply", "-no-color", str(path)) == 1
     assert "Its refined outputs are not those that planning gives." in project.printed()
-    path.write_bytes(plan_file.write(saved.plan, saved.snapshot, saved.prior_state))
+    path.write_bytes(plan_file.write_plan_file(saved.plan, saved.configuration_files, saved.prior_state))
     assert project.run("apply", str(path)) == 0
 
 
@@ -325,11 +327,11 @@ def test_the_stream_counts_what_was_forgotten(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('resource "nexus_site" "s" {\n  name = "s"\n}\n')
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(
         "removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n"
     )
     capsys.readouterr()
-    assert run(["apply", "-auto-approve", "-json"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-json"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [e["changes"]["forget"] for e in events if e["type"] == "change_summary"] == [1, 1]

@@ -9,44 +9,44 @@ import pytest
 from msgspec import Struct
 
 from nexusform.cli.arguments import (
-    choice,
-    filled,
-    group,
-    in_order,
-    number,
-    optional,
-    parameters_of,
-    positional,
-    positionals,
-    switch,
-    text,
-    texts,
+    build_parameters,
+    declare_choice,
+    declare_group,
+    declare_number,
+    declare_optional,
+    declare_ordered_flags,
+    declare_positional,
+    declare_positionals,
+    declare_switch,
+    declare_text,
+    declare_texts,
+    fill_record,
 )
-from nexusform.cli.commands import Command, LazyGroup, command
+from nexusform.cli.commands import Command, LazyGroup, define_command
 from nexusform.cli.main import ROOT
 
 
 class _Speed(Struct, frozen=True, kw_only=True):
-    slow: bool = switch("Slowly")
-    steps: int = number("Steps", default=10, at_least=1)
+    slow: bool = declare_switch("Slowly")
+    steps: int = declare_number("Steps", default=10, minimum=1)
 
 
 class _Arguments(Struct, frozen=True, kw_only=True):
-    source: str = positional()
-    target: str = optional("here")
-    rest: tuple[str, ...] = positionals()
-    as_json: bool = switch("As JSON", flag="json")
-    out: str = text("Where to", metavar="FILE")
-    only: tuple[str, ...] = texts("Only these")
-    shape: str = choice("Which shape", ("round", "square"))
-    settings: tuple[tuple[str, str], ...] = in_order("Settings", ("var", "var-file"))
-    speed: _Speed = group(_Speed)
+    source: str = declare_positional()
+    target: str = declare_optional("here")
+    rest: tuple[str, ...] = declare_positionals()
+    as_json: bool = declare_switch("As JSON", flag="json")
+    out: str = declare_text("Where to", metavar="FILE")
+    only: tuple[str, ...] = declare_texts("Only these")
+    shape: str = declare_choice("Which shape", ("round", "square"))
+    settings: tuple[tuple[str, str], ...] = declare_ordered_flags("Settings", ("var", "var-file"))
+    speed: _Speed = declare_group(_Speed)
 
 
 def _taken(words: list[str]) -> _Arguments:
     taken: list[_Arguments] = []
 
-    @command("try", _Arguments)
+    @define_command("try", _Arguments)
     def run(arguments: _Arguments) -> int:
         """Try."""
         taken.append(arguments)
@@ -57,7 +57,7 @@ def _taken(words: list[str]) -> _Arguments:
 
 
 def test_every_field_has_its_default() -> None:
-    assert _taken(["a"]) == filled(_Arguments, {"source": "a"})
+    assert _taken(["a"]) == fill_record(_Arguments, {"source": "a"})
 
 
 def test_every_field_takes_what_was_typed() -> None:
@@ -101,5 +101,5 @@ def test_no_two_fields_of_a_command_share_a_name_or_a_flag(name: str, declared: 
 
 
 def test_a_record_is_filled_from_what_click_read() -> None:
-    assert [parameter.name for parameter in parameters_of(_Speed)] == ["slow", "steps"]
-    assert filled(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)
+    assert [parameter.name for parameter in build_parameters(_Speed)] == ["slow", "steps"]
+    assert fill_record(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)

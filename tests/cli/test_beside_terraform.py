@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 _HEAD = r"""
 variable "enabled" {
@@ -379,7 +379,7 @@ def test_unknown_values_are_as_terraform_has_them(tmp_path: Path, capfd: pytest.
 
     def nexusform(arguments: list[str]) -> str:
         capfd.readouterr()
-        code = run([f"-chdir={ours}", *arguments])
+        code = run_command_line([f"-chdir={ours}", *arguments])
         captured = capfd.readouterr()
         assert code == 0, captured.out + captured.err
         return captured.out

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 MACHINES = [f"r{rack}-bm0{slot}" for rack in range(1, 5) for slot in range(1, 5)]
 Platform = Callable[[str, int], str]
@@ -53,7 +53,7 @@ class Operator:
         assert self("apply", "-auto-approve") == 0
 
     def __call__(self, *words: str) -> int:
-        code = run([f"-chdir={self.directory}", *words])
+        code = run_command_line([f"-chdir={self.directory}", *words])
         captured = self.capfd.readouterr()
         self.printed = " ".join((captured.out + captured.err).replace("│", " ").split())
         return code

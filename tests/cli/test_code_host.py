@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import pytest
 
-from nexusform.cli.code_host import origin_of
-from nexusform.cli.main import run
+from nexusform.cli.code_host import find_origin
+from nexusform.cli.main import run_command_line
 from nexusform.rendering.report.code_origin import CodeOrigin
 
 CHECK = """
@@ -40,34 +40,34 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_github_says_where_the_directory_is(lab: Path) -> None:
-    assert origin_of("", github(lab)) == CodeOrigin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
+    assert find_origin("", github(lab)) == CodeOrigin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
 
 
 def test_gitlab_too(lab: Path) -> None:
     said = {"CI_PROJECT_URL": "https://gl/g/p", "CI_COMMIT_SHA": "4567", "CI_PROJECT_DIR": str(lab / "sites")}
-    assert origin_of("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
+    assert find_origin("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
 
 
 def test_the_flag_wins_and_the_commit_stays(lab: Path) -> None:
-    assert origin_of("https://h/x", github(lab)) == CodeOrigin("https://h/x", "", "0123")
-    assert origin_of("https://h/x", {}) == CodeOrigin("https://h/x")
+    assert find_origin("https://h/x", github(lab)) == CodeOrigin("https://h/x", "", "0123")
+    assert find_origin("https://h/x", {}) == CodeOrigin("https://h/x")
 
 
 def test_outside_of_the_clone_nothing_is_linked(lab: Path) -> None:
-    assert origin_of("", github(lab / "elsewhere")) == CodeOrigin(commit="0123")
-    assert origin_of("", {}) == CodeOrigin()
+    assert find_origin("", github(lab / "elsewhere")) == CodeOrigin(commit="0123")
+    assert find_origin("", {}) == CodeOrigin()
 
 
 def test_what_is_no_address_is_refused() -> None:
     with pytest.raises(click.UsageError, match="-source-url"):
-        origin_of("javascript:alert(1)", {})
+        find_origin("javascript:alert(1)", {})
 
 
 @pytest.mark.usefixtures("lab")
 def test_a_wrong_address_is_refused_before_anything_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
     for command in (["plan", "-out=p"], ["apply", "-auto-approve"]):
-        assert run([*command, "-source-url=ftp://h"]) == 1
+        assert run_command_line([*command, "-source-url=ftp://h"]) == 1
         assert "-source-url" in capsys.readouterr().err
     assert [file.name for file in Path().iterdir()] == ["main.nf.hcl"]
 
@@ -75,5 +75,5 @@ def test_a_wrong_address_is_refused_before_anything_is_planned(capsys: pytest.Ca
 @pytest.mark.usefixtures("lab")
 def test_a_comment_links_where_the_flag_says() -> None:
     Path("main.nf.hcl").write_text(CHECK)
-    assert run(["plan", "-source-url=https://h/x", "-report=markdown:comment.md"]) == 0
+    assert run_command_line(["plan", "-source-url=https://h/x", "-report=markdown:comment.md"]) == 0
     assert "(https://h/x/main.nf.hcl#L8)" in Path("comment.md").read_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.completion import SHELLS, VARIABLE
-from nexusform.cli.main import COMMANDS, ROOT, run
+from nexusform.cli.main import COMMANDS, ROOT, run_command_line
 from tests import commands
 
 
@@ -81,9 +81,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A configuration that was applied, and a workspace beside the default one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(SITE)
-    assert run(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
-    assert run(["workspace", "new", "proving"]) == 0
-    assert run(["workspace", "select", "default"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    assert run_command_line(["workspace", "new", "proving"]) == 0
+    assert run_command_line(["workspace", "select", "default"]) == 0
     return tmp_path
 
 

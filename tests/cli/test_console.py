@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests import commands
 
 CONFIGURATION = """\
@@ -54,7 +54,7 @@ def asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, *arguments: str
 ) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-    code = run(["console", *arguments])
+    code = run_command_line(["console", *arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -111,7 +111,7 @@ def test_the_first_error_ends_it_with_1(
 def test_resources_are_as_the_state_has_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(["apply", "-auto-approve", "-var", "needed=1"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-var", "needed=1"]) == 0
     capsys.readouterr()
     text = 'nexus_rack.r[*].name\nnexus_rack.r[1].machines["rack1-bm01"].slot\n'
     assert asked(capsys, monkeypatch, text) == (0, '[\n  "rack0",\n  "rack1",\n]\n1\n', "")
@@ -256,9 +256,9 @@ def _explain(directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str
     (directory / "main.nf.hcl").write_text(_EXPLAINED)
     (directory / "m").mkdir(exist_ok=True)
     (directory / "m" / "main.nf.hcl").write_text(_EXPLAINED_MODULE)
-    assert run([f"-chdir={directory}", "init"]) == 0
+    assert run_command_line([f"-chdir={directory}", "init"]) == 0
     capfd.readouterr()
-    code = run([f"-chdir={directory}", "console", "-no-color", "-explain", *arguments])
+    code = run_command_line([f"-chdir={directory}", "console", "-no-color", "-explain", *arguments])
     captured = capfd.readouterr()
     return code, captured.out, captured.err
 
@@ -402,5 +402,5 @@ def test_explain_of_a_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     code, tree, said = _explain(tmp_path, capfd, '1 + "a"')
     assert code == 1
     assert "Invalid operand" in said
-    assert run([f"-chdir={tmp_path}", "console", "-json"]) == 1
+    assert run_command_line([f"-chdir={tmp_path}", "console", "-json"]) == 1
     assert "-json goes with -explain." in capfd.readouterr().err

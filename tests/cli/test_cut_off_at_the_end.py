@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.applying.recorder import Recorder
-from nexusform.cli.main import run
-from nexusform.state.journal import Finished
+from nexusform.cli.main import run_command_line
+from nexusform.state.journal import ApplyEnd
 
 TEXT = """resource "nexus_site" "lab" {
   name = "lab"
@@ -26,31 +26,31 @@ def dies_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dies:
     """Applies, and dies before its end is recorded."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(TEXT)
-    note: Callable[..., None] = Recorder.note
+    note: Callable[..., None] = Recorder.add_record
 
     def dying(self: Recorder, record: object) -> None:
-        if isinstance(record, Finished):
+        if isinstance(record, ApplyEnd):
             self.flush()
             raise KeyboardInterrupt
         note(self, record)
 
     def call(*words: str) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(Recorder, "note", dying)
-            assert run(["apply", *words]) != 0
+            patched.setattr(Recorder, "add_record", dying)
+            assert run_command_line(["apply", *words]) != 0
 
     return call
 
 
 def test_it_is_complete(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     dies_at_the_end("p")
     capsys.readouterr()
-    assert run(["apply", "p"]) == 0
+    assert run_command_line(["apply", "p"]) == 0
     assert "All steps of this plan were done" in capsys.readouterr().out
-    assert run(["output", "-raw", "id"]) == 0
+    assert run_command_line(["output", "-raw", "id"]) == 0
     assert capsys.readouterr().out == "lab"
-    assert run(["apply", "p"]) == 1  # applied once, and wholly
+    assert run_command_line(["apply", "p"]) == 1  # applied once, and wholly
 
 
 # what is asked for after the kill, with another configuration or the same, and what is said of what is left
@@ -68,7 +68,7 @@ def test_no_steps_are_said_to_be_left(
     dies_at_the_end("-auto-approve")
     Path("main.nf.hcl").write_text(text)
     capsys.readouterr()
-    run(list(words))
+    run_command_line(list(words))
     both = capsys.readouterr()
     told = " ".join((both.out + both.err).replace("│", " ").split())
     assert "All its steps were done, and its end was not recorded any more." in told
@@ -79,7 +79,7 @@ def test_no_steps_are_said_to_be_left(
 def test_what_is_left_of_it_may_be_dropped(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
     dies_at_the_end("-auto-approve")
     capsys.readouterr()
-    assert run(["apply", "-discard"]) == 0
+    assert run_command_line(["apply", "-discard"]) == 0
     assert "Dropped what was left of an earlier apply: its end" in capsys.readouterr().out
-    assert run(["apply", "-discard"]) == 0
+    assert run_command_line(["apply", "-discard"]) == 0
     assert "No apply had left anything to do." in capsys.readouterr().out

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -49,7 +49,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(capsys: pytest.CaptureFixture[str]) -> Any:
     def asked(*words: str, code: int = 0) -> str:
         capsys.readouterr()
-        assert run(["explain", *words]) == code
+        assert run_command_line(["explain", *words]) == code
         return capsys.readouterr().out
 
     return asked
@@ -68,7 +68,7 @@ def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
 def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with Path("main.nf.hcl").open("a") as file:
         file.write('output "o" {\n  value = 1 / 0\n}\n')
-    assert run(["explain", A, "a-p-1"]) == 0
+    assert run_command_line(["explain", A, "a-p-1"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("a-p-1 ")
     told = " ".join((said.out + said.err).replace("│", " ").split())
@@ -77,7 +77,7 @@ def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFi
 
 
 def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     text = ask(A, "a-p-1")
     assert text.startswith("a-p-1 stands on r0 / ")
     assert "(predicted, trigger new at serial 1; state serial 1)." in " ".join(text.split())
@@ -87,9 +87,9 @@ def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
 
 
 def test_a_saved_plan_is_explained_by_replaying_it(ask: Any) -> None:
-    assert run(["plan", "-out=saved"]) == 0
+    assert run_command_line(["plan", "-out=saved"]) == 0
     now = ask(A, "a-p-1")
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     assert ask(A, "a-p-1", "-plan=saved") == now
 
 
@@ -126,7 +126,7 @@ def test_what_fits_nowhere_says_what_would_have_to_change(
     assert first["counts"][0]["count"] == 4
     assert f"Tried just now: {offered[3:]}" in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
     for command in ("plan", "advise"):
-        assert run([command]) == 1
+        assert run_command_line([command]) == 1
         assert offered in capsys.readouterr().err
 
 
@@ -137,7 +137,7 @@ def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None
     assert "Availability zones: r0." in text
     assert "Why they came: new (2 VMs by this plan)." in text
     assert "Objects: a-p-0 and a-p-1." in text
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     pool = ask(A, "p")
     assert "Why they came: new (2 VMs at serial 1)." in pool
     assert "control-plane" not in pool
@@ -150,7 +150,7 @@ def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None
 
 
 def test_a_name_that_nothing_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", A, "a-p-7"]) == 1
+    assert run_command_line(["explain", A, "a-p-7"]) == 1
     assert "No such object" in capsys.readouterr().err
 
 
@@ -245,11 +245,11 @@ def test_members_whose_nodes_are_unknown_are_named(
 
     for module in ("domains.fleet.workflow.explain_workloads", "workflow.explain"):
         monkeypatch.setattr(f"nexusform.{module}.make_plan", make_counted_plan)
-    assert run(["explain", placement, "a/redis-0"]) == 0
+    assert run_command_line(["explain", placement, "a/redis-0"]) == 0
     assert len(plans) == 1
     told = capsys.readouterr()
     assert "Nodes unknown: figures." in " ".join((told.out + told.err).replace("│", " ").split())
-    assert run(["explain", placement, "redis-9"]) == 1
+    assert run_command_line(["explain", placement, "redis-9"]) == 1
     assert "Nodes unknown: figures." in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -259,10 +259,10 @@ def written(old: str, new: str) -> None:
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     written("count              = 2", "count              = 1")
     of_plan = ["-plan=p.nfplan"] if saved else []
-    assert not saved or run(["plan", "-out=p.nfplan"]) == 0
+    assert not saved or run_command_line(["plan", "-out=p.nfplan"]) == 0
     text = " ".join(ask(*of_plan, A, "a-p-1").split())
     assert "a-p-1 (NC_P46_224_v1)" in text
     assert "the pool's count was lowered; the highest numbers are removed (scale_in)" in text
@@ -274,7 +274,7 @@ def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
 
 
 def test_a_vm_of_a_cluster_that_goes_is_explained(ask: Any) -> None:
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(MAIN[: MAIN.index('resource "nexus_kubernetes_cluster"')])
     assert "its cluster was removed (cluster_removed)" in " ".join(ask(A, "a-p-0").split())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 UNTIDY = 'locals {\na=1\n  long_name = "${var.x}" # why\n}\n'
 TIDY = "locals {\n  a         = 1\n  long_name = var.x # why\n}\n"
@@ -20,7 +20,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(["fmt", *arguments])
+    code = run_command_line(["fmt", *arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 SITE = """\
 resource "nexus_site" "lab" {}
@@ -37,7 +37,7 @@ def nf(
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
+        code = run_command_line(list(arguments))
         printed = capfd.readouterr()
         return code, printed.out, printed.err
 

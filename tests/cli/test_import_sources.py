@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.workflow.runs import importing
+from nexusform.cli.main import run_command_line
+from nexusform.workflow.runs import object_import
 
 IMPORT = ("import", "-from=export", "-generate-config-out=site.nf.hcl")
 
@@ -17,8 +17,8 @@ def test_a_directory_that_no_domain_reads_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("export").mkdir()
-    monkeypatch.setattr(importing, "SOURCES", {})
-    assert run(list(IMPORT)) == 1
+    monkeypatch.setattr(object_import, "SOURCE_IMPORTERS", {})
+    assert run_command_line(list(IMPORT)) == 1
     told = capsys.readouterr().err
     assert 'nothing that is installed takes over "export"' in " ".join(told.split())
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
@@ -29,8 +29,8 @@ def test_a_source_is_named_and_all_else_is_a_directory(
     named: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(importing, "SOURCES", {"hub": "hub", "DIR": "DIR"})
-    assert importing.take_over_from(named) == asked
+    monkeypatch.setattr(object_import, "SOURCE_IMPORTERS", {"hub": "hub", "DIR": "DIR"})
+    assert object_import.find_source_importer(named) == asked
     # A directory that is called like a source is meant before it.
     Path(named).mkdir()
-    assert importing.take_over_from(named) == "DIR"
+    assert object_import.find_source_importer(named) == "DIR"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 Told = tuple[int, str, str]
 
@@ -19,7 +19,7 @@ def nf(
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
 
     def call(*arguments: str) -> Told:
-        code = run(arguments)
+        code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

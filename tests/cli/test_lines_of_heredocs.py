@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.diagnostics import TextLine, error, narrowed
-from nexusform.source import Position, SourceFile, Span
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import TextLine, build_error, locate_text_line
+from nexusform.diagnostics.source import Position, SourceFile, Span
 
 CASE = Path(__file__).with_name("lines_of_heredocs")
 
@@ -23,7 +23,7 @@ def test_each_mistake_at_its_line(
 ) -> None:
     shutil.copytree(CASE, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    assert run([command, "-no-color"]) == 1
+    assert run_command_line([command, "-no-color"]) == 1
     told = capsys.readouterr().err
     expected = CASE / f"{command}.txt"
     if "NEXUSFORM_REWRITE_GOLDEN" in os.environ:
@@ -37,7 +37,7 @@ def test_ranges_cover_the_line(
     monkeypatch.chdir(tmp_path)
     text = 'output "o" {\n  value = jsondecode(<<-EOT\n    {"ä": 1,\n      "b": }\n  EOT\n  )\n}\n'
     Path("main.nf.hcl").write_text(text)
-    assert run(["validate", "-json"]) == 1
+    assert run_command_line(["validate", "-json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
     start, end = found["range"]["start"], found["range"]["end"]
     assert (start["line"], start["column"], end["column"]) == (4, 7, 13)
@@ -58,8 +58,8 @@ def test_ranges_cover_the_line(
 def test_only_a_line_that_is_sure_is_named(number: int, text: str, line: int) -> None:
     written = "x = <<EOT\na: ${local.x}-y\nb: 2\nc: 3\nb: 2\nEOT\n"
     whole = Span("f", Position(1, 5, 4), Position(7, 1, len(written)))
-    found = narrowed(
-        error("invalid-yaml", "", whole, line=TextLine(number, text)), {"f": SourceFile("f", written)}
+    found = locate_text_line(
+        build_error("invalid-yaml", "", whole, line=TextLine(number, text)), {"f": SourceFile("f", written)}
     )
     assert found.line is None
     assert found.subject is not None

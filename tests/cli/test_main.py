@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.commands import Entry, LazyGroup
-from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run
+from nexusform.cli.commands import CommandEntry, LazyGroup
+from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run_command_line
 
 HEAVY = {"networkx", "deepdiff", "hcl2", "lark", "rich", "yaml", "orjson", "asyncio", "nexusform.planning"}
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -48,7 +48,7 @@ def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> Non
     assert "nexusform.planning" in modules
     assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
     assert (
-        not {"nexusform.domains.vnf.importers.vnf", "nexusform.domains.azure.importers.az_inventory"}
+        not {"nexusform.domains.vnf.importers.vnf_reading", "nexusform.domains.azure.importers.az_inventory"}
         & modules
     )
 
@@ -246,7 +246,9 @@ def test_a_terminal_that_lacks_a_character_shows_something_in_its_place(tmp_path
 
 
 def test_a_group_loads_its_commands_on_demand() -> None:
-    group = LazyGroup("g", {"v": Entry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
+    group = LazyGroup(
+        "g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"}
+    )
     context = group.make_context("g", ["v"])
     assert group.get_command(context, "v") is group.get_command(context, "w")
     assert group.get_command(context, "x") is None
@@ -320,7 +322,7 @@ def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixt
         "Examples:",
     ]
     others = out.partition("Other options:")[2].partition("Examples:")[0]
-    assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/help_chapters.py)"
+    assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/help_sections.py)"
     assert len(others.strip().splitlines()) == 1
     assert "  nexusform plan -out=p.nfplan  " in out
     _, few, _ = told(capsys, "untaint", "-help")

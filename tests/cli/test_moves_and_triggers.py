@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec import Struct
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CASES = sorted(Path(__file__).with_name("moves_and_triggers").glob("*.case"))
 REWRITE = "NEXUSFORM_REWRITE_GOLDEN" in os.environ
@@ -120,7 +120,7 @@ class Nexusform:
         replace_files(written, "*.nf.hcl")
 
     def call(self, *arguments: str) -> Output:
-        code = run(arguments)
+        code = run_command_line(arguments)
         captured = self._capsys.readouterr()
         return code, captured.out, re.sub(r"\n│ *", "\n", captured.err)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests import commands
 
 SITE = """
@@ -46,7 +46,7 @@ def nf(
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments: str) -> tuple[int, str]:
-        code = run(list(arguments))
+        code = run_command_line(list(arguments))
         printed = capfd.readouterr()
         lines = [line.strip("│╷╵ ") for line in (printed.out + printed.err).splitlines()]
         return code, " ".join(line for line in lines if line)
@@ -336,7 +336,7 @@ def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_pat
 def test_a_usage_error_says_what_to_type(
     words: list[str], advice: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(words) == 1
+    assert run_command_line(words) == 1
     told = capfd.readouterr().err
     assert advice in " ".join(told.split())
     assert max(map(len, told.splitlines())) <= 80
@@ -362,5 +362,5 @@ def test_what_is_printed_fits_80_columns(
     Path("main.nf.hcl").write_text(SITE)
     explain = ["explain", "nexus_kubernetes_cluster.web", "web-control-plane-0"]
     for words in (["apply", "-auto-approve"], ["init"], ["advise"], explain):
-        assert run(words) == 0
+        assert run_command_line(words) == 0
         assert max(map(len, capfd.readouterr().out.splitlines())) <= 80

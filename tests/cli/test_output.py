@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.state.codec import encode
+from nexusform.cli.main import run_command_line
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
+from nexusform.state.codec import encode_state
 from nexusform.state.objects import OutputState, State
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType
 
 OUTPUTS = {
     "name": OutputState("lab", STRING),
@@ -22,11 +22,11 @@ OUTPUTS = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("state").mkdir()
-    Path("state/nexusform.nfstate").write_bytes(encode(State("l", 1, outputs=OUTPUTS)))
+    Path("state/nexusform.nfstate").write_bytes(encode_state(State("l", 1, outputs=OUTPUTS)))
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run(["output", *words]) == 0
+    assert run_command_line(["output", *words]) == 0
     return capsys.readouterr().out
 
 
@@ -57,20 +57,20 @@ def test_raw_is_the_text_alone(name: str, text: str, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("name", ["many", "nothing"])
 def test_raw_of_anything_else_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["output", "-raw", name]) == 1
+    assert run_command_line(["output", "-raw", name]) == 1
     assert "Unsupported value for raw output" in capsys.readouterr().err
 
 
 def test_an_output_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["output", "nam"]) == 1
+    assert run_command_line(["output", "nam"]) == 1
     shown = capsys.readouterr().err
     assert 'Output "nam" not found' in shown
     assert 'Did you mean "name"?' in shown
 
 
 def test_flags_that_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["output", "-json", "-raw", "name"]) == 1
-    assert run(["output", "-raw"]) == 1
+    assert run_command_line(["output", "-json", "-raw", "name"]) == 1
+    assert run_command_line(["output", "-raw"]) == 1
     assert "NAME" in capsys.readouterr().err
 
 
@@ -84,15 +84,15 @@ def test_numbers_are_shown_with_every_digit(tmp_path: Path, capfd: pytest.Captur
     exact = "0.123456789012345678901234567890123456789"
     text = "".join(f'output "{n}" {{\n  value = {v}\n}}\n' for n, v in (("exact", exact), ("small", "1e-7")))
     (tmp_path / "main.nf.hcl").write_text(text)
-    assert run([f"-chdir={tmp_path}", "apply", "-auto-approve", "-no-color"]) == 0
+    assert run_command_line([f"-chdir={tmp_path}", "apply", "-auto-approve", "-no-color"]) == 0
     assert f"exact = {exact}\n" in capfd.readouterr().out
     for arguments, shown in (
         (["-raw", "exact"], exact),
         (["exact"], f"{exact}\n"),
         (["small"], "0.0000001\n"),
     ):
-        assert run([f"-chdir={tmp_path}", "output", *arguments]) == 0
+        assert run_command_line([f"-chdir={tmp_path}", "output", *arguments]) == 0
         assert capfd.readouterr().out == shown
     (tmp_path / "main.nf.hcl").write_text(text.replace(exact, "1 - 0.9e-30"))
-    assert run([f"-chdir={tmp_path}", "plan", "-details", "-no-color"]) == 0
+    assert run_command_line([f"-chdir={tmp_path}", "plan", "-details", "-no-color"]) == 0
     assert f"{exact} -> 0.9999999999999999999999999999991" in " ".join(capfd.readouterr().out.split())

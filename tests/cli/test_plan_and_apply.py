@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CONFIGURATION = """
 variable "machines" {
@@ -42,7 +42,7 @@ def nf(
 
     def call(*arguments: str, answer: str = "") -> Told:
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-        code = run(arguments)
+        code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

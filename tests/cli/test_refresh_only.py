@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 Told = tuple[int, str, str]
 
@@ -42,7 +42,7 @@ def nf(
 
     def call(configuration: str, *arguments: str) -> Told:
         Path("main.nf.hcl").write_text(PROVIDER + configuration)
-        code = run(arguments)
+        code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.cli.removed_words import REMOVED_COMMANDS, REMOVED_FLAGS
 
 
 @pytest.mark.parametrize("words", REMOVED_COMMANDS)
 def test_a_removed_command_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words.split(), "-flag", "argument"]) == 1
+    assert run_command_line([*words.split(), "-flag", "argument"]) == 1
     line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_COMMANDS[words]}\n'
     assert capsys.readouterr() == ("", line)
 
 
 @pytest.mark.parametrize("words", REMOVED_FLAGS)
 def test_a_removed_flag_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words.split(), "argument"]) == 1
+    assert run_command_line([*words.split(), "argument"]) == 1
     line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_FLAGS[words]}\n'
     assert capsys.readouterr() == ("", line)
 
@@ -23,5 +23,5 @@ def test_a_removed_flag_answers_in_one_line(words: str, capsys: pytest.CaptureFi
 def test_an_unknown_command_that_begins_like_a_removed_one_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["refreshing"]) == 1
+    assert run_command_line(["refreshing"]) == 1
     assert 'There is no command "refreshing" here.' in capsys.readouterr().err

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nexusform.backends.local_file import LocalBackend
-from nexusform.cli.main import run
-from nexusform.diagnostics import error
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import build_error
+from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.saved import plan_file
-from nexusform.state_ports import BackendProblem
 
 STATE = Path("state/nexusform.nfstate")
 SITE = """provider "simulated" {{
@@ -61,7 +61,7 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     def shell(*words: str) -> tuple[int, str]:
         capsys.readouterr()
-        code = run(list(words))
+        code = run_command_line(list(words))
         both = capsys.readouterr()
         return code, " ".join((both.out + both.err).replace("│", " ").split())
 
@@ -265,8 +265,8 @@ def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: py
     interrupted(nf)
     assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     before = STATE.read_bytes()
-    unreadable = error("the-plan-cannot-be-read", "the plan in the journal: it is damaged.")
-    monkeypatch.setattr(plan_file, "read", lambda _document, _name: (None, [unreadable]))
+    unreadable = build_error("the-plan-cannot-be-read", "the plan in the journal: it is damaged.")
+    monkeypatch.setattr(plan_file, "read_plan_file", lambda _document, _name: (None, [unreadable]))
     code, told = nf("apply", "-auto-approve")
     assert code == 1
     assert "the plan in the journal: it is damaged." in told
@@ -284,7 +284,7 @@ def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(
         raise BackendProblem("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalBackend, "compact", full)
+        patch.setattr(LocalBackend, "rewrite_journal", full)
         code, told = nf("apply", "-auto-approve", "-parallelism=1")
     assert code == 1
     assert "errored.nfstate" in told
@@ -337,7 +337,7 @@ def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "append_all", lost)
-        patch.setattr(LocalBackend, "compact", lost)
+        patch.setattr(LocalBackend, "rewrite_journal", lost)
         code, told = nf("apply", "p.plan")
     assert code == 1
     assert "Nothing was done, and the plan still applies." in told

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CONFIGURATION = """
 variable "k" {
@@ -54,13 +54,13 @@ HIDDEN: dict[str, Any] = {
 def _applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
-    assert run(["plan", "-out=p"]) == 0
-    assert run(["apply", "p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
+    assert run_command_line(["apply", "p"]) == 0
     capsys.readouterr()
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert run([*arguments]) == 0
+    assert run_command_line([*arguments]) == 0
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 

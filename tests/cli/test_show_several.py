@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 SITE = """
 resource "nexus_site" "SITE" {}
@@ -33,13 +33,13 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         Path(site).mkdir()
         Path(site, "main.nf.hcl").write_text(SITE.replace("SITE", site))
         monkeypatch.chdir(tmp_path / site)
-        assert run(["plan", f"-out=../{site}.nfplan"]) == 0
+        assert run_command_line(["plan", f"-out=../{site}.nfplan"]) == 0
         monkeypatch.chdir(tmp_path)
     capsys.readouterr()
 
 
 def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show", "-report=markdown:both.md", "lab.nfplan", "par.nfplan"]) == 0
+    assert run_command_line(["show", "-report=markdown:both.md", "lab.nfplan", "par.nfplan"]) == 0
     text = capsys.readouterr().out
     assert "2 of 2 have changes; nothing moves." in text
     assert max(map(len, text.splitlines())) <= 80
@@ -60,7 +60,7 @@ def test_only_plans_are_shown_together(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
-    assert run(["apply", "-auto-approve"]) == 0
-    assert run(["show", *arguments]) == 1
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["show", *arguments]) == 1
     assert words in capsys.readouterr().err
     assert not Path("x.svg").exists()

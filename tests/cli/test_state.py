@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.address import parse_address
 from nexusform.backends.local_file import LocalBackend
-from nexusform.cli.main import run
-from nexusform.state.codec import decode, encode
-from nexusform.state.journal import Done, Intent
-from nexusform.state.journal import encode as line_of
+from nexusform.cli.main import run_command_line
+from nexusform.interfaces.state_storage import LockInfo
+from nexusform.resources.address import parse_address
+from nexusform.state.codec import decode_state, encode_state
+from nexusform.state.journal import InstanceOutcome, Intent
+from nexusform.state.journal import encode_record as line_of
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state_ports import LockInfo
 
 PATH = Path("state/nexusform.nfstate")
 
@@ -44,11 +44,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NF_WORKSPACE", "NF_DATA_DIR", "NF_CLI_ARGS"):
         monkeypatch.delenv(name, raising=False)
     PATH.parent.mkdir()
-    PATH.write_bytes(encode(STATE))
+    PATH.write_bytes(encode_state(STATE))
 
 
 def stored() -> State:
-    state, problems = decode(PATH.read_bytes(), str(PATH))
+    state, problems = decode_state(PATH.read_bytes(), str(PATH))
     assert problems == []
     assert state is not None
     return state
@@ -66,7 +66,7 @@ def lock_of_another() -> LocalBackend:
 
 
 def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "list"]) == 0
+    assert run_command_line(["state", "list"]) == 0
     assert capsys.readouterr().out == 'nexus_rack.r[0]\nnexus_rack.r[1]\nmodule.m["k"].nexus_rack.x\n'
 
 
@@ -82,7 +82,7 @@ def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> 
 def test_list_can_be_narrowed(
     arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["state", "list", *arguments]) == 0
+    assert run_command_line(["state", "list", *arguments]) == 0
     assert capsys.readouterr().out.split() == listed
 
 
@@ -91,21 +91,21 @@ def test_without_a_state_there_is_nothing_to_work_on(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     PATH.unlink()
-    assert run(["state", *words]) == 1
+    assert run_command_line(["state", *words]) == 1
     assert "No state file was found!" in capsys.readouterr().err
 
 
 def test_what_is_no_address_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "rm", "nexus_rack."]) == 1
+    assert run_command_line(["state", "rm", "nexus_rack."]) == 1
     assert "Invalid address" in capsys.readouterr().err
 
 
 def test_show_prints_the_block_of_one_instance(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "show", "nexus_rack.r[1]"]) == 0
+    assert run_command_line(["state", "show", "nexus_rack.r[1]"]) == 0
     text = capsys.readouterr().out
     assert text.startswith('# nexus_rack.r[1]:\nresource "nexus_rack" "r" {\n')
     assert '"lab/r1"' in text
-    assert run(["state", "show", "nexus_rack.r"]) == 1
+    assert run_command_line(["state", "show", "nexus_rack.r"]) == 1
     assert "names 2 of them" in capsys.readouterr().err
 
 
@@ -113,7 +113,7 @@ def test_a_broken_state_is_told_and_left_alone(capsys: pytest.CaptureFixture[str
     PATH.write_bytes(PATH.read_bytes()[:200])
     before = PATH.read_bytes()
     for words in (["list"], ["pull"], ["rm", "nexus_rack.r"]):
-        assert run(["state", *words]) == 1
+        assert run_command_line(["state", *words]) == 1
         shown = capsys.readouterr().err
         assert "State is not valid JSON" in shown
         assert "Traceback" not in shown
@@ -121,7 +121,7 @@ def test_a_broken_state_is_told_and_left_alone(capsys: pytest.CaptureFixture[str
 
 
 def test_mv_renames_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "mv", "nexus_rack.r", "nexus_rack.s"]) == 0
+    assert run_command_line(["state", "mv", "nexus_rack.r", "nexus_rack.s"]) == 0
     shown = capsys.readouterr().out
     assert 'Move "nexus_rack.r[0]" to "nexus_rack.s[0]"\n' in shown
     assert shown.endswith("Successfully moved 2 object(s).\n")
@@ -135,34 +135,34 @@ def test_mv_renames_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_mv_takes_a_module_along() -> None:
-    assert run(["state", "mv", "module.m", "module.n"]) == 0
+    assert run_command_line(["state", "mv", "module.m", "module.n"]) == 0
     assert 'module.n["k"].nexus_rack.x' in instances()
 
 
 def test_a_rehearsal_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     before = PATH.read_bytes()
-    assert run(["state", "mv", "-dry-run", "nexus_rack.r[0]", "nexus_rack.one"]) == 0
+    assert run_command_line(["state", "mv", "-dry-run", "nexus_rack.r[0]", "nexus_rack.one"]) == 0
     assert capsys.readouterr().out == 'Would move "nexus_rack.r[0]" to "nexus_rack.one"\n'
-    assert run(["state", "rm", "-dry-run", "module.m"]) == 0
+    assert run_command_line(["state", "rm", "-dry-run", "module.m"]) == 0
     assert capsys.readouterr().out == 'Would remove module.m["k"].nexus_rack.x\n'
     assert PATH.read_bytes() == before
 
 
 def test_mv_to_a_taken_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "mv", "nexus_rack.r[0]", "nexus_rack.r[1]"]) == 1
+    assert run_command_line(["state", "mv", "nexus_rack.r[0]", "nexus_rack.r[1]"]) == 1
     assert "Target address is taken" in capsys.readouterr().err
     assert stored() == STATE
 
 
 def test_rm_forgets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "rm", "nexus_rack.r[0]", "module.m"]) == 0
+    assert run_command_line(["state", "rm", "nexus_rack.r[0]", "module.m"]) == 0
     shown = capsys.readouterr().out
     assert shown.endswith(
         'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\n'
         "Successfully removed 2 resource instance(s).\n"
     )
     assert instances() == ["nexus_rack.r[1]"]
-    assert run(["state", "rm", "nexus_rack.r[0]"]) == 1
+    assert run_command_line(["state", "rm", "nexus_rack.r[0]"]) == 1
     assert "No matching objects found" in capsys.readouterr().err
 
 
@@ -170,20 +170,20 @@ def test_rm_of_vms_says_that_they_run_on(capsys: pytest.CaptureFixture[str]) -> 
     place = {"machine": "bm1", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
     vm = ObjectState({"id": "lab/v", "name": "v", "cpu_cores": 4, "memory_size_gb": 8, **place}, 4)
     address = parse_address("nexus_virtual_machine.v")
-    PATH.write_bytes(encode(STATE.with_instance(address, InstanceState(vm))))
-    assert run(["state", "rm", "nexus_virtual_machine.v"]) == 0
+    PATH.write_bytes(encode_state(STATE.replace_instance(address, InstanceState(vm))))
+    assert run_command_line(["state", "rm", "nexus_virtual_machine.v"]) == 0
     shown = capsys.readouterr().out
     assert "Forgotten VMs run on" in shown
     assert "nexus_virtual_machine.v: 1 VM" in shown
 
 
 def test_pull_and_push_give_the_state_back(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "pull"]) == 0
+    assert run_command_line(["state", "pull"]) == 0
     text = capsys.readouterr().out
-    assert text.encode() == encode(STATE)
+    assert text.encode() == encode_state(STATE)
     document = json.loads(text) | {"serial": 9}
     Path("mine.json").write_text(json.dumps(document))
-    assert run(["state", "push", "mine.json"]) == 0
+    assert run_command_line(["state", "push", "mine.json"]) == 0
     assert stored().serial == 9
 
 
@@ -198,39 +198,39 @@ def test_pull_and_push_give_the_state_back(capsys: pytest.CaptureFixture[str]) -
 def test_push_refuses_what_does_not_follow_unless_forced(
     changes: dict[str, object], summary: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads(encode(STATE)) | changes
+    document = json.loads(encode_state(STATE)) | changes
     Path("mine.json").write_text(json.dumps(document))
-    assert run(["state", "push", "mine.json"]) == 1
+    assert run_command_line(["state", "push", "mine.json"]) == 1
     assert summary in capsys.readouterr().err
     assert stored() == STATE
-    assert run(["state", "push", "-force", "mine.json"]) == 0
+    assert run_command_line(["state", "push", "-force", "mine.json"]) == 0
     after = stored()
     assert after.serial == 4
     assert after.lineage == document["lineage"]
 
 
 def test_an_older_state_gives_no_creation_number_twice() -> None:
-    document = json.loads(encode(STATE)) | {"serial": 1, "last_creation": 1, "resources": []}
+    document = json.loads(encode_state(STATE)) | {"serial": 1, "last_creation": 1, "resources": []}
     Path("mine.json").write_text(json.dumps(document))
-    assert run(["state", "push", "-force", "mine.json"]) == 0
+    assert run_command_line(["state", "push", "-force", "mine.json"]) == 0
     assert stored().last_creation == 3
 
 
 def test_pushing_the_state_itself_changes_nothing() -> None:
     Path("mine.json").write_bytes(PATH.read_bytes())
-    assert run(["state", "push", "mine.json"]) == 0
+    assert run_command_line(["state", "push", "mine.json"]) == 0
     assert stored() == STATE
 
 
 @pytest.mark.parametrize(("file", "said"), [("none.json", "cannot be read"), (".", "cannot be read")])
 def test_push_of_what_is_no_file_is_told(file: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "push", file]) == 1
+    assert run_command_line(["state", "push", file]) == 1
     assert said in capsys.readouterr().err
 
 
 def test_push_names_what_is_wrong_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.json").write_text('{"format": "nexusform", "kind": "state",\n "version": 1, "resources": 3}')
-    assert run(["state", "push", "mine.json"]) == 1
+    assert run_command_line(["state", "push", "mine.json"]) == 1
     shown = capsys.readouterr().err
     assert "mine.json line 2" in shown
     assert stored() == STATE
@@ -245,29 +245,29 @@ def test_every_writing_command_waits_for_the_lock(capsys: pytest.CaptureFixture[
         ["state", "push", "mine.json"],
         ["untaint", "nexus_rack.r[0]"],
     ):
-        assert run(words) == 1
+        assert run_command_line(words) == 1
         assert "their-id" in capsys.readouterr().err
     assert stored() == STATE
-    assert run(["state", "list"]) == 0
-    assert run(["state", "rm", "-lock=false", "module.m"]) == 0
+    assert run_command_line(["state", "list"]) == 0
+    assert run_command_line(["state", "rm", "-lock=false", "module.m"]) == 0
     other.unlock("their-id")
 
 
 def test_records_of_an_apply_that_was_killed_are_seen_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     made = rack("new", 4)
     backend = LocalBackend(str(PATH))
-    backend.append(line_of(Done(parse_address("nexus_rack.new"), 4, made)))
-    assert run(["state", "list", "nexus_rack.new"]) == 0
+    backend.append(line_of(InstanceOutcome(parse_address("nexus_rack.new"), 4, made)))
+    assert run_command_line(["state", "list", "nexus_rack.new"]) == 0
     assert capsys.readouterr().out == "nexus_rack.new\n"
-    assert run(["state", "rm", "module.m"]) == 0
+    assert run_command_line(["state", "rm", "module.m"]) == 0
     assert stored().instances[parse_address("nexus_rack.new")] == made
-    assert backend.journal() == []
+    assert backend.read_journal() == []
 
 
 def test_a_step_that_nobody_knows_the_end_of_is_looked_up_first(capsys: pytest.CaptureFixture[str]) -> None:
     intent = Intent(parse_address("nexus_rack.new"), "create", "nexus_rack", "lab/new", 4)
     LocalBackend(str(PATH)).append(line_of(intent))
-    assert run(["state", "rm", "module.m"]) == 1
+    assert run_command_line(["state", "rm", "module.m"]) == 1
     shown = capsys.readouterr().err
     assert "An earlier apply was interrupted" in shown
     assert "nexus_rack.new" in shown

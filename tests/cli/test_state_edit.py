@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.address import parse_address
-from nexusform.cli.main import run
-from nexusform.state.codec import decode, encode
+from nexusform.cli.main import run_command_line
+from nexusform.resources.address import parse_address
+from nexusform.state.codec import decode_state, encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
 from tests.taints import taint_in_file
 
@@ -17,11 +17,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     PATH.parent.mkdir()
     state = State("l", 1, instances={RACK: InstanceState(ObjectState({"id": "lab/r"}, 1))}, last_creation=1)
-    PATH.write_bytes(encode(state))
+    PATH.write_bytes(encode_state(state))
 
 
 def marked() -> tuple[bool, int]:
-    state, _ = decode(PATH.read_bytes(), "s")
+    state, _ = decode_state(PATH.read_bytes(), "s")
     assert state is not None
     current = state.instances[RACK].current
     assert current is not None
@@ -31,19 +31,19 @@ def marked() -> tuple[bool, int]:
 def test_a_taint_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
     taint_in_file(PATH, "nexus_rack.r")
     assert marked() == (True, 2)
-    assert run(["untaint", "nexus_rack.r"]) == 0
+    assert run_command_line(["untaint", "nexus_rack.r"]) == 0
     assert capsys.readouterr().out == "Resource instance nexus_rack.r has been successfully untainted.\n"
     assert marked() == (False, 3)
 
 
 def test_what_is_not_tainted_cannot_be_untainted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["untaint", "nexus_rack.r"]) == 1
+    assert run_command_line(["untaint", "nexus_rack.r"]) == 1
     assert "Not tainted" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_an_error_unless_allowed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["untaint", "nexus_rack.none"]) == 1
+    assert run_command_line(["untaint", "nexus_rack.none"]) == 1
     assert "No such resource instance" in capsys.readouterr().err
-    assert run(["untaint", "-allow-missing", "nexus_rack.none"]) == 0
+    assert run_command_line(["untaint", "-allow-missing", "nexus_rack.none"]) == 0
     assert "No such resource instance" in capsys.readouterr().out
     assert marked() == (False, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
 RACK = (
@@ -20,12 +20,12 @@ def applied_twice(
     monkeypatch.chdir(tmp_path)
     for text in (SITE, SITE + RACK):
         Path("main.nf.hcl").write_text(text)
-        assert run(["apply", "-auto-approve"]) == 0
+        assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
 
 
 def test_the_history_lists_what_is_kept_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "history"]) == 0
+    assert run_command_line(["state", "history"]) == 0
     current, earlier = capsys.readouterr().out.splitlines()
     assert current.split()[:3] == ["serial", "2", "current"]
     assert current.endswith("2 objects")
@@ -34,28 +34,28 @@ def test_the_history_lists_what_is_kept_newest_first(capsys: pytest.CaptureFixtu
 
 
 def test_a_rollback_brings_an_earlier_state_under_a_new_serial(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "rollback", "1"]) == 0
+    assert run_command_line(["state", "rollback", "1"]) == 0
     assert "that of serial 1 again, under serial 3" in capsys.readouterr().out
-    assert run(["state", "list"]) == 0
+    assert run_command_line(["state", "list"]) == 0
     assert capsys.readouterr().out.split() == ["nexus_site.lab"]
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in capsys.readouterr().out
     # And back: what was current became the version before.
-    assert run(["state", "rollback", "2"]) == 0
+    assert run_command_line(["state", "rollback", "2"]) == 0
     assert "under serial 4" in capsys.readouterr().out
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("serial", ["7", "one", "-1"])
 def test_a_version_that_is_not_kept_is_refused(serial: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("state/nexusform.nfstate").read_bytes()
-    assert run(["state", "rollback", "--", serial]) == 1
+    assert run_command_line(["state", "rollback", "--", serial]) == 1
     shown = capsys.readouterr()
     assert "No such version" in shown.out + shown.err
     assert Path("state/nexusform.nfstate").read_bytes() == before
 
 
 def test_an_empty_place_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "history", f"-state={tmp_path / 'other'}"]) == 0
+    assert run_command_line(["state", "history", f"-state={tmp_path / 'other'}"]) == 0
     assert capsys.readouterr().out == "There is no state yet.\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.backends.local_file import LocalBackend
-from nexusform.cli.main import run
-from nexusform.state_ports import LockInfo
+from nexusform.cli.main import run_command_line
+from nexusform.interfaces.state_storage import LockInfo
 
 
 @pytest.fixture
@@ -27,31 +27,31 @@ def test_it_asks_first(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(monkeypatch, "no\n")
-    assert run(["force-unlock", "id-1"]) == 1
+    assert run_command_line(["force-unlock", "id-1"]) == 1
     shown = capsys.readouterr().out
     assert "Do you really want to force-unlock?" in shown
     assert "force-unlock cancelled." in shown
-    assert backend.holder() is not None
+    assert backend.read_lock() is not None
     answer(monkeypatch, "yes\n")
-    assert run(["force-unlock", "id-1"]) == 0
+    assert run_command_line(["force-unlock", "id-1"]) == 0
     assert "successfully unlocked" in capsys.readouterr().out
-    assert backend.holder() is None
+    assert backend.read_lock() is None
 
 
 def test_it_asks_nobody_when_questions_are_off(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NF_INPUT", "0")
-    assert run(["force-unlock", "id-1"]) == 1
+    assert run_command_line(["force-unlock", "id-1"]) == 1
     assert "-force" in capsys.readouterr().err
-    assert run(["force-unlock", "-force", "id-1"]) == 0
-    assert backend.holder() is None
+    assert run_command_line(["force-unlock", "-force", "id-1"]) == 0
+    assert backend.read_lock() is None
 
 
 def test_another_id_breaks_nothing(backend: LocalBackend, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["force-unlock", "-force", "id-2"]) == 1
+    assert run_command_line(["force-unlock", "-force", "id-2"]) == 1
     assert "id-1" in capsys.readouterr().err
-    assert backend.holder() is not None
+    assert backend.read_lock() is not None
 
 
 def test_nobody_is_asked_about_a_lock_that_is_not_there(
@@ -59,7 +59,7 @@ def test_nobody_is_asked_about_a_lock_that_is_not_there(
 ) -> None:
     backend.unlock("id-1")
     answer(monkeypatch, "yes\n")
-    assert run(["force-unlock", "id-1"]) == 1
+    assert run_command_line(["force-unlock", "id-1"]) == 1
     both = capsys.readouterr()
     assert "The state is not locked" in both.err
     assert "Do you really" not in both.out

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CONFIGURATION = """
 resource "nexus_site" "lab" {}
@@ -28,7 +28,7 @@ STATE = Path("state/nexusform.nfstate")
 def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
 
 
@@ -42,7 +42,7 @@ def in_cell(cell: int) -> None:
 
 
 def test_a_state_that_is_well_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "verify"]) == 0
+    assert run_command_line(["state", "verify"]) == 0
     assert capsys.readouterr().out == "The state agrees with itself.\n"
 
 
@@ -51,10 +51,10 @@ def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(
 ) -> None:
     in_cell(7)
     before = STATE.read_bytes()
-    assert run(["state", "verify"]) == 2
+    assert run_command_line(["state", "verify"]) == 2
     assert "has no cell 7" in capsys.readouterr().err
     for command in (["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
-        assert run(command) == 1
+        assert run_command_line(command) == 1
         assert "The state contradicts itself" in capsys.readouterr().err
     assert STATE.read_bytes() == before
 
@@ -66,7 +66,7 @@ def test_keys_that_stand_twice_are_named_and_neither_planned_on_nor_applied(
     STATE.write_text(STATE.read_text().replace('"serial":', f'"serial"{colon}0, "serial":', 1))
     before = STATE.read_bytes()
     for command in (["state", "verify"], ["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
-        assert run(command) == 1
+        assert run_command_line(command) == 1
         said = " ".join(capsys.readouterr().err.replace("│", " ").split())
         assert 'keys stand twice in one object: "serial"' in said
     assert STATE.read_bytes() == before
@@ -74,8 +74,8 @@ def test_keys_that_stand_twice_are_named_and_neither_planned_on_nor_applied(
 
 def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureFixture[str]) -> None:
     """Only the VM that stands on its machine is named."""
-    assert run(["state", "rm", "nexus_rack.r"]) == 0
-    assert run(["state", "verify"]) == 2
+    assert run_command_line(["state", "rm", "nexus_rack.r"]) == 0
+    assert run_command_line(["state", "verify"]) == 2
     captured = capsys.readouterr()
     told = " ".join((captured.out + captured.err).replace("│", " ").split())
     assert told.count("Warning:") == 1
@@ -89,8 +89,8 @@ def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(
     reality = 'provider "simulated" {\n  reality = "site.json"\n}\n'
     Path("main.nf.hcl").write_text(CONFIGURATION + reality)
     STATE.unlink()
-    assert run(["apply", "-auto-approve"]) == 0
-    assert run(["state", "verify"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["state", "verify"]) == 0
     objects = json.loads(Path("site.json").read_text())
     (machine,) = [one for one in objects if one["type"] == "nexus_virtual_machine"]
     machine["attributes"]["provenance"] = "observed"
@@ -98,21 +98,21 @@ def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(
     Path("site.json").write_text(json.dumps(kept))
     capsys.readouterr()
     before = STATE.read_bytes()
-    assert run(["state", "verify"]) == 2
+    assert run_command_line(["state", "verify"]) == 2
     told = capsys.readouterr()
     said = " ".join((told.out + told.err).replace("│", " ").split())
     assert "What the providers see is not what the state says" in said
     assert "- nexus_rack.r is gone" in said
     assert "- nexus_virtual_machine.v: provenance" in said
     assert STATE.read_bytes() == before
-    assert run(["state", "verify", "-refresh=false"]) == 0
+    assert run_command_line(["state", "verify", "-refresh=false"]) == 0
 
 
 def test_providers_that_cannot_be_asked_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(CONFIGURATION + 'provider "simulated" {\n  reality = var.site\n}\n')
-    assert run(["state", "verify"]) == 1
+    assert run_command_line(["state", "verify"]) == 1
     assert "var.site" in capsys.readouterr().err
-    assert run(["state", "verify", "-refresh=false"]) == 0
+    assert run_command_line(["state", "verify", "-refresh=false"]) == 0
 
 
 def test_without_a_state_there_is_nothing_to_agree(
@@ -120,5 +120,5 @@ def test_without_a_state_there_is_nothing_to_agree(
 ) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    assert run(["state", "verify"]) == 1
+    assert run_command_line(["state", "verify"]) == 1
     assert "No state file was found!" in capsys.readouterr().err

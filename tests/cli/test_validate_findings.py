@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 SITE = """
 resource "nexus_site" "s" {
@@ -32,7 +32,7 @@ resource "nexus_kubernetes_cluster" "k" {
 
 def _validate(text: str, directory: Path, *flags: str) -> int:
     (directory / "main.nf.hcl").write_text(text)
-    return run([f"-chdir={directory}", "validate", *flags])
+    return run_command_line([f"-chdir={directory}", "validate", *flags])
 
 
 def test_validate_says_what_literals_tell(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 
 def _found(
@@ -16,7 +16,7 @@ def _found(
 ) -> list[tuple[str, str]]:
     # Kind and first words of every error.
     (directory / name).write_text(text)
-    run([f"-chdir={directory}", "validate", "-json"])
+    run_command_line([f"-chdir={directory}", "validate", "-json"])
     diagnostics: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["diagnostics"]
     return [(d["id"], d["detail"]) for d in diagnostics if d["severity"] == "error"]
 
@@ -27,7 +27,7 @@ def test_a_provider_that_there_is_not(
 ) -> None:
     found = _found(capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n')
     assert "unknown-provider" in [kind for kind, _ in found]
-    assert run([f"-chdir={tmp_path}", "plan"]) == 1
+    assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
     assert "There is no provider" in capfd.readouterr().err
 
 
@@ -97,10 +97,10 @@ def test_triggers_may_lead_into_an_instance(
     triggers = f"nexus_site.one[{key}].name, nexus_site.one[{key}]"
     text = _SITES.format(repetition=repetition, key=f"${{{key}}}", triggers=triggers)
     assert _found(capfd, tmp_path, text) == []
-    assert run([f"-chdir={tmp_path}", "apply", "-auto-approve"]) == 0
+    assert run_command_line([f"-chdir={tmp_path}", "apply", "-auto-approve"]) == 0
     (tmp_path / "main.nf.hcl").write_text(text.replace("one-", "uno-"))
     capfd.readouterr()
-    run([f"-chdir={tmp_path}", "plan"])
+    run_command_line([f"-chdir={tmp_path}", "plan"])
     assert "replace_triggered_by" in capfd.readouterr().out
 
 
@@ -128,7 +128,7 @@ def test_providers_of_a_module_are_read_and_refused(
     (kind, detail), *_ = _found(capfd, tmp_path, text)
     assert kind == "unsupported-argument"
     assert "provider configurations of the root module" in detail
-    assert run(["fmt", "-check", str(tmp_path)]) == 0
+    assert run_command_line(["fmt", "-check", str(tmp_path)]) == 0
 
 
 def test_a_key_that_looks_like_a_reference_is_refused_where_it_counts(
@@ -140,7 +140,7 @@ def test_a_key_that_looks_like_a_reference_is_refused_where_it_counts(
 
 def _said(capfd: pytest.CaptureFixture[str], directory: Path, text: bytes) -> str:
     (directory / "main.nf.hcl").write_bytes(text)
-    assert run([f"-chdir={directory}", "validate", "-no-color"]) != 0
+    assert run_command_line([f"-chdir={directory}", "validate", "-no-color"]) != 0
     captured = capfd.readouterr()
     return " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line_and_no_text(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "main.nf.hcl").write_bytes(b'locals {\n  a = 1\n  b = "\xff"\n}\n')
-    assert run([f"-chdir={tmp_path}", "validate", "-no-color"]) == 1
+    assert run_command_line([f"-chdir={tmp_path}", "validate", "-no-color"]) == 1
     said = capfd.readouterr().err
     assert "on main.nf.hcl line 3:\n│   (source code not available)\n" in said
 
@@ -185,7 +185,7 @@ def test_a_figure_beside_the_list_that_it_counts_agrees_with_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(OCCUPIED.replace("FIGURE", figure))
-    assert run(["plan"]) == (1 if line else 0)
+    assert run_command_line(["plan"]) == (1 if line else 0)
     err = capsys.readouterr().err
     assert (f'on main.nf.hcl line {line}, in resource "nexus_bare_metal_machine"' in err) == bool(line)
     assert ('"cells" lists 2 and "numa_cells" says' in err) == bool(line)

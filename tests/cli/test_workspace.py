@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.address import parse_address
-from nexusform.cli.main import run
-from nexusform.state.codec import encode
+from nexusform.cli.main import run_command_line
+from nexusform.resources.address import parse_address
+from nexusform.state.codec import encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 STATE = State(
@@ -20,12 +20,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run(["workspace", *words]) == 0
+    assert run_command_line(["workspace", *words]) == 0
     return capsys.readouterr().out
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run(["workspace", *words]) == 1
+    assert run_command_line(["workspace", *words]) == 1
     return capsys.readouterr().err
 
 
@@ -43,9 +43,9 @@ def test_a_new_one_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_new_one_may_begin_with_a_state(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("given.json").write_bytes(encode(STATE))
+    Path("given.json").write_bytes(encode_state(STATE))
     shown(capsys, "new", "-state=given.json", "lab")
-    assert run(["state", "list"]) == 0
+    assert run_command_line(["state", "list"]) == 0
     assert capsys.readouterr().out == "nexus_rack.r\n"
     assert "cannot be read" in refused(capsys, "new", "-state=none.json", "other")
     assert shown(capsys, "list") == "  default\n* lab\n"
@@ -76,7 +76,7 @@ def test_one_is_deleted_when_it_is_empty_and_not_in_use(capsys: pytest.CaptureFi
 
 
 def test_one_that_holds_objects_is_deleted_by_force_only(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("given.json").write_bytes(encode(STATE))
+    Path("given.json").write_bytes(encode_state(STATE))
     shown(capsys, "new", "-state=given.json", "lab")
     shown(capsys, "select", "default")
     told = refused(capsys, "delete", "lab")

@@ -3,11 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.configuration.body_evaluation import PreparedBody, prepare_body
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.parser import parse_file
-from nexusform.schema import BlockSchema
-from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, null, string, tuple_value
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, build_null, build_string, build_tuple
 from tests.configuration.sample import CLUSTER, RACK, Names
 
 SITE = 'site_id = "s"\n'
@@ -51,7 +51,7 @@ def test_defaults_conversion_and_what_is_absent() -> None:
 
 def test_null_is_absent_and_an_error_where_required() -> None:
     text = SITE + "name = var\nstatus = var\nzone = var\ntags = var\n"
-    values, _, problems = evaluated(text, var=null())
+    values, _, problems = evaluated(text, var=build_null())
     assert told(problems) == [(2, "Missing required argument")]
     assert (values["status"], values["tags"], "zone" in values) == ("active", None, False)
 
@@ -81,7 +81,7 @@ def test_known_values_are_checked_wherever_they_come_from() -> None:
 
 
 def test_sensitive_parts_have_paths_and_are_kept_out_of_messages() -> None:
-    secret = string("hush").with_marks(SENSITIVE)
+    secret = build_string("hush").add_marks(SENSITIVE)
     values, sensitive, problems = evaluated(
         SITE + 'name = var\ntags = { a = var, b = "c" }\nsecret = "x"\nstatus = var\n', var=secret
     )
@@ -178,7 +178,7 @@ def test_an_unknown_collection_makes_unknown_blocks_and_mistakes_show_all_the_sa
 
 
 def test_what_a_dynamic_block_cannot_repeat_over() -> None:
-    for given in (null(), string("x"), tuple_value([string("a")]).with_marks(SENSITIVE)):
+    for given in (build_null(), build_string("x"), build_tuple([build_string("a")]).add_marks(SENSITIVE)):
         _, _, problems = evaluated(DYNAMIC, CLUSTER, var=given)
         assert told(problems) == [(10, "Invalid dynamic for_each value")]
 
@@ -211,7 +211,7 @@ PATHS: dict[tuple[str | int, ...], int] = {
 
 
 def test_references_leave_iterators_out() -> None:
-    assert [t.root.name for t in prepared(DYNAMIC, CLUSTER).traversals()] == ["var"]
+    assert [t.root.name for t in prepared(DYNAMIC, CLUSTER).list_references()] == ["var"]
 
 
 def test_instances_share_nothing() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.configuration.body_evaluation import prepare_resource
-from nexusform.configuration.loader import load
-from nexusform.configuration.reference_checks import check_references, modules
-from nexusform.diagnostics import Diagnostic
+from nexusform.configuration.loader import load_configuration
+from nexusform.configuration.reference_checks import check_references, list_modules
+from nexusform.diagnostics.diagnostic import Diagnostic
 from tests.configuration.sample import DATA, MANAGED
 
 CASES = Path(__file__).parent / "cases"
@@ -26,10 +26,10 @@ def told(problem: Diagnostic) -> str:
 
 
 def everything_said() -> str:
-    configuration, problems = load(".", cache_directory=None, managed=MANAGED, data=DATA)
+    configuration, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
     if configuration is not None:
         problems += check_references(configuration, MANAGED, DATA)
-        for module in modules(configuration.root):
+        for module in list_modules(configuration.root):
             for block in module.resources.values():
                 known = MANAGED if block.mode == "managed" else DATA
                 if block.type in known:
@@ -51,7 +51,7 @@ def test_a_json_twin_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for case in ("clean", "clean-json"):
         monkeypatch.chdir(CASES / case)
-        configuration, problems = load(".", cache_directory=None, managed=MANAGED, data=DATA)
+        configuration, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
         assert problems == []
         assert configuration is not None
         found.append(configuration)
@@ -77,9 +77,9 @@ def test_a_json_twin_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_blocks_stand_in_source_order_and_modules_at_their_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CASES / "clean")
-    configuration, _ = load(".", cache_directory=None)
+    configuration, _ = load_configuration(".", cache_directory=None)
     assert configuration is not None
-    blocks = [b for m in modules(configuration.root) for b in m.resources.values()]
+    blocks = [b for m in list_modules(configuration.root) for b in m.resources.values()]
     ordered = [str(b.address) for b in sorted(blocks, key=lambda b: b.position)]
     assert ordered == [
         "data.nexus_inventory.site",
@@ -92,7 +92,7 @@ def test_blocks_stand_in_source_order_and_modules_at_their_call(monkeypatch: pyt
 
 def test_comments_before_a_block_name_the_rules_that_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CASES / "clean")
-    configuration, _ = load(".", cache_directory=None)
+    configuration, _ = load_configuration(".", cache_directory=None)
     assert configuration is not None
     rules = {b.name: b.ignored_rules for b in configuration.root.resources.values()}
     assert rules["r"] == {"big-rack", "zones-pinned"}

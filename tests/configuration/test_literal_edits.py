@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nexusform.address import parse_address
-from nexusform.configuration.literal_edits import edited, literal_edit
-from nexusform.configuration.loader import load
-from nexusform.resource_types.registry import registries
+from nexusform.configuration.literal_edits import apply_edits, build_literal_edit
+from nexusform.configuration.loader import load_configuration
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import parse_address
 
 TEXT = """
 variable "n" { default = 3 }
@@ -42,17 +42,17 @@ def after(tmp_path: Path) -> Any:
     for name in ("inner", "twice"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "main.nf.hcl").write_text(INNER)
-    schemas = registries().schemas
-    configuration, _ = load(
+    schemas = build_registries().schemas
+    configuration, _ = load_configuration(
         str(tmp_path), cache_directory=None, managed=schemas["managed"], data=schemas["data"]
     )
     assert configuration is not None
 
     def change(address: str, path: tuple[str | int, ...], value: Any) -> list[str] | None:
-        edit = literal_edit(configuration, parse_address(address), path, value)
+        edit = build_literal_edit(configuration, parse_address(address), path, value)
         if edit is None:
             return None
-        ((name, text),) = edited(configuration.files, [edit]).items()
+        ((name, text),) = apply_edits(configuration.files, [edit]).items()
         old = configuration.files[name].text.splitlines()
         return [line for line in text.splitlines() if line not in old]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.declared.configuration import Configuration
-from nexusform.configuration.loader import load, read_variables
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language import parser
-from nexusform.plain_data import to_plain
-from nexusform.source import SourceFile
-from nexusform.value_types import DYNAMIC, ListType, MapType
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def write(name: str, text: str) -> None:
 
 
 def loaded(directory: str = ".", cache: str | None = None) -> Configuration:
-    configuration, problems = load(directory, cache_directory=cache)
+    configuration, problems = load_configuration(directory, cache_directory=cache)
     assert problems == []
     assert configuration is not None
     return configuration
@@ -55,11 +55,11 @@ def test_only_configuration_files_are_read() -> None:
 
 
 def test_a_missing_directory_and_one_without_configuration() -> None:
-    assert load("nowhere", cache_directory=None)[0] is None
-    assert summaries(load("nowhere", cache_directory=None)[1]) == [
+    assert load_configuration("nowhere", cache_directory=None)[0] is None
+    assert summaries(load_configuration("nowhere", cache_directory=None)[1]) == [
         ("-", "Unreadable configuration directory")
     ]
-    assert summaries(load(".", cache_directory=None)[1]) == [("-", "No configuration files")]
+    assert summaries(load_configuration(".", cache_directory=None)[1]) == [("-", "No configuration files")]
 
 
 def test_files_that_cannot_be_read_are_named() -> None:
@@ -67,7 +67,7 @@ def test_files_that_cannot_be_read_are_named() -> None:
     Path("wide.nf.hcl").write_bytes("locals {}".encode("utf-16"))
     os.mkfifo("pipe.nf.hcl")
     Path("folder.nf.hcl").mkdir()
-    configuration, problems = load(".", cache_directory=None)
+    configuration, problems = load_configuration(".", cache_directory=None)
     assert summaries(problems) == [
         ("folder.nf.hcl", "Unreadable file"),
         ("latin.nf.hcl", "Invalid character encoding"),
@@ -170,7 +170,11 @@ def test_a_cache_that_cannot_be_written_is_none() -> None:
 
 def test_a_broken_file_is_not_kept() -> None:
     write("main.nf.hcl", "".join(map(rack, range(150))) + "oops")
-    assert load(".", cache_directory="cache")[1] == load(".", cache_directory="cache")[1] != []
+    assert (
+        load_configuration(".", cache_directory="cache")[1]
+        == load_configuration(".", cache_directory="cache")[1]
+        != []
+    )
     assert parser.parse_file(SourceFile("x", "oops"))[1]
 
 
@@ -181,7 +185,7 @@ def values(
     *options: tuple[str, str], **environment: str
 ) -> tuple[dict[str, tuple[object, str]], list[Diagnostic]]:
     found, problems = read_variables(loaded(), environment=environment, var_options=options, directory=".")
-    return {name: (to_plain(v)[0], origin.text) for name, (v, origin) in found.items()}, problems
+    return {name: (convert_to_plain(v)[0], origin.text) for name, (v, origin) in found.items()}, problems
 
 
 def test_later_sources_win_over_earlier_ones() -> None:
@@ -277,7 +281,7 @@ def test_options_and_files_that_are_none() -> None:
 
 def test_broken_files_bring_no_complaints_about_variables() -> None:
     write("main.nf.hcl", 'variable "a" {\n')
-    configuration, problems = load(".", cache_directory=None)
+    configuration, problems = load_configuration(".", cache_directory=None)
     assert len(problems) == 1
     assert configuration is not None
     options = [("var", "a=1")]

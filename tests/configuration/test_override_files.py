@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nexusform.configuration.body_evaluation import prepare_resource
-from nexusform.configuration.declared.configuration import Configuration
-from nexusform.configuration.loader import load
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.loader import load_configuration
 from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
 
 CASE = Path(__file__).parent / "cases" / "overrides"
@@ -16,7 +16,7 @@ CASE = Path(__file__).parent / "cases" / "overrides"
 @pytest.fixture
 def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
     monkeypatch.chdir(CASE)
-    found, problems = load(".", cache_directory=None, managed=MANAGED, data=DATA)
+    found, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
     assert problems == []
     assert found is not None
     return found

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.configuration.settings_block import satisfies
+from nexusform.configuration.settings_block import is_version_allowed
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from nexusform.configuration.settings_block import satisfies
     ],
 )
 def test_constraints(version: str, constraint: str, kept: bool | None) -> None:
-    assert satisfies(version, constraint) is kept
+    assert is_version_allowed(version, constraint) is kept

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.configuration.variable_values import from_file
-from nexusform.source import SourceFile
+from nexusform.cli.main import run_command_line
+from nexusform.configuration.variable_values import parse_variable_file
+from nexusform.diagnostics.source import SourceFile
 
 SLIPS = [
     ('token = "s3cret', "A quotation mark is missing"),
@@ -33,14 +33,14 @@ SLIPS = [
 
 @pytest.mark.parametrize(("text", "words"), SLIPS)
 def test_the_kind_of_slip_is_said_and_never_the_line(text: str, words: str) -> None:
-    _, problems = from_file(SourceFile("v.nfvars", f"{text}\n"))
+    _, problems = parse_variable_file(SourceFile("v.nfvars", f"{text}\n"))
     details = [problem.detail for problem in problems]
     assert any(words in detail for detail in details), details
     assert "s3cret" not in repr([(problem.summary, problem.detail) for problem in problems])
 
 
 def test_a_json_file_has_its_own_words() -> None:
-    _, problems = from_file(SourceFile("v.nfvars.json", '{"token": "s3cret"'))
+    _, problems = parse_variable_file(SourceFile("v.nfvars.json", '{"token": "s3cret"'))
     assert "not valid JSON" in problems[0].detail
     assert "s3cret" not in problems[0].detail
 
@@ -51,12 +51,12 @@ def test_a_file_that_cannot_be_read_leaves_no_variable_missing(
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('variable "token" {\n  type = string\n}\n')
     Path("v.nfvars").write_text('token "s3cret"\n')
-    assert run(["plan", "-var-file=v.nfvars"]) == 1
+    assert run_command_line(["plan", "-var-file=v.nfvars"]) == 1
     told = capfd.readouterr().err
     assert told.count("Error: ") == 1
     assert "s3cret" not in told
     Path("v.nfvars").write_text("token = word\n")
-    assert run(["plan", "-var-file=v.nfvars"]) == 1
+    assert run_command_line(["plan", "-var-file=v.nfvars"]) == 1
     assert "A text stands between quotation marks" in " ".join(
         capfd.readouterr().err.replace("│", "").split()
     )
@@ -97,9 +97,9 @@ def test_texts_are_read_as_terraform_reads_them(
     if from_environment:
         monkeypatch.setenv("NF_VAR_v", text)
     flags = [] if from_environment else [f"-var=v={text}"]
-    assert run(["apply", "-auto-approve", *flags]) == 0
+    assert run_command_line(["apply", "-auto-approve", *flags]) == 0
     capsys.readouterr()
-    assert run(["output", "-raw", "v"]) == 0
+    assert run_command_line(["output", "-raw", "v"]) == 0
     assert capsys.readouterr().out.strip() == value
 
 
@@ -108,5 +108,5 @@ def test_a_bare_word_is_no_value_of_any_type(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('variable "v" {\n  type = any\n}\n')
-    assert run(["plan", "-var=v=hello"]) == 1
+    assert run_command_line(["plan", "-var=v=hello"]) == 1
     assert "Variables not allowed" in capsys.readouterr().err

@@ -104,7 +104,7 @@ _PLACES: dict[str, Callable[[Crash], None]] = {
 
 def carry_out(task: dict[str, Any]) -> None:
     """Run one command in this process, and end it."""
-    from nexusform.cli.main import run
+    from nexusform.cli.main import run_command_line
 
     os.chdir(task["where"])
     Path(task["said"] + ".pid").write_text(str(os.getpid()))
@@ -114,7 +114,7 @@ def carry_out(task: dict[str, Any]) -> None:
     crash = Crash(task["kind"], task["call"])
     for place in task["places"]:
         _PLACES[place](crash)
-    code = run(task["words"])
+    code = run_command_line(task["words"])
     crash.call = 0
     sys.stdout.flush()
     sys.stderr.flush()
@@ -193,11 +193,11 @@ def main() -> None:
     """Answer tasks until there are no more."""
     from nexusform.backends.backend_kind import Directories
     from nexusform.backends.registry import BACKENDS
-    from nexusform.cli.main import run
+    from nexusform.cli.main import run_command_line
 
-    run([f"-chdir={sys.argv[1]}", "validate"])  # what every command needs is loaded once
-    run([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
-    BACKENDS[sys.argv[3]].open(json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1]))
+    run_command_line([f"-chdir={sys.argv[1]}", "validate"])  # what every command needs is loaded once
+    run_command_line([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
+    BACKENDS[sys.argv[3]].open_backend(json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1]))
     answers = os.fdopen(int(sys.argv[2]), "w")
     for line in sys.stdin:
         task = json.loads(line)

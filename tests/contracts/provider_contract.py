@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.ports import ChangeRequest, ObjectKey, Provider, ReadRequest
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, Provider, ReadRequest
 
 KEY = ObjectKey("nexus_rack", "lab/r1", 1)
 SUCCESSOR = ObjectKey("nexus_rack", "lab/r1", 2)
@@ -17,8 +17,8 @@ def creation(key: ObjectKey = KEY, **more: Any) -> ChangeRequest:
 
 def check_it_says_what_it_is(provider: Provider) -> None:
     assert provider.name.count("/") == 2
-    assert provider.sends in (True, False)
-    assert provider.observes in (True, False)
+    assert provider.sends_changes in (True, False)
+    assert provider.observes_objects in (True, False)
 
 
 def check_an_object_lives_and_dies(provider: Provider) -> None:

@@ -17,12 +17,19 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import refusals
+from nexusform.backends import backend_checks
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.memory import MemoryBackend
 from nexusform.backends.registry import BACKENDS
-from nexusform.schema import BlockSchema
-from nexusform.state_ports import AppendsMany, BackendProblem, KeepsHistory, LockHeld, LockInfo, StateBackend
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    BatchJournal,
+    LockInfo,
+    StateBackend,
+    StateLocked,
+    VersionedBackend,
+)
+from nexusform.schemas.block_schema import BlockSchema
 from tests.contracts import servers
 
 LONG = "NEXUSFORM_LONG_STORIES"
@@ -130,9 +137,9 @@ class Somewhere(Struct, frozen=True):
     settings: dict[str, Any]
     directory: Path
 
-    def open(self, largest: int = refusals.LARGEST) -> StateBackend:
-        place = Directories(str(self.directory), str(self.directory / ".nexusform"), largest=largest)
-        return BACKENDS[self.kind.backend].open(self.settings, place)
+    def open(self, largest: int = backend_checks.MAXIMUM_SIZE) -> StateBackend:
+        place = Directories(str(self.directory), str(self.directory / ".nexusform"), maximum_size=largest)
+        return BACKENDS[self.kind.backend].open_backend(self.settings, place)
 
 
 def fresh(request: pytest.FixtureRequest, directory: Path) -> Somewhere:
@@ -146,7 +153,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     where = fresh(request, tmp_path)
     backend = where.open()
     if where.kind.forgets:
-        return Opened(where.kind, backend, lambda: backend.for_workspace("default"))
+        return Opened(where.kind, backend, lambda: backend.select_workspace("default"))
     return Opened(where.kind, backend, where.open)
 
 
@@ -177,9 +184,9 @@ def test_every_kind_has_a_schema_of_settings() -> None:
 
 def test_a_fresh_place_holds_nothing(backend: StateBackend) -> None:
     assert backend.read() is None
-    assert backend.journal() == []
-    assert backend.holder() is None
-    assert backend.workspaces() == ["default"]
+    assert backend.read_journal() == []
+    assert backend.read_lock() is None
+    assert backend.list_workspaces() == ["default"]
     assert backend.describe()
 
 
@@ -194,42 +201,42 @@ def test_records_are_kept_in_order_until_compaction(opened: Opened) -> None:
     opened.backend.write(b"one")
     opened.backend.append(b"{a}")
     opened.backend.append(b"{b}")
-    assert opened.open_again().journal() == [b"{a}", b"{b}"]
+    assert opened.open_again().read_journal() == [b"{a}", b"{b}"]
     assert opened.open_again().read() == b"one"
-    opened.backend.compact(b"two")
-    assert (opened.open_again().read(), opened.open_again().journal()) == (b"two", [])
+    opened.backend.rewrite_journal(b"two")
+    assert (opened.open_again().read(), opened.open_again().read_journal()) == (b"two", [])
     opened.backend.append(b"{c}")
-    assert opened.open_again().journal() == [b"{c}"]
+    assert opened.open_again().read_journal() == [b"{c}"]
 
 
 def test_compacting_an_unchanged_document_empties_the_journal_too(opened: Opened) -> None:
-    opened.backend.compact(b"one")
+    opened.backend.rewrite_journal(b"one")
     opened.backend.append(b"{a}")
-    opened.backend.compact(b"one")
-    assert opened.open_again().journal() == []
+    opened.backend.rewrite_journal(b"one")
+    assert opened.open_again().read_journal() == []
 
 
 def test_records_to_keep_outlive_a_compaction(opened: Opened) -> None:
     opened.backend.append(b"{a}")
-    opened.backend.compact(b"one", [b"{kept}", b"{too}"])
-    assert (opened.open_again().read(), opened.open_again().journal()) == (b"one", [b"{kept}", b"{too}"])
+    opened.backend.rewrite_journal(b"one", [b"{kept}", b"{too}"])
+    assert (opened.open_again().read(), opened.open_again().read_journal()) == (b"one", [b"{kept}", b"{too}"])
     opened.backend.append(b"{b}")
-    assert opened.open_again().journal() == [b"{kept}", b"{too}", b"{b}"]
-    opened.backend.compact(b"two", [b"{kept}"])
-    assert opened.open_again().journal() == [b"{kept}"]
-    opened.backend.compact(b"two")
-    assert opened.open_again().journal() == []
+    assert opened.open_again().read_journal() == [b"{kept}", b"{too}", b"{b}"]
+    opened.backend.rewrite_journal(b"two", [b"{kept}"])
+    assert opened.open_again().read_journal() == [b"{kept}"]
+    opened.backend.rewrite_journal(b"two")
+    assert opened.open_again().read_journal() == []
 
 
 def test_several_records_are_added_in_order(opened: Opened) -> None:
-    if not isinstance(opened.backend, AppendsMany):
+    if not isinstance(opened.backend, BatchJournal):
         pytest.skip("adds one record at a time")
     opened.backend.append_all([])
     opened.backend.append_all([b"{a}", b"{b}"])
     opened.backend.append(b"{c}")
     with pytest.raises(ValueError, match="one line"):
         opened.backend.append_all([b"{d}", b"\n"])
-    assert opened.open_again().journal() == [b"{a}", b"{b}", b"{c}"]
+    assert opened.open_again().read_journal() == [b"{a}", b"{b}", b"{c}"]
 
 
 @pytest.mark.parametrize("what", ["document", "journal", "version"])
@@ -237,11 +244,11 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
 def test_what_is_too_large_is_refused_before_it_is_in_memory(
     where: Somewhere, what: str, workspace: str
 ) -> None:
-    def opened(largest: int = refusals.LARGEST) -> StateBackend:
-        return where.open(largest).for_workspace(workspace)
+    def opened(largest: int = backend_checks.MAXIMUM_SIZE) -> StateBackend:
+        return where.open(largest).select_workspace(workspace)
 
     backend = opened()
-    if what == "version" and not isinstance(backend, KeepsHistory):
+    if what == "version" and not isinstance(backend, VersionedBackend):
         pytest.skip("keeps no history")
     large = b"x" * (16 << 20)
     write = {"document": backend.write, "version": backend.write, "journal": backend.append}
@@ -251,9 +258,9 @@ def test_what_is_too_large_is_refused_before_it_is_in_memory(
 
     def read(again: StateBackend) -> object:
         if what != "version":
-            return again.journal() if what == "journal" else again.read()
-        assert isinstance(again, KeepsHistory)
-        (version,) = again.history()
+            return again.read_journal() if what == "journal" else again.read()
+        assert isinstance(again, VersionedBackend)
+        (version,) = again.list_versions()
         return again.read_version(version.id)
 
     bounded = opened((16 << 20) - 1)
@@ -294,7 +301,7 @@ def lay_a_lock(where: Somewhere, content: bytes) -> None:
         BlobLeaseClient(backend._blob).acquire(60)
     elif where.kind.backend == "postgres":
         backend.lock(info("another"))
-        statement = backend._database.sql("UPDATE {schema}.workspaces SET holder = %s")
+        statement = backend._database.format_sql("UPDATE {schema}.workspaces SET holder = %s")
         with backend._session("lay a lock") as connection:
             connection.execute(statement, (content,))
     else:
@@ -305,7 +312,7 @@ def lay_a_lock(where: Somewhere, content: bytes) -> None:
 def test_a_garbage_lock_is_broken_by_the_id_that_it_is_told_by(where: Somewhere, garbage: str) -> None:
     lay_a_lock(where, GARBAGE[garbage])
     again = where.open()
-    with pytest.raises(LockHeld) as held:
+    with pytest.raises(StateLocked) as held:
         again.lock(info("mine"))
     holder = held.value.holder
     assert holder is not None
@@ -330,7 +337,7 @@ def test_threads_may_append_at_once(opened: Opened) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = opened.open_again().journal()
+    found = opened.open_again().read_journal()
     assert sorted(found) == sorted(b"{%d-%d}" % (name, n) for name in range(6) for n in range(20))
     assert [line for line in found if line.startswith(b"{3-")] == [b"{3-%d}" % n for n in range(20)]
 
@@ -338,12 +345,12 @@ def test_threads_may_append_at_once(opened: Opened) -> None:
 def test_one_holds_the_lock_and_others_are_told_who(opened: Opened) -> None:
     assert opened.backend.lock(info()) == []
     other = opened.open_again()
-    with pytest.raises(LockHeld) as held:
+    with pytest.raises(StateLocked) as held:
         other.lock(info("id-2"))
     assert held.value.holder == info()
-    assert other.holder() == info()
+    assert other.read_lock() == info()
     opened.backend.unlock("id-1")
-    assert other.holder() is None
+    assert other.read_lock() is None
     assert other.lock(info("id-2")) == []
     other.unlock("id-2")
 
@@ -360,7 +367,7 @@ def test_a_lock_is_broken_by_its_id_only(opened: Opened) -> None:
     with pytest.raises(BackendProblem, match="id-1"):
         other.force_unlock("id-2")
     other.force_unlock("id-1")
-    assert opened.open_again().holder() is None
+    assert opened.open_again().read_lock() is None
     with pytest.raises(BackendProblem):
         other.force_unlock("id-1")
     with pytest.raises(BackendProblem):
@@ -370,41 +377,41 @@ def test_a_lock_is_broken_by_its_id_only(opened: Opened) -> None:
 def test_a_lock_remembers_everything_about_its_holder(opened: Opened) -> None:
     full = info("x", info="müde", link="https://ci.example/job/1", path="state/ä")
     opened.backend.lock(full)
-    assert opened.open_again().holder() == full
+    assert opened.open_again().read_lock() == full
     opened.backend.unlock("x")
 
 
 def test_workspaces_are_apart(opened: Opened) -> None:
     opened.backend.write(b"main")
-    staging = opened.backend.for_workspace("staging")
+    staging = opened.backend.select_workspace("staging")
     assert staging.read() is None
     staging.write(b"staged")
     staging.append(b"{a}")
-    opened.backend.for_workspace("a-1").write(b"x")
-    assert opened.open_again().workspaces() == ["default", "a-1", "staging"]
-    assert opened.open_again().for_workspace("staging").read() == b"staged"
-    assert opened.backend.journal() == []
-    assert staging.for_workspace("default").read() == b"main"
+    opened.backend.select_workspace("a-1").write(b"x")
+    assert opened.open_again().list_workspaces() == ["default", "a-1", "staging"]
+    assert opened.open_again().select_workspace("staging").read() == b"staged"
+    assert opened.backend.read_journal() == []
+    assert staging.select_workspace("default").read() == b"main"
 
 
 def test_each_workspace_has_its_own_lock(backend: StateBackend) -> None:
-    staging = backend.for_workspace("staging")
+    staging = backend.select_workspace("staging")
     backend.lock(info())
     staging.lock(info("id-2"))
-    assert (backend.holder(), staging.holder()) == (info(), info("id-2"))
+    assert (backend.read_lock(), staging.read_lock()) == (info(), info("id-2"))
     staging.unlock("id-2")
     backend.unlock("id-1")
 
 
 def test_a_workspace_is_deleted_with_all_it_has(opened: Opened) -> None:
-    staging = opened.backend.for_workspace("staging")
+    staging = opened.backend.select_workspace("staging")
     staging.write(b"one")
     staging.write(b"two")
     staging.append(b"{a}")
     opened.backend.delete_workspace("staging")
-    assert opened.backend.workspaces() == ["default"]
-    again = opened.open_again().for_workspace("staging")
-    assert (again.read(), again.journal()) == (None, [])
+    assert opened.backend.list_workspaces() == ["default"]
+    again = opened.open_again().select_workspace("staging")
+    assert (again.read(), again.read_journal()) == (None, [])
 
 
 def test_only_what_exists_is_deleted_and_never_the_default(backend: StateBackend) -> None:
@@ -417,7 +424,7 @@ def test_only_what_exists_is_deleted_and_never_the_default(backend: StateBackend
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", ".hidden", "a b", "ä", "x" * 91, "a\n"])
 def test_a_name_that_could_lead_elsewhere_is_refused(backend: StateBackend, name: str) -> None:
     with pytest.raises(BackendProblem):
-        backend.for_workspace(name)
+        backend.select_workspace(name)
     with pytest.raises(BackendProblem):
         backend.delete_workspace(name)
 
@@ -428,7 +435,7 @@ WORKER = """
 import importlib, os, socket, sys, time
 from nexusform.backends.registry import BACKENDS
 from nexusform.backends.backend_kind import Directories
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
+from nexusform.interfaces.state_storage import BackendProblem, LockHeld, LockInfo
 
 kind, directory, settings, task = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4]
 if task == "crowd":
@@ -551,7 +558,7 @@ def lock_when_free(backend: StateBackend, kind: Kind) -> list[str]:
     while True:
         try:
             return backend.lock(info())
-        except LockHeld:
+        except StateLocked:
             if time.monotonic() > end:
                 raise
             time.sleep(0.2)
@@ -561,7 +568,7 @@ def test_a_living_holder_keeps_its_lock_and_a_killed_one_is_replaced(where: Some
     holder = worker(where, "hold")
     assert line_of(holder) == "held"
     backend = where.open()
-    with pytest.raises(LockHeld) as held:
+    with pytest.raises(StateLocked) as held:
         backend.lock(info())
     assert held.value.holder is not None
     assert held.value.holder.pid == holder.pid
@@ -573,7 +580,7 @@ def test_a_living_holder_keeps_its_lock_and_a_killed_one_is_replaced(where: Some
     else:
         (warning,) = lock_when_free(backend, where.kind)
         assert f"process {holder.pid} " in warning
-    assert backend.holder() == info()
+    assert backend.read_lock() == info()
     backend.unlock("id-1")
 
 
@@ -613,7 +620,7 @@ def test_fifty_processes_write_fifty_serials(where: Somewhere) -> None:
     said, _ = crowd.communicate(timeout=1_200)
     assert said.split("\n")[-2] == "failed 0"
     assert where.open().read() == b"50"
-    assert where.open().journal() == []
+    assert where.open().read_journal() == []
 
 
 def test_fifty_threads_write_fifty_serials() -> None:
@@ -625,9 +632,9 @@ def test_fifty_threads_write_fifty_serials() -> None:
             try:
                 memory.lock(mine)
                 break
-            except LockHeld:
+            except StateLocked:
                 time.sleep(0.001)
-        memory.compact(b"%d" % (int(memory.read() or b"0") + 1))
+        memory.rewrite_journal(b"%d" % (int(memory.read() or b"0") + 1))
         memory.unlock(mine.id)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
@@ -645,7 +652,7 @@ def test_a_killed_process_loses_no_record_that_it_was_told_is_kept(where: Somewh
     process.kill()
     rest, _ = process.communicate()
     last = (rest.split("\n")[-2:-1] or [last])[0]
-    records = where.open().journal()
+    records = where.open().read_journal()
     assert records == [b"{%d}" % number for number in range(len(records))]
     assert len(records) > int(last)
 
@@ -659,19 +666,19 @@ def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere) ->
     last = (rest.split("\n")[-2:-1] or [last])[0]
     backend = where.open()
     document = int(backend.read() or b"-1")
-    journal = backend.journal()
+    journal = backend.read_journal()
     # The next record is in the journal or in the document, never in both, never lost.
     assert journal in ([], [b"{%d}" % (document + 1)])
     assert document >= int(last)
     if where.kind.frees_within is None:
-        holder = backend.holder()
+        holder = backend.read_lock()
         assert holder is not None
         backend.force_unlock(holder.id)
         backend.lock(info())
     else:
         lock_when_free(backend, where.kind)
-    backend.compact(b"new")
-    assert where.open().journal() == []
+    backend.rewrite_journal(b"new")
+    assert where.open().read_journal() == []
     backend.unlock("id-1")
 
 
@@ -687,14 +694,14 @@ def test_a_holder_that_slept_too_long_writes_nothing(where: Somewhere) -> None:
     backend = where.open()
     lock_when_free(backend, replace(where.kind, frees_within=LEASE))
     assert backend.read() is not None
-    records = backend.journal()
+    records = backend.read_journal()
     backend.append(b"{mine}")
     backend.write(b"mine")
     holder.send_signal(signal.SIGCONT)
     rest, _ = holder.communicate(timeout=60)
     assert "stopped" in rest
     assert where.open().read() == b"mine"
-    assert where.open().journal() == [*records, b"{mine}"]
+    assert where.open().read_journal() == [*records, b"{mine}"]
     backend.unlock("id-1")
 
 
@@ -715,12 +722,12 @@ def test_a_holder_that_slept_for_ninety_seconds_writes_nothing(
         lock_when_free(backend, replace(where.kind, frees_within=45))
         assert time.monotonic() - stopped < 60
     else:
-        held = backend.holder()
+        held = backend.read_lock()
         assert held is not None
         backend.force_unlock(held.id)
         backend.lock(info())
     assert backend.read() is not None
-    records = backend.journal()
+    records = backend.read_journal()
     backend.append(b"{mine}")
     backend.write(b"mine")
     while time.monotonic() - stopped < 90:
@@ -730,22 +737,22 @@ def test_a_holder_that_slept_for_ninety_seconds_writes_nothing(
     assert "stopped" in rest
     assert where.open().read() == b"mine"
     if where.kind.backend != "http":  # its journal is that of one machine, here of both
-        assert where.open().journal() == [*records, b"{mine}"]
+        assert where.open().read_journal() == [*records, b"{mine}"]
     backend.unlock("id-1")
 
 
 def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) -> None:
     backend = opened.backend
-    if not isinstance(backend, KeepsHistory):
+    if not isinstance(backend, VersionedBackend):
         pytest.skip("keeps no history")
-    assert backend.history() == []
+    assert backend.list_versions() == []
     for document in (b"one", b"two", b"two", b"three"):
         backend.write(document)
     again = opened.open_again()
-    assert isinstance(again, KeepsHistory)
-    documents = [again.read_version(version.id) for version in again.history()]
+    assert isinstance(again, VersionedBackend)
+    documents = [again.read_version(version.id) for version in again.list_versions()]
     assert documents == [b"two", b"one"][: opened.kind.keeps]
-    assert all(version.written for version in again.history())
+    assert all(version.written_at for version in again.list_versions())
     with pytest.raises(BackendProblem):
         again.read_version("0")
 
@@ -755,8 +762,8 @@ def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) ->
 
 WRITES: dict[str, Callable[[Any, bytes], None]] = {
     "write": lambda backend, document: backend.write(document),
-    "compact": lambda backend, document: backend.compact(document),
-    "checkpoint": lambda backend, document: backend.checkpoint(document, []),
+    "compact": lambda backend, document: backend.rewrite_journal(document),
+    "checkpoint": lambda backend, document: backend.write_checkpoint(document, []),
 }
 
 
@@ -786,7 +793,7 @@ def test_a_state_that_is_another_than_was_read_is_not_written_over(opened: Opene
         (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](ours, of_lineage("ours"))
     ours.unlock("id-1")
     again = opened.open_again()
-    assert (again.read(), again.journal()) == (of_lineage("theirs"), [])
+    assert (again.read(), again.read_journal()) == (of_lineage("theirs"), [])
 
 
 def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
@@ -795,7 +802,7 @@ def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
     ours.lock(info())
     assert ours.read() == of_lineage("theirs")
     ours.append(b"{a}")
-    ours.compact(of_lineage("ours"))
+    ours.rewrite_journal(of_lineage("ours"))
     ours.unlock("id-1")
     assert opened.open_again().read() == of_lineage("ours")
 
@@ -811,11 +818,11 @@ def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_pat
     place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
     elsewhere = psycopg.conninfo.make_conninfo(postgres, dbname=name)
     settings = postgres_settings(postgres, uuid.uuid4().hex)
-    ours = BACKENDS["postgres"].open(settings, place)
-    theirs = BACKENDS["postgres"].open({**settings, "conn_str": elsewhere}, place)
+    ours = BACKENDS["postgres"].open_backend(settings, place)
+    theirs = BACKENDS["postgres"].open_backend({**settings, "conn_str": elsewhere}, place)
     ours.lock(info("ours"))
     theirs.lock(info("theirs"))
-    BACKENDS["postgres"].open(settings, place).force_unlock("ours")
-    assert theirs.holder() == info("theirs")
+    BACKENDS["postgres"].open_backend(settings, place).force_unlock("ours")
+    assert theirs.read_lock() == info("theirs")
     theirs.write(b"{}")
     theirs.unlock("theirs")

@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
-from nexusform.state_ports import BackendProblem, LockInfo, StateBackend
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
 
@@ -39,8 +39,8 @@ CALLS: dict[str, Callable[[StateBackend], object]] = {
     "read": lambda backend: backend.read(),
     "write": lambda backend: backend.write(b"{}"),
     "lock": lambda backend: backend.lock(INFO),
-    "journal": lambda backend: backend.journal(),
-    "workspaces": lambda backend: backend.workspaces(),
+    "journal": lambda backend: backend.read_journal(),
+    "workspaces": lambda backend: backend.list_workspaces(),
 }
 ANSWERS: dict[str, Answer] = {
     "silent": silent,
@@ -68,7 +68,7 @@ def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch
                 continue
             monkeypatch.delenv("NF_NET_DEADLINE", raising=False)
             place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
-            backend = BACKENDS[kind].open(SETTINGS[kind](server.address), place)
+            backend = BACKENDS[kind].open_backend(SETTINGS[kind](server.address), place)
             monkeypatch.setenv("NF_NET_DEADLINE", "1")
             begun = time.monotonic()
             if (kind, name, answer) == ("http", "read", "a page"):
@@ -94,7 +94,7 @@ def test_nothing_follows_a_redirect_to_another_host(kind: str, status: int, tmp_
     with bad_server(GARBAGE["a page"]) as elsewhere:
         with bad_server(redirect(status, f"{elsewhere.address}/x")) as server:
             place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
-            backend = BACKENDS[kind].open(SETTINGS[kind](server.address), place)
+            backend = BACKENDS[kind].open_backend(SETTINGS[kind](server.address), place)
             for call in ("read", "write", "lock"):
                 with pytest.raises(BackendProblem, match="a redirect"):
                     CALLS[call](backend)
@@ -114,4 +114,4 @@ def test_nothing_follows_a_redirect_to_another_host(kind: str, status: int, tmp_
 def test_the_server_of_a_connection_string_is_named_without_its_secrets(
     connection: str, server: tuple[str, ...]
 ) -> None:
-    assert BACKENDS["postgres"].addresses({"conn_str": connection}) == server
+    assert BACKENDS["postgres"].list_addresses({"conn_str": connection}) == server

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
-from nexusform.state_ports import KeepsHistory, StateBackend
+from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
 from tests.taints import taint_in_document
@@ -126,7 +126,9 @@ class Story:
     def backend(self, where: Path) -> StateBackend:
         """What a command at this place opens."""
         settings = json.loads((where.parent / "settings").read_text())
-        return BACKENDS[self.kind.backend].open(settings, Directories(str(where), str(where / ".nexusform")))
+        return BACKENDS[self.kind.backend].open_backend(
+            settings, Directories(str(where), str(where / ".nexusform"))
+        )
 
     def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
         """Run a command that breaks off; its exit code."""
@@ -154,7 +156,7 @@ class Story:
         if self.kind.frees_within is not None:
             return
         backend = self.backend(where)
-        holder = backend.holder()
+        holder = backend.read_lock()
         if holder is not None:
             backend.force_unlock(holder.id)
 
@@ -286,7 +288,7 @@ class Edits:
         story.unlock(where)
         document = story.backend(where).read()
         assert document in (before, after)
-        assert story.backend(where).journal() == []
+        assert story.backend(where).read_journal() == []
         assert code or document == after
         if (where / "again").exists():
             story.good(where, "show", "again")
@@ -300,7 +302,7 @@ def broken_edits(story: Story, part: int) -> list[Broken]:
     edits = Edits(story)
     points: list[tuple[tuple[str, ...], str, int]] = []
     states = {words: states for states, words in EDITS}
-    if not isinstance(story.backend(story.template), KeepsHistory):
+    if not isinstance(story.backend(story.template), VersionedBackend):
         del states[ROLLBACK]
     afters: dict[tuple[str, ...], bytes] = {}
     for words, before in states.items():

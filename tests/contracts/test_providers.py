@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.ports import Provider
+from nexusform.files.regular_files import UNCONFINED
+from nexusform.interfaces.plugins import Provider
 from nexusform.providers.registry import PROVIDERS
-from nexusform.regular_files import FREE
 from tests.contracts.provider_contract import CHECKS
 
 # Settings with which each writable provider of the registry is run; read-only ones have none.
@@ -28,7 +28,7 @@ def test_contract(
     name: str, settings: dict[str, Any], check: Callable[[Provider], None], tmp_path: Path
 ) -> None:
     with ExitStack() as leaving:
-        check(PROVIDERS[name].make(settings, str(tmp_path), leaving, FREE))
+        check(PROVIDERS[name].make(settings, str(tmp_path), leaving, UNCONFINED))
 
 
 def test_every_provider_of_the_registry_is_held_to_the_contract() -> None:

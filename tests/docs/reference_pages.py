@@ -13,21 +13,21 @@ from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
 from nexusform.cli.arguments import Flag
 from nexusform.cli.commands import LazyGroup
-from nexusform.cli.help_chapters import examples_of
+from nexusform.cli.help_sections import get_examples
 from nexusform.cli.main import ROOT
-from nexusform.domains.editor.schemas import prose
-from nexusform.domains.fleet.planning.rows import REASONS as BINDING_REASONS
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.editor.schema_lookup import escape_description
+from nexusform.domains.fleet.planning.rows import TRIGGER_REASONS as BINDING_REASONS
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.rows import REASONS as POD_REASONS
+from nexusform.interfaces.plugins import ResourceType
 from nexusform.language.formatter import format_text
 from nexusform.planning.conclusion.placements import REASONS as VM_REASONS
-from nexusform.ports import ResourceType
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.source import SourceFile
-from nexusform.value_types import friendly_name
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.value_types import describe_type
 
 HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/docs -->"
 
@@ -204,7 +204,7 @@ def types_page() -> str:
     for title, table in (("Resource types", RESOURCE_TYPES), ("Data sources", DATA_SOURCES)):
         lines += [f"## {title}", "", "| type | what it is |", "|---|---|"]
         for name, resource_type in table.items():
-            words = prose(resource_type.schema.description)
+            words = escape_description(resource_type.schema.description)
             lines.append(f"| [{name}]({_file_of(resource_type)}) | {words} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -272,7 +272,14 @@ def providers_page() -> str:
 def _type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
     front = "data " if resource_type.mode == "data" else ""
     known.page = resource_type.name
-    yield from (HEAD, "", f"# {front}{resource_type.name}", "", prose(resource_type.schema.description), "")
+    yield from (
+        HEAD,
+        "",
+        f"# {front}{resource_type.name}",
+        "",
+        escape_description(resource_type.schema.description),
+        "",
+    )
     directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
     example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
     yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
@@ -288,7 +295,7 @@ def _body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str
 
 def _rows(schema: BlockSchema, prefix: str, known: KnownBlocks) -> Iterator[str]:
     for name, attribute in schema.attributes.items():
-        kind = friendly_name(attribute.type, constraint=True)
+        kind = describe_type(attribute.type, constraint=True)
         yield f"| `{prefix}{name}` | {kind} | {_given(attribute)} | {_attribute(attribute)} |"
     for name, block in schema.blocks.items():
         given = "required" if block.min_items else "optional"
@@ -303,7 +310,7 @@ def _label(block: NestedBlock) -> str:
     return f' "{block.label.upper()}"' if block.nesting is Nesting.MAP else ""
 
 
-def _given(attribute: Attribute) -> str:
+def _given(attribute: AttributeSchema) -> str:
     """Whether it must, may or cannot be written."""
     if attribute.required:
         return "required"
@@ -313,13 +320,13 @@ def _given(attribute: Attribute) -> str:
     return ", ".join(filter(None, ("optional" if attribute.optional else "", computed)))
 
 
-def _attribute(attribute: Attribute) -> str:
+def _attribute(attribute: AttributeSchema) -> str:
     notes = []
     if attribute.choices:
         notes.append("one of " + ", ".join(f"`{choice}`" for choice in attribute.choices))
     if bounds := _bounds(attribute):
         notes.append(bounds)
-    if _MEANING[attribute.on_change] and attribute.configurable:
+    if _MEANING[attribute.on_change] and attribute.is_configurable:
         notes.append(_MEANING[attribute.on_change])
     return _with_notes(attribute.description, notes)
 
@@ -328,10 +335,10 @@ def _with_notes(description: str, notes: list[str]) -> str:
     """A description, and after it a sentence of notes."""
     told = "; ".join(notes)
     sentence = f"{told[0].upper()}{told[1:]}." if told else ""
-    return f"{prose(description)} {sentence}".replace("|", "\\|").strip()
+    return f"{escape_description(description)} {sentence}".replace("|", "\\|").strip()
 
 
-def _bounds(attribute: Attribute) -> str:
+def _bounds(attribute: AttributeSchema) -> str:
     """Return the bounds in words; "" without, and for the largest whole numbers of a machine."""
     minimum, maximum = attribute.minimum, attribute.maximum
     if maximum is None or maximum >= LARGE:

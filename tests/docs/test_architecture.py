@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from nexusform.demands import PlacedVm
-from nexusform.domain_table import domains
+from nexusform.domain_table import find_domains
+from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
-from nexusform.scheduling.racks.vms import Demand, StandingVm, VmName
+from nexusform.scheduling.racks.vms import CurrentVm, Demand, VmName
 from tests.docs.documented_domains import documented_domains, of_documented_domains
 from tests.rendering.real_plans import nexusform, repaired
 
@@ -57,7 +57,7 @@ MAKERS = {
     "resource_types/nexus_virtual_machine.py",
     "resource_types/nks_pools.py",
     "domains/vnf/types/tacker_vnf.py",
-    "planning/vms/vm_phase.py",
+    "planning/vm_planning/vm_phase.py",
 }
 
 
@@ -78,7 +78,7 @@ def is_traced(value: object) -> bool:
     match value:
         case VmName():
             return (value.cluster, value.pool, value.number) == TRACED
-        case Demand() | StandingVm():
+        case Demand() | CurrentVm():
             return is_traced(value.vm)
         case PlacementChange():
             return value.object == NAME
@@ -181,6 +181,6 @@ def test_the_page_names_every_domain_and_every_room_of_the_engine() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     known = next(each["layers"] for each in layers if each["name"].startswith("Domains know one another"))
-    assert set(domains()) <= documented_domains() == set(re.findall(r"\w+", " ".join(known)))
+    assert set(find_domains()) <= documented_domains() == set(re.findall(r"\w+", " ".join(known)))
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - {"domains"}
     assert rooms <= set(re.findall(r"`(\w+)/`", page))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nexusform.cli.main import COMMANDS, run
+from nexusform.cli.main import COMMANDS, run_command_line
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -38,7 +38,7 @@ def test_a_hook_does_its_work_on_the_files_it_asks_for(
     assert not re.search(HOOKS[hook]["files"], "lon/main.tf")
     program, *words = HOOKS[hook]["entry"].split()
     assert program in PROJECT["scripts"]
-    assert run([*words, name]) == code
+    assert run_command_line([*words, name]) == code
     if hook == "nexusform-fmt":
         assert Path(name).read_text() == 'resource "nexus_site" "a" {\n  nme = "x"\n}\n'
 
@@ -50,11 +50,11 @@ def test_validate_takes_root_modules_and_files_in_them(
     for name in ("lon", "ber"):
         Path(name).mkdir()
         Path(name, "main.nf.hcl").write_text(f'output "a" {{ value = local.{name} }}\n')
-    assert run(["validate", "lon/main.nf.hcl", "ber", "lon"]) == 1
+    assert run_command_line(["validate", "lon/main.nf.hcl", "ber", "lon"]) == 1
     told = capfd.readouterr().err
     assert told.count("on lon/main.nf.hcl line 1") == 1
     assert told.count("on ber/main.nf.hcl line 1") == 1
-    assert run(["validate", "nowhere"]) == 1
+    assert run_command_line(["validate", "nowhere"]) == 1
 
 
 def test_every_command_has_a_man_page(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.docs import reference_pages
 from tests.docs.documented_domains import of_documented_domains
 
@@ -85,8 +85,8 @@ def test_the_example_of_a_lint_rule_is_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(reference_pages.lint_example(rule_id) + "\n")
-    assert run(["fmt", "-check"]) == 0
-    assert run(["plan", "-tie-breaks=0", "-report=json:plan.json"]) == 0
+    assert run_command_line(["fmt", "-check"]) == 0
+    assert run_command_line(["plan", "-tie-breaks=0", "-report=json:plan.json"]) == 0
     document = json.loads((tmp_path / "plan.json").read_text())
     assert rule_id in {finding["id"] for finding in document["diagnostics"]}
     capfd.readouterr()

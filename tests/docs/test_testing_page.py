@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.docs.documented_domains import of_documented_domains
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -24,14 +24,14 @@ def test_the_page_is_true(
     for name, text in FILES.items():
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text, encoding="utf-8")
-    assert run(["fmt", "-check", "-recursive"]) == 0
-    assert run(["test"]) == 0
+    assert run_command_line(["fmt", "-check", "-recursive"]) == 0
+    assert run_command_line(["test"]) == 0
     assert [capsys.readouterr().out] == PRINTED
 
 
 @of_documented_domains
 def test_every_argument_that_run_blocks_take_is_named() -> None:
-    from nexusform.domains.testing.configuration.testing_blocks import FILE_FACE, RUN_FACE
+    from nexusform.domains.testing.configuration.testing_blocks import FILE_SCHEMA, RUN_SCHEMA
 
-    names = {*FILE_FACE.blocks, *RUN_FACE.attributes, *RUN_FACE.blocks} - {"test", "state_key"}
+    names = {*FILE_SCHEMA.blocks, *RUN_SCHEMA.attributes, *RUN_SCHEMA.blocks} - {"test", "state_key"}
     assert [name for name in sorted(names) if name not in PAGE] == []

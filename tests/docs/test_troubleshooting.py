@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
@@ -37,5 +37,5 @@ def test_fmt_ends_as_its_row_says(
     monkeypatch.chdir(tmp_path)
     Path("wrong.nf.hcl").write_text("locals {\n  a =\n}\n", encoding="utf-8")
     row = next(line for line in TABLE.splitlines() if line.startswith("| `fmt`"))
-    assert run(["fmt", *flags, target]) == 2
+    assert run_command_line(["fmt", *flags, target]) == 2
     assert "an error in a file, or no such file" in row.split("|")[4]

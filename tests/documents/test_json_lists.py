@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from nexusform.documents.json_lists import LARGE, read_large_list
-from nexusform.documents.yaml_text import MAX_BYTES, read_yaml
+from nexusform.documents.json_lists import MIN_LARGE, parse_large_list
+from nexusform.documents.yaml_documents import MAX_BYTES, parse_yaml
 
 LIST = '{\n  "kind": "List",\n  "items": [\n    {"a": [1, 2.5, "x"]},\n\n    {"b": null}\n  ]\n}\n'
 
 
 def test_items_have_their_lines() -> None:
-    read = read_large_list(LIST)
+    read = parse_large_list(LIST)
     assert read is not None
     data, place = read
     assert data == json.loads(LIST)
     assert [place.children["items"].children[i].line for i in (0, 1)] == [4, 6]
     assert (place.children["kind"].line, place.children["items"].line) == (2, 3)
-    empty = read_large_list('{"items": []}')
+    empty = parse_large_list('{"items": []}')
     assert empty is not None
     assert empty[0] == {"items": []}
 
@@ -40,21 +40,21 @@ def test_items_have_their_lines() -> None:
     ],
 )
 def test_what_is_unusual_is_left_to_the_reader_of_any_text(text: str) -> None:
-    assert read_large_list(text) is None
+    assert parse_large_list(text) is None
 
 
 def test_a_dump_may_be_larger_than_any_other_text() -> None:
     body = json.dumps({"items": [{"a": "x" * MAX_BYTES}, {"a": 1}]})
     for content in (body, body.encode(), b"\xef\xbb\xbf" + body.encode()):
-        stream = read_yaml("hub.json", content)
+        stream = parse_yaml("hub.json", content)
         assert not stream.findings
         assert stream.documents[0].data["items"][1] == {"a": 1}
-    (finding,) = read_yaml("hub.json", json.dumps({"a": "x" * MAX_BYTES})).findings
+    (finding,) = parse_yaml("hub.json", json.dumps({"a": "x" * MAX_BYTES})).findings
     assert finding.id == "file-too-large"
     assert "several files" in finding.detail
 
 
 def test_what_is_wrong_with_a_large_text_is_told_at_its_line() -> None:
-    text = LIST.replace('"x"', '"' + "x" * LARGE + '"').replace("null", "no: 3")
-    (finding,) = read_yaml("hub.json", text).findings
+    text = LIST.replace('"x"', '"' + "x" * MIN_LARGE + '"').replace("null", "no: 3")
+    (finding,) = parse_yaml("hub.json", text).findings
     assert (finding.id, finding.line) == ("invalid-yaml", 6)

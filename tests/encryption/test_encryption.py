@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.encryption import keys
 
 STATE = Path("state/nexusform.nfstate")
@@ -72,8 +72,8 @@ def test_state_journal_and_plan_are_encrypted_and_read_again(
     providers: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(block(providers, kind))
-    assert run(["plan", "-out=p.plan"]) == 0
-    assert run(["apply", "p.plan"]) == 0
+    assert run_command_line(["plan", "-out=p.plan"]) == 0
+    assert run_command_line(["apply", "p.plan"]) == 0
     for path in (STATE, Path("p.plan")):
         content = path.read_bytes()
         assert content.startswith(b'{"encryption":{')
@@ -81,11 +81,11 @@ def test_state_journal_and_plan_are_encrypted_and_read_again(
         assert b"nexus_site" not in content
         assert SECRET.encode() not in content
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
-    assert run(["show", "p.plan"]) == 0
+    assert run_command_line(["show", "p.plan"]) == 0
     assert "needle-in-the-state" in shown(capsys)
-    assert run(["state", "pull"]) == 0
+    assert run_command_line(["state", "pull"]) == 0
     assert "needle-in-the-state" in shown(capsys)
 
 
@@ -100,13 +100,13 @@ def test_the_journal_of_a_killed_apply_is_encrypted_and_settled(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalBackend, "compact", dying)
-        assert run(["apply", "-auto-approve"]) != 0
+        patched.setattr(LocalBackend, "rewrite_journal", dying)
+        assert run_command_line(["apply", "-auto-approve"]) != 0
     journal = Path("state/nexusform.nfstate.journal").read_bytes()
     assert journal.count(b'{"encryption":{') == len(journal.splitlines()) > 1
     assert b"nexus_site" not in journal
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
 
 
@@ -114,12 +114,12 @@ def test_another_key_is_refused_and_nothing_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(block(PBKDF2, "pbkdf2"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     before = STATE.read_bytes()
     monkeypatch.setenv("SITE_PASSPHRASE", SECRET + "!")
     for command in (["plan"], ["apply", "-auto-approve"], ["state", "list"]):
         capsys.readouterr()
-        assert run(command) == 1
+        assert run_command_line(command) == 1
         text = shown(capsys)
         assert "cannot be decrypted" in text
         assert "key_provider.pbkdf2.main: its key does not open it" in text
@@ -128,7 +128,7 @@ def test_another_key_is_refused_and_nothing_is_written(
 
 def test_a_changed_document_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     configure(block(FROM_VARIABLE, "environment"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     document = json.loads(STATE.read_bytes())
     data = bytearray(base64.b64decode(document["data"]))
     data[len(data) // 2] ^= 1
@@ -142,31 +142,31 @@ def test_a_changed_document_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     for changed in changes:
         STATE.write_text(json.dumps(changed, separators=(",", ":")))
         capsys.readouterr()
-        assert run(["plan"]) == 1
+        assert run_command_line(["plan"]) == 1
         assert "Error: The state cannot be read" in shown(capsys)
 
 
 def test_a_plan_cannot_stand_for_a_state(capsys: pytest.CaptureFixture[str]) -> None:
     configure(block(FROM_VARIABLE, "environment"))
-    assert run(["plan", "-out=p.plan"]) == 0
+    assert run_command_line(["plan", "-out=p.plan"]) == 0
     STATE.parent.mkdir(exist_ok=True)
     STATE.write_bytes(Path("p.plan").read_bytes())
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "was encrypted as a plan, not as a state" in shown(capsys)
 
 
 def test_an_unencrypted_state_is_taken_over_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     configure("")
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     configure(block(FROM_VARIABLE, "environment"))
     capsys.readouterr()
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "is not encrypted, but the configuration says that it is" in shown(capsys)
     plain = '    method "unencrypted" "before" {}\n'
     fallback = "      fallback {\n        method = method.unencrypted.before\n      }\n"
     rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
     configure(block(FROM_VARIABLE, "environment", plain, fallback), SITE + rack)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     assert STATE.read_bytes().startswith(b'{"encryption":{')
 
 
@@ -174,7 +174,7 @@ def test_keys_are_rotated_by_a_fallback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(block(FROM_VARIABLE, "environment"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     monkeypatch.setenv("OLD_KEY", os.environ["SITE_KEY"])
     monkeypatch.setenv("SITE_KEY", "ab" * 32)
     old = """
@@ -188,11 +188,11 @@ def test_keys_are_rotated_by_a_fallback(
     fallback = "      fallback {\n        method = method.aes_gcm.old\n      }\n"
     rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
     configure(block(FROM_VARIABLE, "environment", old, fallback), SITE + rack)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     monkeypatch.delenv("OLD_KEY")
     configure(block(FROM_VARIABLE, "environment"), SITE + rack)
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
 
 
@@ -200,7 +200,7 @@ def test_a_key_is_rotated_by_an_apply_that_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(block(FROM_VARIABLE, "environment"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     other = FROM_VARIABLE.replace('"main"', '"next"').replace("SITE_KEY", "NEXT_KEY")
     monkeypatch.setenv("NEXT_KEY", "cd" * 32)
     method = '    method "aes_gcm" "next" {\n      keys = key_provider.environment.next\n    }\n'
@@ -211,12 +211,12 @@ def test_a_key_is_rotated_by_an_apply_that_changes_nothing(
             "state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next"
         )
     )
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     assert json.loads(STATE.read_bytes())["encryption"]["keys"] == "environment.next"
     monkeypatch.delenv("SITE_KEY")
     configure(text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next"))
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
 
 
@@ -228,7 +228,7 @@ def test_a_key_that_is_missing_is_noticed_before_anything_is_done(
     configure(block(FROM_VARIABLE, "environment"))
     for command in (["plan"], ["apply", "-auto-approve"]):
         capsys.readouterr()
-        assert run(command) == 1
+        assert run_command_line(command) == 1
         message = shown(capsys)
         assert "Nothing can be encrypted. key_provider.environment.main" in message
         assert "Creating" not in message
@@ -240,7 +240,7 @@ def test_a_rescued_state_is_encrypted_and_can_be_pushed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from nexusform.backends.local_file import LocalBackend
-    from nexusform.state_ports import BackendProblem
+    from nexusform.interfaces.state_storage import BackendProblem
 
     configure(block(FROM_VARIABLE, "environment"))
 
@@ -248,24 +248,24 @@ def test_a_rescued_state_is_encrypted_and_can_be_pushed(
         raise BackendProblem("The disk is full.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalBackend, "compact", full)
-        assert run(["apply", "-auto-approve"]) == 1
+        patched.setattr(LocalBackend, "rewrite_journal", full)
+        assert run_command_line(["apply", "-auto-approve"]) == 1
     assert Path("errored.nfstate").read_bytes().startswith(b'{"encryption":{')
     capsys.readouterr()
-    assert run(["state", "push", "-force", "errored.nfstate"]) == 0, shown(capsys)
-    assert run(["plan"]) == 0
+    assert run_command_line(["state", "push", "-force", "errored.nfstate"]) == 0, shown(capsys)
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
 
 
 def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     configure(block(FROM_VARIABLE, "environment"))
-    assert run(["plan", "-out=p.plan"]) == 0
-    assert run(["apply", "p.plan"]) == 0
+    assert run_command_line(["plan", "-out=p.plan"]) == 0
+    assert run_command_line(["apply", "p.plan"]) == 0
     configure("")
     capsys.readouterr()
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "Error: The state is encrypted" in shown(capsys)
-    assert run(["show", "p.plan"]) == 1
+    assert run_command_line(["show", "p.plan"]) == 1
     assert "is encrypted, and neither the configuration nor NF_ENCRYPTION says how" in shown(capsys)
 
 
@@ -275,11 +275,11 @@ def test_the_environment_says_it_without_the_configuration(
     inside = block(FROM_VARIABLE, "environment").partition("encryption {")[2].rpartition("}\n}")[0]
     monkeypatch.setenv("NF_ENCRYPTION", inside)
     configure("")
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     assert STATE.read_bytes().startswith(b'{"encryption":{')
     monkeypatch.setenv("NF_ENCRYPTION", "state {\n")
     capsys.readouterr()
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "NF_ENCRYPTION line" in shown(capsys)
 
 
@@ -301,19 +301,19 @@ def test_a_program_named_by_the_environment_gives_the_key(
 ) -> None:
     (tmp_path / "keys.py").write_text(PROGRAM)
     configure(block('    key_provider "external" "main" {}\n', "external"))
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "NF_ENCRYPTION_COMMAND must name the program" in shown(capsys)
     monkeypatch.setenv("NF_ENCRYPTION_COMMAND", f"{sys.executable} {tmp_path / 'keys.py'}")
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
 
 
 def test_a_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     provider = '    key_provider "external" "main" {\n      command = "touch stolen"\n    }\n'
     configure(block(provider, "external"))
-    assert run(["apply", "-auto-approve"]) == 1
+    assert run_command_line(["apply", "-auto-approve"]) == 1
     assert 'there is no setting "command"' in shown(capsys)
     assert not Path("stolen").exists()
 
@@ -331,8 +331,8 @@ class Vault:
 
 def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     vault = Vault()
-    monkeypatch.setattr(keys, "vault_wrap", vault.wrap)
-    monkeypatch.setattr(keys, "vault_unwrap", vault.unwrap)
+    monkeypatch.setattr(keys, "wrap_key", vault.wrap)
+    monkeypatch.setattr(keys, "unwrap_key", vault.unwrap)
     provider = """
     key_provider "azure_vault" "main" {
       vault_uri = "https://sites.vault.azure.net/"
@@ -340,14 +340,14 @@ def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     }
 """
     configure(block(provider, "azure_vault"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     meta = json.loads(STATE.read_bytes())["encryption"]["meta"]
     assert meta["key_id"] == "https://sites.vault.azure.net/keys/nexusform/v2"
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)
     configure(block(provider.replace('"nexusform"', '"other"'), "azure_vault"))
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "was wrapped by https://sites.vault.azure.net/keys/nexusform/v2" in shown(capsys)
 
 
@@ -372,7 +372,7 @@ def test_mistakes_in_the_block_are_found_at_their_line(
     text: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(f"nexusform {{\n  encryption {{\n{text}\n  }}\n}}\n")
-    assert run(["validate"]) == 1
+    assert run_command_line(["validate"]) == 1
     message = shown(capsys)
     assert complaint in message
     assert "main.nf.hcl line" in message
@@ -392,7 +392,7 @@ def test_keys_that_cannot_be_had_are_explained(
     settings: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(block(f'key_provider "pbkdf2" "main" {{\n{settings}\n}}\n', "pbkdf2"))
-    assert run(["apply", "-auto-approve"]) == 1
+    assert run_command_line(["apply", "-auto-approve"]) == 1
     message = shown(capsys)
     assert complaint in message
     assert "key_provider.pbkdf2.main" in message
@@ -401,11 +401,11 @@ def test_keys_that_cannot_be_had_are_explained(
 
 def test_the_state_moves_into_another_backend_and_stays_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
     configure(block(FROM_VARIABLE, "environment"))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     elsewhere = 'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n'
     configure(block(FROM_VARIABLE, "environment") + elsewhere)
-    assert run(["init", "-migrate-state"]) == 0
+    assert run_command_line(["init", "-migrate-state"]) == 0
     assert Path("elsewhere.nfstate").read_bytes().startswith(b'{"encryption":{')
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "No changes." in shown(capsys)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "brownfield"
 
@@ -27,17 +27,17 @@ def test_the_whole_site_is_taken_over_and_one_pool_grows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(EXAMPLE / "export", "export")
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     out = capsys.readouterr().out
     assert "8 racks, 128 machines, 15 clusters; 898 VMs adopted, 2 without a machine, 0 occupied" in " ".join(out.split())
-    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     assert "No changes." in capsys.readouterr().out
     text = Path("site.nf.hcl").read_text()
     assert "count       = 88" in text
     Path("site.nf.hcl").write_text(text.replace("count       = 88", "count       = 89", 1))
-    assert run(["plan", "-out=p", "-tie-breaks=0", "-report=markdown:c.md"]) == 0
+    assert run_command_line(["plan", "-out=p", "-tie-breaks=0", "-report=markdown:c.md"]) == 0
     assert re.search(r"Inventory: +[0-9]+ days old\.", capsys.readouterr().out)
     assert re.search(r"\*\*The inventory is [0-9]+ days old\.\*\*", Path("c.md").read_text())
-    assert run(["show", "-json", "p"]) == 0
+    assert run_command_line(["show", "-json", "p"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["placement_changes"]
     assert (row["object"], row["trigger"]) == ("ran-cu-a-cu-88", "scale_out")

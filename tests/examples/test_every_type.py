@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from tests.rendering.real_plans import EXAMPLES, inside
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 EXAMPLE = EXAMPLES / "every-type"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
@@ -38,7 +38,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(here: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:
     with inside(here):
-        code = run([*words, "-no-color"])
+        code = run_command_line([*words, "-no-color"])
     said = capfd.readouterr()
     assert code == 0, said.out + said.err
     assert not said.err
@@ -55,7 +55,7 @@ def test_every_type_has_a_file_named_after_it(name: str) -> None:
 
 def test_the_example_is_written_as_it_should_be(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with inside(here):
-        assert run(["fmt", "-check"]) == 0
+        assert run_command_line(["fmt", "-check"]) == 0
     assert told(here, capfd, "validate") == "Success! The configuration is valid.\n"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytestmark = pytest.mark.of_domains("fleet")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet-dump"
@@ -28,7 +28,7 @@ def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[s
     commands = [found for block in blocks for found in COMMAND.findall(block)]
     assert len(commands) == 6
     for words, code, shown in commands:
-        assert run(shlex.split(words)) == int(code or 0), words
+        assert run_command_line(shlex.split(words)) == int(code or 0), words
         told = capsys.readouterr().out
         for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE):
             assert part in told, words
@@ -48,12 +48,12 @@ def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[s
 def test_mistakes_are_told(
     arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(list(arguments)) == 1
+    assert run_command_line(list(arguments)) == 1
     assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_a_dump_without_bindings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     dump = Path("hub/hub.json")
     dump.write_text(dump.read_text().replace('"kind": "ClusterResourceBinding"', '"kind": "Secret"'))
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "clusterresourcebindings" in capsys.readouterr().err.lower()

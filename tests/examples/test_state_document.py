@@ -24,10 +24,10 @@ def test_the_state_of_the_document_example(tmp_path: Path) -> None:
     command = [*commands.nexusform(), "apply", "-auto-approve"]
     subprocess.run(command, cwd=example, check=True, capture_output=True, timeout=120)
     name = "nexusform.nfstate"
-    state, problems = codec.decode((example / "state" / name).read_bytes(), name)
+    state, problems = codec.decode_state((example / "state" / name).read_bytes(), name)
     assert not problems
     assert state is not None
-    document = codec.encode(replace(state, lineage=LINEAGE))
+    document = codec.encode_state(replace(state, lineage=LINEAGE))
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         DOCUMENT.write_bytes(document)
     assert DOCUMENT.read_bytes() == document

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytestmark = pytest.mark.of_domains("azure")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
@@ -30,14 +30,14 @@ PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-br
 
 
 def test_both_ways_come_to_the_same_machines() -> None:
-    assert run([*PREDICT, "-report=json:predicted.json"]) == 0
-    assert run(["plan", "-tie-breaks=0", "-report=json:planned.json"]) == 0
+    assert run_command_line([*PREDICT, "-report=json:predicted.json"]) == 0
+    assert run_command_line(["plan", "-tie-breaks=0", "-report=json:planned.json"]) == 0
     assert machines("predicted.json") == machines("planned.json")
     assert len(machines("planned.json")) == 17
 
 
 def test_the_gate_opens_and_closes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*PREDICT, "-fail-on=room:10", "-report=markdown:comment.md"]) == 0
+    assert run_command_line([*PREDICT, "-fail-on=room:10", "-report=markdown:comment.md"]) == 0
     assert "17" in Path("comment.md").read_text()
-    assert run([*PREDICT, "-fail-on=room:18"]) == 1
+    assert run_command_line([*PREDICT, "-fail-on=room:18"]) == 1
     assert "room" in capsys.readouterr().err

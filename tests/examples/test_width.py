@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from tests.examples.test_every_type import FIRST, copied_every_type
 
@@ -126,7 +126,7 @@ def typed(commands: Sequence[str], capfd: pytest.CaptureFixture[str]) -> list[st
     """Everything too wide that these commands print, with the command before it."""
     wide: list[str] = []
     for command in commands:
-        run(command.split())
+        run_command_line(command.split())
         printed = capfd.readouterr()
         assert "bug of its own" not in printed.err
         lines = [*printed.out.splitlines(), *printed.err.splitlines()]
@@ -159,8 +159,8 @@ def test_every_object_of_every_type_fits_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(copied_every_type(tmp_path))
-    run(["apply", "-auto-approve", *FIRST, "-tie-breaks=0"])
-    run(["state", "list"])
+    run_command_line(["apply", "-auto-approve", *FIRST, "-tie-breaks=0"])
+    run_command_line(["state", "list"])
     addresses = capfd.readouterr().out.splitlines()
     addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_"))]
     assert {line.partition(".")[0] for line in addresses} == {*RESOURCE_TYPES} - {"fleet_placement_eviction"}
@@ -255,7 +255,7 @@ def test_the_message_of_a_bug_fits_a_terminal(
         raise AssertionError
 
     monkeypatch.setattr("nexusform.cli.main.ROOT.main", broken)
-    assert run(["version"]) == 1
+    assert run_command_line(["version"]) == 1
     text = capfd.readouterr().err
     assert "bug of its own" in text
     assert list(too_wide(text.splitlines())) == []

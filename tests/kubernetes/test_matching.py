@@ -9,16 +9,16 @@ from nexusform.kubernetes.matching import (
     Requirement,
     Taint,
     Toleration,
-    dns_label_problems,
-    dns_subdomain_problems,
-    holds,
-    label_selector,
-    label_value_problems,
-    matches,
-    qualified_name_problems,
-    selector_problems,
-    tolerates,
-    untolerated,
+    build_label_selector,
+    is_matching_toleration,
+    is_requirement_met,
+    is_selected,
+    select_untolerated_taint,
+    validate_dns_label,
+    validate_dns_subdomain,
+    validate_label_value,
+    validate_qualified_name,
+    validate_selector,
 )
 
 LABELS = {"region": "east", "env": "prod", "rank": "7"}
@@ -45,34 +45,36 @@ LABELS = {"region": "east", "env": "prod", "rank": "7"}
     ],
 )
 def test_requirement(requirement: Requirement, expected: bool) -> None:
-    assert holds(requirement, LABELS) is expected
+    assert is_requirement_met(requirement, LABELS) is expected
 
 
 def test_selector_is_a_conjunction_and_empty_selects_all() -> None:
-    assert matches(LabelSelector(), {})
-    assert matches(label_selector({"env": "prod"}, [Requirement("region", "Exists")]), LABELS)
-    assert not matches(label_selector({"env": "prod", "region": "west"}), LABELS)
-    assert not matches(label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS)
+    assert is_selected(LabelSelector(), {})
+    assert is_selected(build_label_selector({"env": "prod"}, [Requirement("region", "Exists")]), LABELS)
+    assert not is_selected(build_label_selector({"env": "prod", "region": "west"}), LABELS)
+    assert not is_selected(
+        build_label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS
+    )
 
 
 def test_equal_selectors_are_equal_however_written() -> None:
-    assert label_selector({"a": "1", "b": "2"}) == label_selector({"b": "2", "a": "1"})
+    assert build_label_selector({"a": "1", "b": "2"}) == build_label_selector({"b": "2", "a": "1"})
 
 
 @pytest.mark.parametrize(
     ("selector", "about"),
     [
-        (label_selector({"": "x"}), "non-empty"),
-        (label_selector({"a b": "x"}), "alphanumeric"),
-        (label_selector({"a": "no spaces"}), "valid label"),
-        (label_selector({"a": "x" * 64}), "no more than 63"),
-        (label_selector({}, [Requirement("a", "In")]), "can't be empty"),
-        (label_selector({}, [Requirement("a", "Exists", ("x",))]), "must be empty"),
-        (label_selector({}, [Requirement("a", "Gt", ("1",))]), "not a valid label selector operator"),
+        (build_label_selector({"": "x"}), "non-empty"),
+        (build_label_selector({"a b": "x"}), "alphanumeric"),
+        (build_label_selector({"a": "no spaces"}), "valid label"),
+        (build_label_selector({"a": "x" * 64}), "no more than 63"),
+        (build_label_selector({}, [Requirement("a", "In")]), "can't be empty"),
+        (build_label_selector({}, [Requirement("a", "Exists", ("x",))]), "must be empty"),
+        (build_label_selector({}, [Requirement("a", "Gt", ("1",))]), "not a valid label selector operator"),
     ],
 )
 def test_selector_refused(selector: LabelSelector, about: str) -> None:
-    assert any(about in problem for problem in selector_problems(selector))
+    assert any(about in problem for problem in validate_selector(selector))
 
 
 @pytest.mark.parametrize(
@@ -90,32 +92,34 @@ def test_selector_refused(selector: LabelSelector, about: str) -> None:
     ],
 )
 def test_toleration(toleration: Toleration, expected: bool) -> None:
-    assert tolerates(toleration, Taint("k", "v")) is expected
+    assert is_matching_toleration(toleration, Taint("k", "v")) is expected
 
 
 def test_the_first_untolerated_taint_is_named() -> None:
     taints = (Taint("a"), Taint("b"), Taint("c"))
-    assert untolerated(taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]) == Taint("b")
-    assert untolerated(taints, [Toleration("", "Exists")]) is None
+    assert select_untolerated_taint(taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]) == Taint(
+        "b"
+    )
+    assert select_untolerated_taint(taints, [Toleration("", "Exists")]) is None
 
 
 @pytest.mark.parametrize(
     "name", ["a", "A.b_c-d", "example.com/a", "kubernetes-fleet.io/node-count", "x" * 63]
 )
 def test_label_keys(name: str) -> None:
-    assert not qualified_name_problems(name)
+    assert not validate_qualified_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "a b", "x" * 64, "/a", "a/", "A_b/c", "a/b/c", "é"])
 def test_no_label_keys(name: str) -> None:
-    assert qualified_name_problems(name)
+    assert validate_qualified_name(name)
 
 
 def test_values_and_names() -> None:
-    assert not label_value_problems("")
-    assert label_value_problems("a/b")
-    assert not dns_subdomain_problems("a-1.b")
-    assert dns_subdomain_problems("A")
-    assert dns_subdomain_problems("x" * 254)
-    assert not dns_label_problems("kube-system")
-    assert dns_label_problems("a.b")
+    assert not validate_label_value("")
+    assert validate_label_value("a/b")
+    assert not validate_dns_subdomain("a-1.b")
+    assert validate_dns_subdomain("A")
+    assert validate_dns_subdomain("x" * 254)
+    assert not validate_dns_label("kube-system")
+    assert validate_dns_label("a.b")

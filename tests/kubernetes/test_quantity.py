@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.kubernetes.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
+from nexusform.kubernetes.quantity import (
+    MalformedQuantity,
+    Quantity,
+    QuantityFormat,
+    build_quantity,
+    parse_quantity,
+)
 
 
 def read(text: str) -> Quantity:
@@ -77,7 +83,7 @@ def test_value(text: str, nano: int) -> None:
 )
 def test_malformed(text: str, about: str) -> None:
     malformed = parse_quantity(text)
-    assert isinstance(malformed, Malformed)
+    assert isinstance(malformed, MalformedQuantity)
     assert about in malformed.message
 
 
@@ -121,27 +127,27 @@ def test_order() -> None:
 
 
 def test_rounds_away_from_zero() -> None:
-    assert read("1.0001").milli() == 1001
-    assert read("-1.0001").milli() == -1001
-    assert read("1.1").whole() == 2
-    assert read("-1.1").whole() == -2
-    assert read("1500m").in_units_of(-9) == 1_500_000_000
+    assert read("1.0001").round_to_milli() == 1001
+    assert read("-1.0001").round_to_milli() == -1001
+    assert read("1.1").round_to_units() == 2
+    assert read("-1.1").round_to_units() == -2
+    assert read("1500m").round_to_power(-9) == 1_500_000_000
 
 
 def test_floats_are_the_digits_times_a_power_of_ten() -> None:
-    assert read("0.3").as_float() == 3 * 0.1
-    assert read("300m").as_float() == 300 * 0.001
+    assert read("0.3").convert_to_float() == 3 * 0.1
+    assert read("300m").convert_to_float() == 300 * 0.001
     assert read("0.3") == read("300m")
-    assert read("0.3").as_float() != read("300m").as_float()
-    assert read("1e400").as_float() == float("inf")
-    assert read("1Ki").as_float() == 1024.0
+    assert read("0.3").convert_to_float() != read("300m").convert_to_float()
+    assert read("1e400").convert_to_float() == float("inf")
+    assert read("1Ki").convert_to_float() == 1024.0
 
 
 def test_sums_take_the_form_of_what_is_not_zero() -> None:
     assert str(read("1Gi") + read("512Mi")) == "1536Mi"
     assert str(read("0") + read("1Gi")) == "1Gi"
     assert str(read("2") - read("500m")) == "1500m"
-    assert make_quantity(1500, Form.DECIMAL, -3) == read("1.5")
+    assert build_quantity(1500, QuantityFormat.DECIMAL, -3) == read("1.5")
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi", "e3"]))
@@ -152,4 +158,4 @@ def test_writing_and_reading_again_loses_nothing(number: int, suffix: str) -> No
 
 @given(st.text(max_size=6))
 def test_any_text_is_a_quantity_or_malformed(text: str) -> None:
-    assert isinstance(parse_quantity(text), Quantity | Malformed)
+    assert isinstance(parse_quantity(text), Quantity | MalformedQuantity)

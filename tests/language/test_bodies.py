@@ -9,11 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nexusform.language.bodies import BodySchema, Content, content, just_attributes, meant_hint
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.language.bodies import (
+    BodyContent,
+    BodySchema,
+    decode_attributes,
+    decode_body,
+    suggest_argument_name,
+)
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
-from nexusform.language.syntax import nodes as syntax
-from nexusform.source import SourceFile, Span
+from nexusform.language.syntax import syntax_nodes as syntax
 
 POOL = BodySchema(
     {"name": True, "count": True, "zones": False, "labels": False},
@@ -39,7 +45,7 @@ def place(span: Span | None) -> str:
 
 
 def complaints(body: syntax.Body | syntax.JsonBody, schema: BodySchema = POOL) -> list[tuple[str, str, str]]:
-    _, diagnostics = content(body, schema)
+    _, diagnostics = decode_body(body, schema)
     return [(place(each.subject), each.summary, each.detail) for each in diagnostics]
 
 
@@ -51,7 +57,7 @@ def only_block(text: str) -> syntax.Body:
 
 def test_a_good_body_gives_its_arguments_and_blocks_in_source_order() -> None:
     body = native('name = "a"\nagent_pool "x" {\n}\ncount = 1\ntaint {\n}\nagent_pool "y" {\n}\n')
-    found, diagnostics = content(body, POOL)
+    found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
     assert [(each.type, [label.value for label in each.labels]) for each in found.blocks] == [
@@ -142,7 +148,7 @@ def test_a_mistake_in_native_syntax(text: str) -> None:
 def test_what_a_block_lacks_is_said_at_its_opening_brace() -> None:
     body = only_block('agent_pool "x" {\n  name = 1\n}\n')
     assert complaints(body)[0][:2] == ("1:16-1:17", "Missing required argument")
-    found, _ = content(body, POOL)
+    found, _ = decode_body(body, POOL)
     assert place(found.end_span) == "3:1-3:2"
 
 
@@ -190,7 +196,7 @@ def test_a_property_that_is_a_comment_is_passed_over_in_bodies_only() -> None:
     body = from_json(
         '{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}'
     )
-    found, diagnostics = content(body, POOL)
+    found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
     assert [each.labels[0].value for each in found.blocks] == ["p"]
@@ -204,7 +210,7 @@ def test_blocks_of_json_keep_the_order_of_the_keys() -> None:
         '{"name": 1, "count": 1, "agent_pool": [{"b": {}, "a": [{}, {}]}, {"c": {}}], "taint": [{}, null], '
         '"agent_pool": {"b": {}}, "vdu": {"y": {"z": {}, "x": {}}}}'
     )
-    found, diagnostics = content(body, POOL)
+    found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert [(each.type, [label.value for label in each.labels]) for each in found.blocks] == [
         ("agent_pool", ["b"]),
@@ -221,25 +227,25 @@ def test_blocks_of_json_keep_the_order_of_the_keys() -> None:
 def test_partial_passes_over_what_the_schema_does_not_name() -> None:
     schema = BodySchema({"name": True})
     for body in (native("name = 1\nother = 2\nb {\n}\n"), from_json('{"name": 1, "other": 2, "b": {}}')):
-        found, diagnostics = content(body, schema, partial=True)
+        found, diagnostics = decode_body(body, schema, partial=True)
         assert diagnostics == []
         assert list(found.attributes) == ["name"]
 
 
 def test_partial_still_complains_about_a_block_written_as_an_argument() -> None:
-    _, diagnostics = content(
+    _, diagnostics = decode_body(
         native("taint = 1\nlabels {\n}\n"), BodySchema({"labels": False}, {"taint": ()}), partial=True
     )
     assert [each.summary for each in diagnostics] == ["Unsupported argument", "Unsupported block type"]
 
 
 def test_just_attributes_refuses_blocks() -> None:
-    found, diagnostics = just_attributes(native("a = 1\nb {\n}\nc = 2\n"))
+    found, diagnostics = decode_attributes(native("a = 1\nb {\n}\nc = 2\n"))
     assert list(found) == ["a", "c"]
     assert [(each.summary, place(each.subject)) for each in diagnostics] == [
         ('Unexpected "b" block', "2:1-2:2")
     ]
-    found, diagnostics = just_attributes(from_json('{"a": 1, "//": 2, "c": {"d": 1}}'))
+    found, diagnostics = decode_attributes(from_json('{"a": 1, "//": 2, "c": {"d": 1}}'))
     assert (list(found), diagnostics) == (["a", "c"], [])
 
 
@@ -329,8 +335,8 @@ def shape(node: Any) -> Any:
 def meaning(body: syntax.Body | syntax.JsonBody) -> Any:
     names = dict.fromkeys(["a", "b1", "c-d", "größe"], False)
     schema = BodySchema(names, {"plain": (), "named": ("name",), "twice": ("name", "kind")})
-    found, diagnostics = content(body, schema)
-    assert isinstance(found, Content)
+    found, diagnostics = decode_body(body, schema)
+    assert isinstance(found, BodyContent)
     assert diagnostics == []
     return (
         {name: shape(each.expression) for name, each in found.attributes.items()},
@@ -346,4 +352,4 @@ def test_native_and_json_forms_mean_the_same(body: Any) -> None:
 
 @pytest.mark.parametrize("name", ["manifest", "content", "yaml", "manifests"])
 def test_what_others_call_the_text_of_objects_is_known(name: str) -> None:
-    assert meant_hint(name, ["yaml_body", "cluster_id"]) == ' Did you mean "yaml_body"?'
+    assert suggest_argument_name(name, ["yaml_body", "cluster_id"]) == ' Did you mean "yaml_body"?'

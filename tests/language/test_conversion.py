@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nexusform.language.conversion import convert, describe
-from nexusform.language.unification import equals, unify
-from nexusform.plain_data import ConversionProblem, from_plain, to_plain
-from nexusform.value_types import (
+from nexusform.json_data.plain_data import ConversionProblem, convert_to_plain, convert_to_value
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.unification import compare_values, unify_types
+from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
@@ -21,21 +21,21 @@ from nexusform.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values import (
+from nexusform.values.value import (
     NOT_NULL,
     SENSITIVE,
     UNKNOWN,
     Refinement,
-    null,
-    number,
-    object_value,
-    refined,
-    refinement_of,
-    string,
-    unknown,
+    add_refinement,
+    build_null,
+    build_number,
+    build_object,
+    build_string,
+    build_unknown,
+    get_refinement,
 )
 
-_A = ObjectType.of({"a": STRING})
+_A = ObjectType.create({"a": STRING})
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ _A = ObjectType.of({"a": STRING})
     ],
 )
 def test_values_take_the_type_they_are_asked_to(plain: Any, of: Type, wanted: Any) -> None:
-    assert to_plain(convert(from_plain(plain, DYNAMIC), of))[0] == wanted
+    assert convert_to_plain(convert_value(convert_to_value(plain, DYNAMIC), of))[0] == wanted
 
 
 def test_of_an_unknown_value_its_length_stays_known_where_it_stays_its_length() -> None:
-    bounded = refined(unknown(MapType(STRING)), Refinement(not_null=True, longest=1))
-    optional = ObjectType(ObjectType.of({"a": STRING, "b": STRING}).attributes, frozenset({"a", "b"}))
-    assert refinement_of(convert(bounded, optional)) == NOT_NULL
-    pair = refined(unknown(TupleType((STRING, STRING))), NOT_NULL)
-    assert convert(pair, ListType(STRING)).raw == (unknown(STRING), unknown(STRING))
-    as_set = refinement_of(convert(pair, SetType(STRING)))
+    bounded = add_refinement(build_unknown(MapType(STRING)), Refinement(not_null=True, longest=1))
+    optional = ObjectType(ObjectType.create({"a": STRING, "b": STRING}).attributes, frozenset({"a", "b"}))
+    assert get_refinement(convert_value(bounded, optional)) == NOT_NULL
+    pair = add_refinement(build_unknown(TupleType((STRING, STRING))), NOT_NULL)
+    assert convert_value(pair, ListType(STRING)).raw == (build_unknown(STRING), build_unknown(STRING))
+    as_set = get_refinement(convert_value(pair, SetType(STRING)))
     assert (as_set.shortest, as_set.longest) == (1, 2)
 
 
@@ -77,7 +77,7 @@ def test_of_an_unknown_value_its_length_stays_known_where_it_stays_its_length() 
         (1, BOOL, "bool required"),
         ([], STRING, "string required"),
         ({}, _A, 'attribute "a" is required'),
-        ({}, ObjectType.of({"a": STRING, "b": STRING}), 'attributes "a" and "b" are required'),
+        ({}, ObjectType.create({"a": STRING, "b": STRING}), 'attributes "a" and "b" are required'),
         ({"a": []}, _A, 'attribute "a": string required'),
         ([["x"], [[]]], ListType(ListType(STRING)), "element 1: element 0: string required"),
         ("x", ListType(STRING), "list of string required"),
@@ -87,26 +87,30 @@ def test_of_an_unknown_value_its_length_stays_known_where_it_stays_its_length() 
 )
 def test_what_does_not_fit_is_told_with_its_place(plain: Any, of: Type, problem: str) -> None:
     with pytest.raises(ConversionProblem) as caught:
-        convert(from_plain(plain, DYNAMIC), of)
-    assert describe(caught.value) == problem
+        convert_value(convert_to_value(plain, DYNAMIC), of)
+    assert describe_problem(caught.value) == problem
 
 
 def test_defaults_fill_in_absent_and_null_attributes() -> None:
-    inner = ObjectType.of({"n": NUMBER}, ["n"], {"n": number(3)})
-    outer = ObjectType.of({"list": ListType(inner), "note": STRING}, ["note"])
-    given = from_plain({"list": [{}, {"n": None}, {"n": 5}]}, DYNAMIC)
-    made = convert(given, outer)
-    assert to_plain(made)[0] == {"list": [{"n": 3}, {"n": 3}, {"n": 5}], "note": None}
-    assert made.type == ObjectType.of({"list": ListType(ObjectType.of({"n": NUMBER})), "note": STRING})
+    inner = ObjectType.create({"n": NUMBER}, ["n"], {"n": build_number(3)})
+    outer = ObjectType.create({"list": ListType(inner), "note": STRING}, ["note"])
+    given = convert_to_value({"list": [{}, {"n": None}, {"n": 5}]}, DYNAMIC)
+    made = convert_value(given, outer)
+    assert convert_to_plain(made)[0] == {"list": [{"n": 3}, {"n": 3}, {"n": 5}], "note": None}
+    assert made.type == ObjectType.create(
+        {"list": ListType(ObjectType.create({"n": NUMBER})), "note": STRING}
+    )
 
 
 def test_unknown_and_null_keep_their_nature_and_marks() -> None:
-    assert convert(unknown(NUMBER).with_marks(SENSITIVE), STRING) == unknown(STRING).with_marks(SENSITIVE)
-    assert convert(null(), ListType(STRING)) == null(ListType(STRING))
+    assert convert_value(build_unknown(NUMBER).add_marks(SENSITIVE), STRING) == build_unknown(
+        STRING
+    ).add_marks(SENSITIVE)
+    assert convert_value(build_null(), ListType(STRING)) == build_null(ListType(STRING))
     with pytest.raises(ConversionProblem):
-        convert(unknown(BOOL), NUMBER)
+        convert_value(build_unknown(BOOL), NUMBER)
     with pytest.raises(ConversionProblem):
-        convert(null(ListType(STRING)), STRING)
+        convert_value(build_null(ListType(STRING)), STRING)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_unknown_and_null_keep_their_nature_and_marks() -> None:
         ([DYNAMIC, DYNAMIC], DYNAMIC),
         ([TupleType((NUMBER,)), TupleType((STRING,))], TupleType((STRING,))),
         ([TupleType(()), TupleType((STRING,))], ListType(STRING)),
-        ([_A, ObjectType.of({"b": NUMBER})], MapType(STRING)),
+        ([_A, ObjectType.create({"b": NUMBER})], MapType(STRING)),
         ([_A, MapType(NUMBER)], MapType(STRING)),
         ([ListType(NUMBER), SetType(STRING)], ListType(STRING)),
         ([SetType(STRING), TupleType((STRING,))], SetType(STRING)),
@@ -126,14 +130,14 @@ def test_unknown_and_null_keep_their_nature_and_marks() -> None:
     ],
 )
 def test_types_are_unified(types: list[Type], common: Type | None) -> None:
-    assert unify(types) == common
+    assert unify_types(types) == common
 
 
 def test_equality_looks_through_structure_and_waits_for_what_is_unknown() -> None:
-    left = object_value({"a": string("x"), "b": unknown(STRING)})
-    assert equals(left, left).raw is UNKNOWN
-    assert equals(left, object_value({"a": string("y"), "b": string("z")})).raw is False
-    assert equals(string("1"), number(1)).raw is False
-    assert equals(unknown(STRING), number(1)).raw is False
-    assert equals(null(STRING), null()).raw is True
-    assert equals(string("x").with_marks(SENSITIVE), string("x")).is_sensitive
+    left = build_object({"a": build_string("x"), "b": build_unknown(STRING)})
+    assert compare_values(left, left).raw is UNKNOWN
+    assert compare_values(left, build_object({"a": build_string("y"), "b": build_string("z")})).raw is False
+    assert compare_values(build_string("1"), build_number(1)).raw is False
+    assert compare_values(build_unknown(STRING), build_number(1)).raw is False
+    assert compare_values(build_null(STRING), build_null()).raw is True
+    assert compare_values(build_string("x").add_marks(SENSITIVE), build_string("x")).is_sensitive

@@ -4,39 +4,50 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language import evaluation
-from nexusform.language.evaluator import evaluate
-from nexusform.language.functions.registry import described_families
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
+from nexusform.language import evaluation_run
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.nodes import Expression, Literal, Parentheses, Traversal
-from nexusform.plain_data import from_plain, to_plain
-from nexusform.source import Position, SourceFile, Span
-from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType
-from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, null, object_value, string, unknown
+from nexusform.language.syntax.syntax_nodes import Expression, Literal, Parentheses, Traversal
+from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType
+from nexusform.values.value import (
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    Value,
+    build_null,
+    build_object,
+    build_string,
+    build_unknown,
+)
 
 SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
 
-_VAR = object_value(
+_VAR = build_object(
     {
-        "name": string("web"),
-        "secret": string("hunter2").with_marks(SENSITIVE),
-        "zones": from_plain(["1", "2"], ListType(STRING)),
-        "none": null(STRING),
-        "later": unknown(STRING),
-        "open": unknown(),
-        "flag": unknown(BOOL),
-        "rack": from_plain({"slot": 1, "machine": "r1-bm01"}, DYNAMIC),
+        "name": build_string("web"),
+        "secret": build_string("hunter2").add_marks(SENSITIVE),
+        "zones": convert_to_value(["1", "2"], ListType(STRING)),
+        "none": build_null(STRING),
+        "later": build_unknown(STRING),
+        "open": build_unknown(),
+        "flag": build_unknown(BOOL),
+        "rack": convert_to_value({"slot": 1, "machine": "r1-bm01"}, DYNAMIC),
     }
 )
 
 
 class Scope:
-    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name != "var":
-            problem = error("invalid-reference", "", traversal.span, headline="Reference to undeclared name")
+            problem = build_error(
+                "invalid-reference", "", traversal.span, headline="Reference to undeclared name"
+            )
             return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
         if not traversal.steps:
             return _VAR, 0, []
@@ -46,7 +57,7 @@ class Scope:
 def run(text: str) -> tuple[Value, list[Diagnostic]]:
     expression, problems = parse_expression(SourceFile("main.nf.hcl", text))
     assert expression is not None, problems
-    return evaluate(expression, Scope())
+    return evaluate_expression(expression, Scope())
 
 
 def problem(text: str) -> Diagnostic:
@@ -192,7 +203,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_what_does_not_matter_is_no_mistake(text: str, wanted: object) -> None:
     value, problems = run(text)
     assert problems == []
-    assert to_plain(value)[0] == wanted
+    assert convert_to_plain(value)[0] == wanted
 
 
 @pytest.mark.parametrize(
@@ -240,13 +251,13 @@ def test_what_is_made_of_something_sensitive_is_sensitive(text: str) -> None:
 
 def test_elements_keep_their_own_marks() -> None:
     value, _ = run("{a = var.secret, b = 1}")
-    assert to_plain(value)[1] == (("a",),)
+    assert convert_to_plain(value)[1] == (("a",),)
     value, _ = run("concat([var.secret], [1])")
-    assert to_plain(value)[1] == ((0,),)
+    assert convert_to_plain(value)[1] == ((0,),)
     value, _ = run("merge({a = var.secret}, {b = 1})")
-    assert to_plain(value)[1] == (("a",),)
+    assert convert_to_plain(value)[1] == (("a",),)
     value, _ = run("keys({a = var.secret})")
-    assert to_plain(value) == (["a"], ())
+    assert convert_to_plain(value) == (["a"], ())
 
 
 @pytest.mark.parametrize(
@@ -265,19 +276,19 @@ def test_what_is_expanded_is_evaluated_before_anything_is_tried(text: str, summa
 
 
 def test_a_nest_of_loops_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "WORK_LIMIT", 5_000)
+    monkeypatch.setattr(evaluation_run, "MAX_WORK", 5_000)
     text = "[for a in range(100): [for b in range(100): [for c in range(100): a]]]"
     assert problem(text).summary == "Expression too large"
     assert problem(f'try({text}, "caught")').summary == "Expression too large"
 
 
 def test_a_text_that_grows_and_grows_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "WORK_LIMIT", 1_000)
+    monkeypatch.setattr(evaluation_run, "MAX_WORK", 1_000)
     doubled = '"x"'
     for _ in range(20):
         doubled = f'join("", [for i in [1, 2]: {doubled}])'
     assert problem(doubled).summary == "Expression too large"
-    monkeypatch.setattr(evaluation, "WORK_LIMIT", 100_000)
+    monkeypatch.setattr(evaluation_run, "MAX_WORK", 100_000)
     assert "characters" in problem('replace(format("%50000s", ""), "", format("%50000s", ""))').detail
 
 
@@ -286,7 +297,7 @@ def test_depth_ends_in_a_message() -> None:
     expression: Expression = innermost
     for _ in range(5_000):
         expression = Parentheses(expression, SPAN)
-    value, problems = evaluate(expression, Scope())
+    value, problems = evaluate_expression(expression, Scope())
     assert value == DYNAMIC_UNKNOWN
     assert [p.summary for p in problems] == ["Expression too deeply nested"]
 

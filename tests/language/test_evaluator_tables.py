@@ -12,25 +12,33 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.conversion import convert
-from nexusform.language.evaluator import evaluate
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.conversion import convert_value
+from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Functions
-from nexusform.language.functions.registry import described_families
+from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression, parse_template
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.language.type_expressions import type_expression
-from nexusform.plain_data import to_plain
-from nexusform.source import SourceFile
-from nexusform.value_types import DYNAMIC, ObjectType, PrimitiveType, TupleType, Type
-from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, all_marks, unknown, unmark_deep
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.language.type_expressions import parse_type
+from nexusform.schemas.value_types import DYNAMIC, ObjectType, PrimitiveType, TupleType, Type
+from nexusform.values.value import (
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    Value,
+    build_unknown,
+    collect_marks,
+    remove_all_marks,
+)
 
 _TABLES = Path(__file__).parent / "tables"
 _LET = re.compile(r"let (\w+)(?:: (.*?))? := (.*?)( sensitive)?\Z", re.DOTALL)
 _GIVES = re.compile(r"gives (.*?) := (.*?)( sensitive)?\Z", re.DOTALL)
 
 
-_FUNCTIONS: Functions = {f.name: f for _, family in described_families() for f in family}
+_FUNCTIONS: Functions = {f.name: f for _, family in build_families() for f in family}
 
 
 class TableScope(Struct):
@@ -43,7 +51,7 @@ class TableScope(Struct):
         found = self.variables.get(traversal.root.name)
         if found is not None:
             return found, 0, []
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("invalid-reference", "", traversal.span)]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
 
 
 def _parsed(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]]:
@@ -55,7 +63,7 @@ def _parsed(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]
 def _constant(text: str) -> Value:
     expression, problems = parse_expression(SourceFile("table", text))
     assert expression is not None, problems
-    value, problems = evaluate(expression, TableScope({}))
+    value, problems = evaluate_expression(expression, TableScope({}))
     assert not problems
     return value
 
@@ -71,7 +79,7 @@ def _type(text: str | None) -> Type:
 
     expression, problems = parse_expression(SourceFile("table", _QUOTED_NAME.sub(bare, text)))
     assert expression is not None, problems
-    found, problems = type_expression(expression)
+    found, problems = parse_type(expression)
     assert found is not None, problems
     return _renamed(found, {bare_name: quoted for quoted, bare_name in names.items()})
 
@@ -83,7 +91,7 @@ def _renamed(of: Type, names: Mapping[str, str]) -> Type:
     if isinstance(of, PrimitiveType):
         return of
     if isinstance(of, ObjectType):
-        return ObjectType.of({names.get(n, n): _renamed(t, names) for n, t in of.attributes})
+        return ObjectType.create({names.get(n, n): _renamed(t, names) for n, t in of.attributes})
     if isinstance(of, TupleType):
         return TupleType(tuple(_renamed(t, names) for t in of.elements))
     return type(of)(_renamed(of.element, names))
@@ -98,7 +106,7 @@ def _nearly(value: Value) -> Any:
             return [rounded(part) for part in plain]
         return float(plain) if isinstance(plain, Fraction) else plain
 
-    return rounded(to_plain(unmark_deep(value)[0])[0])
+    return rounded(convert_to_plain(remove_all_marks(value)[0])[0])
 
 
 def _entries() -> Iterator[Any]:
@@ -118,13 +126,13 @@ def test_an_entry_gives_what_the_table_says(lines: list[str]) -> None:
         match = _LET.match(line)
         assert match is not None, line
         kind = _type(match[2])
-        value = unknown(kind) if match[3] == "unknown" else convert(_constant(match[3]), kind)
-        variables[match[1]] = value.with_marks(SENSITIVE) if match[4] else value
+        value = build_unknown(kind) if match[3] == "unknown" else convert_value(_constant(match[3]), kind)
+        variables[match[1]] = value.add_marks(SENSITIVE) if match[4] else value
     mode, _, source = lines[-2].partition(" ")
     expression, problems = _parsed(source, template=mode == "template")
     result = DYNAMIC_UNKNOWN
     if expression is not None:
-        result, more = evaluate(expression, TableScope(variables))
+        result, more = evaluate_expression(expression, TableScope(variables))
         problems = [*problems, *more]
     if lines[-1] == "error":
         assert has_errors(problems)
@@ -134,8 +142,8 @@ def test_an_entry_gives_what_the_table_says(lines: list[str]) -> None:
     assert match is not None
     kind = _type(match[1])
     assert result.type == kind
-    assert bool(match[3]) == ("sensitive" in all_marks(result))
+    assert bool(match[3]) == ("sensitive" in collect_marks(result))
     if match[2] == "unknown":
         assert result.raw is UNKNOWN
     else:
-        assert _nearly(result) == _nearly(convert(_constant(match[2]), kind))
+        assert _nearly(result) == _nearly(convert_value(_constant(match[2]), kind))

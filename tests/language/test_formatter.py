@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.formatter import format_text
 from nexusform.language.parser import parse_file
-from nexusform.language.syntax.nodes import TemplateWrap
 from nexusform.language.syntax.scanner import (
     CLOSE_HEREDOC,
     CLOSE_QUOTE,
@@ -19,9 +19,9 @@ from nexusform.language.syntax.scanner import (
     OPEN_QUOTE,
     PLAIN_TEXT,
     QUOTED_TEXT,
-    scan,
+    scan_text,
 )
-from nexusform.source import SourceFile
+from nexusform.language.syntax.syntax_nodes import TemplateWrap
 
 EVERYTHING = (Path(__file__).parent / "cases" / "everything.hcl").read_text("utf-8")
 
@@ -116,8 +116,8 @@ def meaning(node: Any) -> Any:
 
 
 def comments(text: str) -> list[str]:
-    tokens = scan(text, comments=True)
-    return [tokens.word(index).rstrip() for index, kind in enumerate(tokens.kinds) if kind == COMMENT]
+    tokens = scan_text(text, with_comments=True)
+    return [tokens.get_text(index).rstrip() for index, kind in enumerate(tokens.kinds) if kind == COMMENT]
 
 
 def spaced(seed: int) -> str:
@@ -156,7 +156,7 @@ _INSIDE_TEXT = {QUOTED_TEXT, PLAIN_TEXT, CLOSE_QUOTE, CLOSE_HEREDOC}
 def disturbed(text: str, seed: int) -> str:
     """Other spaces and tabs wherever some stand, outside strings, heredocs and comments."""
     chance = random.Random(seed)
-    tokens = scan(text, comments=True)
+    tokens = scan_text(text, with_comments=True)
     pieces = []
     at = depth = 0
     fresh = True

@@ -11,12 +11,19 @@ from typing import Any
 import hcl2
 import pytest
 
-from nexusform.language.bodies import just_attributes
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.bodies import decode_attributes
 from nexusform.language.parser import parse_expression, parse_file
-from nexusform.language.references import traversals
-from nexusform.language.syntax.nodes import Body, Literal, ObjectCons, StringLiteral, TemplateWrap, TupleCons
-from nexusform.language.syntax.scanner import IDENT, NUMBER, scan
-from nexusform.source import SourceFile
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.scanner import IDENT, NUMBER, scan_text
+from nexusform.language.syntax.syntax_nodes import (
+    Body,
+    Literal,
+    ObjectCons,
+    StringLiteral,
+    TemplateWrap,
+    TupleCons,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,9 +101,9 @@ def their_outline(body: Any) -> list[Any]:
 
 
 def our_words(text: str) -> list[tuple[str, int]]:
-    tokens = scan(text)
+    tokens = scan_text(text)
     return [
-        (tokens.word(index), tokens.starts[index])
+        (tokens.get_text(index), tokens.starts[index])
         for index, kind in enumerate(tokens.kinds)
         if kind in {IDENT, NUMBER}
     ]
@@ -135,7 +142,7 @@ def plain(expression: Any) -> Any:
         }
     if isinstance(expression, (Literal, StringLiteral)):
         return expression.value
-    assert isinstance(expression, TemplateWrap) or traversals(expression)
+    assert isinstance(expression, TemplateWrap) or list_traversals(expression)
     return "a reference"
 
 
@@ -149,7 +156,7 @@ def test_what_hcl2_writes_is_read_as_it_was_meant() -> None:
     }
     body, diagnostics = parse_file(SourceFile("written.hcl", hcl2.dumps(data)))
     assert diagnostics == []
-    found, _ = just_attributes(body)
+    found, _ = decode_attributes(body)
     assert {name: plain(each.expression) for name, each in found.items()} == {
         "name": "np1",
         "count": 3,

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from nexusform.language.json_syntax import expression_of, parse_json_file
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.language.json_syntax import build_expression, parse_json_file
 from nexusform.language.parser import parse_template
-from nexusform.language.syntax import nodes as syntax
-from nexusform.source import Position, SourceFile, Span
+from nexusform.language.syntax import syntax_nodes as syntax
 
 
 def read(text: str) -> syntax.JsonBody:
@@ -149,7 +149,7 @@ def test_any_cut_or_changed_text_gives_a_diagnostic_or_a_body() -> None:
 
 def expression(text: str) -> syntax.Expression:
     value = read(f'{{"a": {text}}}').objects[0].properties[0].value
-    found, diagnostics = expression_of(value)
+    found, diagnostics = build_expression(value)
     assert diagnostics == []
     return found
 
@@ -182,7 +182,7 @@ def test_other_values_are_literals() -> None:
 
 def test_a_bad_template_is_complained_about_where_it_stands() -> None:
     value = read('{"a": "x ${b +}"}').objects[0].properties[0].value
-    found, diagnostics = expression_of(value)
+    found, diagnostics = build_expression(value)
     assert isinstance(found, syntax.StringLiteral)
     assert [(each.summary, place(each.subject)) for each in diagnostics] == [
         ("Invalid expression", "1:15-1:16")
@@ -191,7 +191,7 @@ def test_a_bad_template_is_complained_about_where_it_stands() -> None:
 
 def test_two_properties_of_one_name_are_an_error_in_a_value() -> None:
     value = read('{"a": {"b": 1, "b": 2}}').objects[0].properties[0].value
-    _, diagnostics = expression_of(value)
+    _, diagnostics = build_expression(value)
     assert [(each.summary, place(each.subject)) for each in diagnostics] == [
         ("Duplicate object attribute", "1:16-1:19")
     ]

@@ -19,15 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.language.json_syntax import parse_json_file
-from nexusform.language.parser import LARGEST_SOURCE, parse_expression, parse_file, parse_template
+from nexusform.language.parser import MAX_SOURCE_LENGTH, parse_expression, parse_file, parse_template
 from nexusform.language.parser import decode_tree as decode
 from nexusform.language.parser import encode_tree as encode
-from nexusform.language.syntax import nodes as syntax
-from nexusform.language.syntax.nodes import Body
-from nexusform.language.syntax.scanner import scan
-from nexusform.source import Position, SourceFile, Span
+from nexusform.language.syntax import syntax_nodes as syntax
+from nexusform.language.syntax.scanner import scan_text
+from nexusform.language.syntax.syntax_nodes import Body
 
 CASES = Path(__file__).parent / "cases"
 READERS = {"expressions": parse_expression, "templates": parse_template}
@@ -155,7 +155,7 @@ EXTRA += ["?", "for", "in", "if", "!", "-", "<<E\n", '"x"', "1", "::", "/*", "#"
 
 
 def pieces(text: str) -> Iterator[str]:
-    tokens = scan(text, comments=True)
+    tokens = scan_text(text, with_comments=True)
     at = 0
     for start, end in zip(tokens.starts, tokens.ends, strict=True):
         yield text[at:start] + text[start:end]
@@ -236,7 +236,7 @@ def test_a_file_of_nonsense_is_given_up_after_a_while() -> None:
 
 
 def test_a_file_beyond_the_size_limit_is_refused() -> None:
-    body, diagnostics = parse_file(SourceFile("big.hcl", "#" * (LARGEST_SOURCE + 1)))
+    body, diagnostics = parse_file(SourceFile("big.hcl", "#" * (MAX_SOURCE_LENGTH + 1)))
     assert body.attributes == ()
     assert [each.summary for each in diagnostics] == ["File too large"]
     assert "Split it" in diagnostics[0].detail

@@ -2,11 +2,11 @@
 
 import pytest
 
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
-from nexusform.language.references import as_traversal, body_traversals, traversals
-from nexusform.language.syntax.nodes import Traversal, TraverseAttribute
-from nexusform.source import SourceFile
+from nexusform.language.references import list_body_traversals, list_traversals, parse_traversal
+from nexusform.language.syntax.syntax_nodes import Traversal, TraverseAttribute
 
 
 def written(found: Traversal) -> str:
@@ -41,7 +41,7 @@ def test_traversals_are_the_free_ones_in_source_order(text: str) -> None:
     expression, diagnostics = parse_expression(SourceFile("x", text))
     assert diagnostics == []
     assert expression is not None
-    assert [written(each) for each in traversals(expression)] == FREE[text]
+    assert [written(each) for each in list_traversals(expression)] == FREE[text]
 
 
 NATIVE = """
@@ -94,24 +94,24 @@ JSON = """
 def test_a_body_gives_its_free_names_without_the_iterators_of_dynamic_blocks() -> None:
     expected = ["one", "two", "taint.three", "four", "inner.five", "six"]
     native, _ = parse_file(SourceFile("a.nf.hcl", NATIVE))
-    assert [written(each) for each in body_traversals(native)] == expected
+    assert [written(each) for each in list_body_traversals(native)] == expected
     json_body, _ = parse_json_file(SourceFile("a.nf.json", JSON))
-    assert [written(each) for each in body_traversals(json_body)] == expected
+    assert [written(each) for each in list_body_traversals(json_body)] == expected
 
 
 def test_names_of_json_properties_are_templates_too() -> None:
     body, _ = parse_json_file(SourceFile("a.nf.json", '{"a": {"${b.c}": "x ${d}", "plain {": 1}}'))
-    assert [written(each) for each in body_traversals(body)] == ["b.c", "d"]
+    assert [written(each) for each in list_body_traversals(body)] == ["b.c", "d"]
 
 
 def test_a_name_may_be_written_as_a_string_where_json_has_no_other_way() -> None:
     for text in ("a.b[0]", '"a.b[0]"'):
         expression, _ = parse_expression(SourceFile("x", text))
         assert expression is not None
-        found = as_traversal(expression)
+        found = parse_traversal(expression)
         assert found is not None
         assert written(found) == "a.b[0]"
     for text in ("1", '"a b"', '"${a}"', "f(a)"):
         expression, _ = parse_expression(SourceFile("x", text))
         assert expression is not None
-        assert as_traversal(expression) is None
+        assert parse_traversal(expression) is None

@@ -19,13 +19,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.evaluation import ExpressionRun, FileProblem
-from nexusform.language.evaluator import _HANDLERS, evaluate
-from nexusform.language.functions.registry import standard_functions
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.evaluation_run import ExpressionRun, FileProblem
+from nexusform.language.evaluator import _HANDLERS, evaluate_expression
+from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_expression
-from nexusform.language.references import children
-from nexusform.language.syntax.nodes import (
+from nexusform.language.references import list_children
+from nexusform.language.syntax.syntax_nodes import (
     Binary,
     Call,
     Conditional,
@@ -36,8 +37,7 @@ from nexusform.language.syntax.nodes import (
     TemplateFor,
     Traversal,
 )
-from nexusform.source import SourceFile
-from nexusform.value_types import (
+from nexusform.schemas.value_types import (
     DYNAMIC,
     STRING,
     ListType,
@@ -49,18 +49,18 @@ from nexusform.value_types import (
     Type,
     has_dynamic,
 )
-from nexusform.values import (
+from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
     UNKNOWN,
     Refinement,
     Value,
-    object_value,
-    order_key,
-    refined,
-    refinement_of,
-    set_value,
-    tuple_value,
-    unmark_deep,
+    add_refinement,
+    build_object,
+    build_set,
+    build_tuple,
+    compute_order_key,
+    get_refinement,
+    remove_all_marks,
 )
 
 _CASES = int(os.environ.get("NEXUSFORM_SOUNDNESS_CASES", "400"))
@@ -77,26 +77,26 @@ class _Surroundings:
             raise FileProblem(f"There is no file {path}.")
         return b"a ${name} b"
 
-    def exists(self, path: str) -> bool:
+    def is_file(self, path: str) -> bool:
         return path == "t/a.txt"
 
-    def glob(self, base: str, pattern: str) -> list[str]:
+    def find_files(self, base: str, pattern: str) -> list[str]:
         return ["a.txt"] if (base, pattern) == ("t", "*.txt") else []
 
-    def absolute(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         return f"/{path}"
 
     def expand_home(self, path: str) -> str:
         return path
 
-    def now(self) -> datetime:
+    def read_time(self) -> datetime:
         raise AssertionError
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError(seconds)
 
 
-_FUNCTIONS = standard_functions(_Surroundings(), _Surroundings(), "")
+_FUNCTIONS = build_functions(_Surroundings(), _Surroundings(), "")
 _ON_FILES = (
     *[f'{name}("t/a.txt")' for name in sorted(_FUNCTIONS) if name.startswith("file") and name != "fileset"],
     'abspath("t/a.txt")',
@@ -197,7 +197,7 @@ class _Names:
         return (
             DYNAMIC_UNKNOWN,
             len(traversal.steps),
-            [error("reference-to-undeclared-local-value", "", traversal.span)],
+            [build_error("reference-to-undeclared-local-value", "", traversal.span)],
         )
 
 
@@ -205,7 +205,7 @@ def _evaluated(text: str, variables: Mapping[str, Value]) -> Value | None:
     expression, problems = parse_expression(SourceFile("case", text))
     if expression is None or has_errors(problems):
         return None
-    value, problems = evaluate(expression, _Names(variables))
+    value, problems = evaluate_expression(expression, _Names(variables))
     return None if has_errors(problems) else value
 
 
@@ -226,7 +226,7 @@ def _corpus() -> tuple[str, ...]:
 
 def _parts(expression: Expression) -> Iterator[Expression]:
     yield expression
-    for child in children(expression):
+    for child in list_children(expression):
         yield from _parts(child)
 
 
@@ -271,18 +271,18 @@ def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
     if kind == "typed":
         return Value(value.type, UNKNOWN, value.marks)
     if kind == "refined":
-        return refined(Value(value.type, UNKNOWN, value.marks), _loosened(draw, refinement_of(value)))
+        return add_refinement(Value(value.type, UNKNOWN, value.marks), _loosened(draw, get_refinement(value)))
     keys = list(value.raw) if isinstance(value.raw, dict) else list(range(len(value.raw)))
     key = draw(st.sampled_from(keys))
     fixed = typed or not isinstance(value.type, (TupleType, ObjectType))
     part = _hidden(draw, value.raw[key], typed=fixed)
     if isinstance(value.raw, dict):
         items = {**value.raw, key: part}
-        return object_value(items) if isinstance(value.type, ObjectType) else Value(value.type, items)
+        return build_object(items) if isinstance(value.type, ObjectType) else Value(value.type, items)
     elements = [*value.raw[:key], part, *value.raw[key + 1 :]]
     if isinstance(value.type, SetType):
-        return set_value(elements, value.type.element)
-    return tuple_value(elements) if isinstance(value.type, TupleType) else Value(value.type, tuple(elements))
+        return build_set(elements, value.type.element)
+    return build_tuple(elements) if isinstance(value.type, TupleType) else Value(value.type, tuple(elements))
 
 
 # --- where Terraform promises too much ---------------------------------------------------------------
@@ -311,12 +311,12 @@ class _Noting(ExpressionRun):
         super().__init__(names, _HANDLERS)
         self.parts: list[_Part] = []
 
-    def value(self, expression: Expression) -> Value:
-        if self._noting:
-            return super().value(expression)
+    def evaluate(self, expression: Expression) -> Value:
+        if self._is_building_notes:
+            return super().evaluate(expression)
         around, self.parts = self.parts, []
         before = len(self.diagnostics)
-        value = self.judged(expression, super().value(expression), before)
+        value = self.judged(expression, super().evaluate(expression), before)
         around.append(_Part(expression, value, has_errors(self.diagnostics[before:])))
         self.parts = around
         return value
@@ -459,7 +459,7 @@ def _holds(before: Value, after: Value) -> bool:
         return False
     first, second = before.raw, after.raw
     if first is UNKNOWN:
-        return _is_refined(after, refinement_of(before))
+        return _is_refined(after, get_refinement(before))
     if second is UNKNOWN or first is None or second is None:
         return first is second
     if isinstance(first, dict):
@@ -473,7 +473,7 @@ def _holds(before: Value, after: Value) -> bool:
 
 def _is_refined(value: Value, promised: Refinement) -> bool:
     # Whether a value is as an unknown one was said to be.
-    known = refinement_of(value)
+    known = get_refinement(value)
     if value.raw is UNKNOWN or value.raw is None:
         return not promised.not_null or value.raw is UNKNOWN
     return (
@@ -487,9 +487,9 @@ def _is_refined(value: Value, promised: Refinement) -> bool:
 
 def _set_holds(before: Value, after: Value) -> bool:
     # Unknown elements may turn out to be equal to others.
-    sure = {order_key(v) for v in before.raw if v.is_wholly_known}
-    keys = {order_key(v) for v in after.raw}
-    rest = [v for v in after.raw if order_key(v) not in sure]
+    sure = {compute_order_key(v) for v in before.raw if v.is_wholly_known}
+    keys = {compute_order_key(v) for v in after.raw}
+    rest = [v for v in after.raw if compute_order_key(v) not in sure]
     unsure = [v for v in before.raw if not v.is_wholly_known]
     return sure <= keys and len(rest) <= len(unsure) and all(any(_holds(u, v) for u in unsure) for v in rest)
 
@@ -525,13 +525,13 @@ def test_what_is_known_early_stays_true(data: st.DataObject) -> None:
     expression, _ = parse_expression(SourceFile("case", text))
     assert expression is not None
     late = _Late(_Names(variables))
-    after = late.value(expression)
+    after = late.evaluate(expression)
     assume(not has_errors(late.diagnostics))
     hidden = {name: _hidden(data.draw, value, typed=False) for name, value in variables.items()}
     early = _Early(_Names(hidden), late)
-    before = early.value(expression)
+    before = early.evaluate(expression)
     assert not has_errors(early.diagnostics), "an error that does not stay"
-    assert _holds(unmark_deep(before)[0], unmark_deep(after)[0])
+    assert _holds(remove_all_marks(before)[0], remove_all_marks(after)[0])
 
 
 @pytest.mark.parametrize("name", sorted(_FUNCTIONS.keys() - _LEFT_OUT))

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.exact_numbers import number_from_decimal
-from nexusform.language.bodies import BodySchema, content
-from nexusform.language.evaluator import evaluate
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
-from nexusform.language.syntax.nodes import Body, JsonBody, Traversal
-from nexusform.plain_data import to_plain
-from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, Value, string
+from nexusform.language.syntax.syntax_nodes import Body, JsonBody, Traversal
+from nexusform.values.exact_numbers import convert_decimal
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_string
 
 LETTERS = BodySchema({"a": False, "b": False})
 BLOCKS = BodySchema({}, {"a": ()})
@@ -31,20 +31,20 @@ class Names:
     """The names the heredoc cases use; no functions."""
 
     functions: Mapping[str, Any] = {}
-    known: Mapping[str, Value] = {"bar": string("Bar"), "space_bar": string("  Bar")}
+    known: Mapping[str, Value] = {"bar": build_string("Bar"), "space_bar": build_string("  Bar")}
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         return self.known.get(traversal.root.name, DYNAMIC_UNKNOWN), 0, []
 
 
 def values_of(body: Body | JsonBody, schema: BodySchema) -> dict[str, Any]:
-    found, problems = content(body, schema)
+    found, problems = decode_body(body, schema)
     assert problems == []
     plain = {}
     for name, attribute in found.attributes.items():
-        value, wrong = evaluate(attribute.expression, Names())
+        value, wrong = evaluate_expression(attribute.expression, Names())
         assert wrong == []
-        plain[name] = to_plain(value)[0]
+        plain[name] = convert_to_plain(value)[0]
     return plain
 
 
@@ -103,7 +103,7 @@ def test_expected_arguments_have_their_values(text: str) -> None:
     ],
 )
 def test_blocks_on_one_line_and_on_several(text: str, count: int, inner: dict[str, Any]) -> None:
-    found, problems = content(native(text), BLOCKS)
+    found, problems = decode_body(native(text), BLOCKS)
     assert problems == []
     assert [values_of(b.body, INNER) for b in found.blocks] == [inner] * count
 
@@ -136,7 +136,7 @@ RANGES: list[tuple[str, BodySchema, list[str]]] = [
 @pytest.mark.parametrize(("text", "schema", "expected"), RANGES)
 def test_a_mistake_is_told_with_its_exact_range(text: str, schema: BodySchema, expected: list[str]) -> None:
     body, problems = parse_file(SourceFile("case.hcl", text))
-    problems = [*problems, *content(body, schema)[1]]
+    problems = [*problems, *decode_body(body, schema)[1]]
     ends = [(p.subject.start, p.subject.end) for p in problems if p.subject]
     told = [f"{s.line}:{s.column}/{s.byte}-{e.line}:{e.column}/{e.byte}" for s, e in ends]
     assert told == expected
@@ -170,16 +170,16 @@ def test_a_mistake_is_told_with_its_exact_range(text: str, schema: BodySchema, e
 def test_literals_and_arithmetic(text: str, expected: Any) -> None:
     found, problems = parse_file(SourceFile("case.hcl", f"a = {text}\n"))
     assert problems == []
-    result, wrong = evaluate(found.attributes[0].expression, Names())
+    result, wrong = evaluate_expression(found.attributes[0].expression, Names())
     assert wrong == []
     numeric = isinstance(expected, str) and not text.startswith('"')
-    assert result.raw == (number_from_decimal(expected) if numeric else expected)
+    assert result.raw == (convert_decimal(expected) if numeric else expected)
 
 
 def test_a_fractional_remainder_has_the_binary_digits_of_512_bits() -> None:
     found = native("a = 11 % 5.1\n").attributes[0].expression
-    remainder, _ = evaluate(found, Names())
-    assert remainder.raw != number_from_decimal("0.8")
+    remainder, _ = evaluate_expression(found, Names())
+    assert remainder.raw != convert_decimal("0.8")
     assert abs(remainder.raw - Fraction(4, 5)) < Fraction(1, 10**150)
 
 

@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.language.evaluator import evaluate
-from nexusform.language.functions.json_text import json_text
-from nexusform.language.functions.registry import described_families
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.functions.json_encoding import render_json
+from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.rendering.answers.console_text import console_type, console_value
-from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, Value, tuple_value
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.rendering.answers.console_text import render_type, render_value
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_tuple
 
 _TABLES = sorted((Path(__file__).parent / "tables").glob("agreed*.txt"))
 _WRONG = "an error"
 
 
 class _Constants:
-    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         raise AssertionError(traversal)
@@ -43,8 +43,8 @@ def _expressions() -> list[str]:
 def _ours(text: str) -> str:
     expression, _ = parse_expression(SourceFile("table", text))
     assert expression is not None
-    value, problems = evaluate(expression, _Constants())
-    return _WRONG if has_errors(problems) else json_text(value)
+    value, problems = evaluate_expression(expression, _Constants())
+    return _WRONG if has_errors(problems) else render_json(value)
 
 
 def _batches(expressions: list[str]) -> list[list[str]]:
@@ -103,7 +103,7 @@ def _listed() -> list[tuple[str, str, str, str]]:
 def _value_of(text: str, scope: _Constants) -> Value:
     expression, _ = parse_expression(SourceFile("row", text))
     assert expression is not None
-    value, problems = evaluate(expression, scope)
+    value, problems = evaluate_expression(expression, scope)
     assert problems == []
     return value
 
@@ -113,7 +113,7 @@ def _tidy(text: str) -> str:
 
 
 def _said(value: Value) -> str:
-    return f"`{_tidy(console_value(value))}` of type `{_tidy(console_type(value.type))}`"
+    return f"`{_tidy(render_value(value))}` of type `{_tidy(render_type(value.type))}`"
 
 
 @pytest.mark.parametrize("row", _listed(), ids=lambda row: str(row[0]))
@@ -136,7 +136,7 @@ def test_terraform_changes_its_mind_in_the_same_way(tmp_path: Path) -> None:
         ):
             texts.append(re.sub(r"\bx\b", lambda _, x=x: x, text))
             values.append(_value_of(text, scope))
-    whole, ours = f"[{', '.join(texts)}]", tuple_value(values)
+    whole, ours = f"[{', '.join(texts)}]", build_tuple(values)
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc")}
     answers = []
     for arguments, given in (("init", ""), ("console", whole), ("console", f"type({whole})")):
@@ -152,7 +152,7 @@ def test_terraform_changes_its_mind_in_the_same_way(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         answers.append(_tidy(done.stdout))
-    assert answers[1:] == [_tidy(console_value(ours)), _tidy(console_type(ours.type))]
+    assert answers[1:] == [_tidy(render_value(ours)), _tidy(render_type(ours.type))]
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")

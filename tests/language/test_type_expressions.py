@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.language.conversion import convert
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
+from nexusform.language.conversion import convert_value
 from nexusform.language.parser import parse_expression
-from nexusform.language.type_expressions import type_expression
-from nexusform.plain_data import from_plain, to_plain
-from nexusform.source import SourceFile
-from nexusform.value_types import DYNAMIC, Type, type_to_json
+from nexusform.language.type_expressions import parse_type
+from nexusform.schemas.value_types import DYNAMIC, Type, build_type_json
 
 
 def read(text: str) -> tuple[Type | None, list[str]]:
     expression, problems = parse_expression(SourceFile("t", text))
     assert expression is not None, problems
-    found, problems = type_expression(expression)
+    found, problems = parse_type(expression)
     return found, [p.detail for p in problems]
 
 
@@ -36,7 +36,7 @@ def test_a_type_is_read(text: str, data: object) -> None:
     found, problems = read(text)
     assert problems == []
     assert found is not None
-    assert type_to_json(found) == data
+    assert build_type_json(found) == data
 
 
 def test_defaults_are_applied_at_every_depth() -> None:
@@ -45,8 +45,8 @@ def test_defaults_are_applied_at_every_depth() -> None:
     found, problems = read(f"object({{ a = string, {optional} }})")
     assert problems == []
     assert found is not None
-    made = convert(from_plain({"a": "x"}, DYNAMIC), found)
-    assert to_plain(made)[0] == {"a": "x", "b": 3, "c": [{"d": True}]}
+    made = convert_value(convert_to_value({"a": "x"}, DYNAMIC), found)
+    assert convert_to_plain(made)[0] == {"a": "x", "b": 3, "c": [{"d": True}]}
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.parser import parse_expression
-from nexusform.language.value_notes import traversal_text, value_notes
-from nexusform.source import SourceFile
-from nexusform.values import string
+from nexusform.language.value_notes import build_value_notes, format_traversal
+from nexusform.values.value import build_string
 
 
 def noted(text: str) -> list[str]:
     expression, problems = parse_expression(SourceFile("x", text))
     assert problems == []
     assert expression is not None
-    found = value_notes(expression, lambda t: (traversal_text(t), string("s")))
+    found = build_value_notes(expression, lambda t: (format_traversal(t), build_string("s")))
     return [note.traversal for note in found]
 
 

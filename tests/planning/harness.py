@@ -10,15 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nexusform.address import Address, parse_address
-from nexusform.configuration.loader import load, read_variables
-from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
+from nexusform.interfaces.plugins import Registries
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest
 from nexusform.plans.plan import Action, Change, PlacementChange, Plan
-from nexusform.ports import Registries
-from nexusform.resource_types.registry import registries
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import Address, parse_address
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 
 NOW = "2026-01-01T00:00:00Z"
@@ -37,7 +37,7 @@ resource "nexus_rack" "r" {
 
 @cache
 def all_types() -> Registries:
-    return registries()
+    return build_registries()
 
 
 class Unreadable(Exception):
@@ -71,7 +71,7 @@ def plan(
             file = Path(name, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
-        configuration, problems = load(
+        configuration, problems = load_configuration(
             name,
             cache_directory=None,
             managed=types.schemas["managed"],
@@ -91,8 +91,8 @@ def plan(
             types,
             files_there,
             NOW,
-            tie_breaks=tie_breaks,
-            ways_out=ways_out,
+            samples=tie_breaks,
+            includes_remedies=ways_out,
             lint=lint,
             **options,
         )

@@ -12,7 +12,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Terms, VmName
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    Placement,
+    PlacementConstraints,
+    RackSpread,
+    VmName,
+)
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -353,7 +360,9 @@ class Rule:
             assert work.standing is not None
             last = work.standing.places[key][0]
         zones = frozenset(pool.zones) or None
-        answer = self.room.place(Demand(_name(block, key), SKUS[pool.sku], Terms(zones), last_resort=last))
+        answer = self.room.place(
+            Demand(_name(block, key), SKUS[pool.sku], PlacementConstraints(zones), last_resort=last)
+        )
         if answer is None:
             self.result.failing.append((block.cluster, pool.name))
         else:

@@ -184,9 +184,9 @@ def test_the_advice_on_a_full_site_is_fewer_vms_first() -> None:
 
 def test_certainty_of_what_every_tie_break_gives() -> None:
     result = good(plan(text("a"), tie_breaks=30))
-    assert result.plan.tie_breaks == 30
+    assert result.plan.samples == 30
     found = tables(result)
-    assert found["a", "pool1"].counts_certain == tuple(f"rack{n}" for n in range(1, 9))
+    assert found["a", "pool1"].certain_racks == tuple(f"rack{n}" for n in range(1, 9))
     assert found["a", "pool1"].placed == 24
     for change in result.plan.placements:
         assert change.certainty is not None
@@ -198,21 +198,21 @@ def test_certainty_is_measured_for_the_new_only_and_can_be_left_out() -> None:
     result = good(plan(more, stood(), tie_breaks=10))
     assert [r.object for r in result.plan.placements if r.certainty is not None] == ["cluster-e-pool1-32"]
     off = good(plan(more, stood(), tie_breaks=0))
-    assert off.plan.tie_breaks == 0
+    assert off.plan.samples == 0
     assert all(r.certainty is None for r in off.plan.placements)
 
 
 def test_how_many_tie_breaks_are_tried_by_itself() -> None:
-    assert good(plan(text("a"), tie_breaks=None)).plan.tie_breaks == 100
-    assert good(plan(text(), stood(), tie_breaks=None)).plan.tie_breaks == 0
+    assert good(plan(text("a"), tie_breaks=None)).plan.samples == 100
+    assert good(plan(text(), stood(), tie_breaks=None)).plan.samples == 0
 
 
 def test_the_worst_outcome_of_a_scale_in_is_told() -> None:
     fewer = text().replace("count              = 48", "count              = 44")
     result = good(plan(fewer, stood()))
     assert set(triggers(result)) == {f"cluster-b-pool1-{n}" for n in range(44, 48)}
-    assert tables(result)["b", "pool1"].fewest_left_on_a_rack == 2
-    assert tables(result)["b", "pool2"].fewest_left_on_a_rack is None
+    assert tables(result)["b", "pool1"].minimum_remaining_on_rack == 2
+    assert tables(result)["b", "pool2"].minimum_remaining_on_rack is None
 
 
 def test_certainty_is_the_share_of_seeds_with_the_same_place() -> None:

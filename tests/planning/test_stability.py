@@ -198,7 +198,7 @@ def check(edited: Edited, state: State, standing: dict[str, Standing], seed: int
     run(result.plan, state, seed, watch=not grows_while_rolling(result)).check("after")
     again = plan({"main.nf.json": document(site)}, after)
     assert is_empty(again)
-    assert again.plan.kept == len(said.places())
+    assert again.plan.unchanged_count == len(said.places())
     return after, said
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nexusform.providers.exec_plugin import PluginProblem
-from nexusform.providers.kubeconfig import KubeconfigProblem, http_client, read_account
+from nexusform.providers.kubeconfig import KubeconfigProblem, build_http_client, read_account
 
 pytest.importorskip("lightkube")
 KUBECONFIG: dict[str, Any] = {
@@ -34,7 +34,7 @@ def written(tmp_path: Path, name: str = "config", **changed: Any) -> Path:
 
 def problem_of(path: Path, context: str = "") -> str:
     with pytest.raises(KubeconfigProblem) as raised:
-        http_client(read_account([path], context), 1.0)
+        build_http_client(read_account([path], context), 1.0)
     return str(raised.value).replace(str(path), "FILE")
 
 
@@ -153,7 +153,7 @@ def asking(tmp_path: Path, server: str, user: Any) -> Path:
 def test_who_is_impersonated_is_said(tmp_path: Path, server: Any) -> None:
     address, seen = server
     user = {"token": "t", "as": "bob", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
-    with http_client(read_account([asking(tmp_path, address, user)]), 5.0) as client:
+    with build_http_client(read_account([asking(tmp_path, address, user)]), 5.0) as client:
         assert client.get("/").is_success
     headers = seen[0]
     assert headers["Authorization"] == "Bearer t"
@@ -174,7 +174,7 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
         'echo "{\\"status\\": {\\"token\\": \\"$token\\"}}"'
     )
     path = asking(tmp_path, address, plug_in(tmp_path, script))
-    with http_client(read_account([path]), 5.0) as client:
+    with build_http_client(read_account([path]), 5.0) as client:
         assert [client.get("/").status_code for _ in range(3)] == [401, 200, 200]
     assert [each["Authorization"].removeprefix("Bearer ") for each in seen] == [
         "first", "first", "second", "second"
@@ -192,7 +192,7 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
 )
 def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str, said: str) -> None:
     path = asking(tmp_path, server[0], plug_in(tmp_path, script))
-    with http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
+    with build_http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
         client.get("/")
     assert str(raised.value) == said
 
@@ -202,7 +202,7 @@ def test_a_plug_in_that_waits_for_a_person_is_given_up(
 ) -> None:
     monkeypatch.setattr("nexusform.providers.exec_plugin._SECONDS", 1)
     path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
-    with http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
+    with build_http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
         client.get("/")
     assert str(raised.value).startswith("plug-in, which signs in, is not done within 1 s. Does it wait")
 
@@ -240,7 +240,7 @@ def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
     }
     path = written(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
     try:
-        with http_client(read_account([path]), 5.0) as client:
+        with build_http_client(read_account([path]), 5.0) as client:
             assert client.get("/").is_success
     finally:
         api.shutdown()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nexusform import regular_files
-from nexusform.ports import ObjectKey, ProviderProblem
+from nexusform.files import regular_files
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
 from nexusform.providers import reality as reality_module
 from nexusform.providers.reality import Reality
 
@@ -46,7 +46,7 @@ class Disk:
 @pytest.fixture(params=["rewritten", "logged"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "logged":
-        monkeypatch.setattr(reality_module, "REWRITTEN_BELOW", 0)
+        monkeypatch.setattr(reality_module, "REWRITE_LIMIT", 0)
     return tmp_path / "site.json"
 
 
@@ -57,10 +57,10 @@ def changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
         number, gone = turn % 4, turn % 5 == 4
         try:
             if gone:
-                reality.remove(key(number))
+                reality.remove_object(key(number))
                 standing.pop(key(number), None)
             else:
-                reality.put(key(number), {"turn": turn})
+                reality.set_attributes(key(number), {"turn": turn})
                 standing[key(number)] = {"turn": turn}
         except ProviderProblem:
             continue
@@ -68,7 +68,7 @@ def changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
 
 
 def stands(reality: Reality) -> dict[ObjectKey, Any]:
-    return {key(n): found for n in range(4) if (found := reality.get(key(n))) is not None}
+    return {key(n): found for n in range(4) if (found := reality.get_attributes(key(n))) is not None}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
@@ -83,7 +83,7 @@ def test_a_failed_write_is_undone(
             expected = changes(reality)
             assert stands(reality) == expected, first
             reached = disk.calls
-            torn = reality._torn
+            torn = reality._is_log_damaged
             reality.close()
         again = Reality(path)
         if not torn:  # nobody can say what a log holds that can neither be written nor cut
@@ -100,12 +100,12 @@ def test_others_that_waited_for_the_failed_write_are_told(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reality = Reality(path)
-    reality.put(key(0), {})
+    reality.set_attributes(key(0), {})
     told: list[str] = []
 
     def change(number: int) -> None:
         try:
-            reality.put(key(number), {"a": 1})
+            reality.set_attributes(key(number), {"a": 1})
         except ProviderProblem as problem:
             told.append(str(problem))
 
@@ -122,7 +122,7 @@ def test_others_that_waited_for_the_failed_write_are_told(
 
 def test_it_is_for_its_owner_alone(path: Path) -> None:
     reality = Reality(path)
-    reality.put(key(0), {})
+    reality.set_attributes(key(0), {})
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     reality.close()
@@ -139,7 +139,7 @@ def test_what_dead_processes_had_begun_to_write_is_removed(path: Path) -> None:
         file.write_text("half")
         os.utime(file, (0, 0))
     os.utime(young)
-    regular_files.write_whole(path, b"[]", 0o600)
+    regular_files.write_file(path, b"[]", 0o600)
     assert not dead.exists()
     assert all(file.exists() for file in (living, young, foreign))
 
@@ -147,13 +147,13 @@ def test_what_dead_processes_had_begun_to_write_is_removed(path: Path) -> None:
 def test_a_run_that_wakes_up_writes_over_nothing_that_others_made(path: Path) -> None:
     """Its lock was broken while it slept, and another run came and went."""
     sleeper, other = Reality(path), Reality(path)
-    sleeper.put(key(901), {"n": 1})
-    other.put(key(902), {"n": 2})
+    sleeper.set_attributes(key(901), {"n": 1})
+    other.set_attributes(key(902), {"n": 2})
     other.close()
     with pytest.raises(ProviderProblem, match="was changed by somebody else"):
-        sleeper.put(key(903), {"n": 3})
+        sleeper.set_attributes(key(903), {"n": 3})
     sleeper.close()
     standing = Reality(path)
-    assert standing.get(key(902)) == {"n": 2}
-    assert standing.get(key(901)) == {"n": 1}
-    assert standing.get(key(903)) is None
+    assert standing.get_attributes(key(902)) == {"n": 2}
+    assert standing.get_attributes(key(901)) == {"n": 1}
+    assert standing.get_attributes(key(903)) is None

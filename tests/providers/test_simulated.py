@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.ports import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
-from nexusform.providers.simulated import SimulatedProvider, make, read_delay, read_path
-from nexusform.values import UNKNOWN
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, ReadRequest
+from nexusform.providers.simulated import SimulatedProvider, make_provider, parse_delay, parse_path
+from nexusform.values.value import UNKNOWN
 
 
 def key(number: int = 1, name: str = "a") -> ObjectKey:
@@ -24,7 +24,7 @@ def creating(number: int = 1, name: str = "a", **attributes: Any) -> ChangeReque
 
 
 def provider(directory: Path, **settings: Any) -> SimulatedProvider:
-    return make(settings, str(directory), ExitStack())
+    return make_provider(settings, str(directory), ExitStack())
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def test_an_edited_reality_is_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "site.json").write_text(json.dumps(edited))
     (answer,) = provider(tmp_path, reality="site.json").read([ReadRequest(key(), {"count": 3})])
     assert answer.attributes == {"id": "lab/a", "count": 5}
-    assert answer.observed
+    assert answer.is_observed
 
 
 def test_an_update_leaves_alone_what_it_does_not_change(tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_an_update_leaves_alone_what_it_does_not_change(tmp_path: Path) -> None:
     request = ChangeRequest(key(), "nexus_kubernetes_cluster.a", prior, {**prior, "count": 4})
     answer = provider(tmp_path, reality="site.json").update(request)
     assert answer.attributes == {"id": "lab/a", "count": 4, "place": "m7"}
-    assert answer.observed == (("place",),)
+    assert answer.observed_paths == (("place",),)
 
 
 def test_an_echo_observes_nothing(tmp_path: Path) -> None:
-    assert provider(tmp_path).create(creating(count=1)).observed == ()
-    assert not provider(tmp_path).observes
-    assert provider(tmp_path, reality="r.json").observes
+    assert provider(tmp_path).create(creating(count=1)).observed_paths == ()
+    assert not provider(tmp_path).observes_objects
+    assert provider(tmp_path, reality="r.json").observes_objects
 
 
 def test_import_finds_the_only_object(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_import_finds_the_only_object(tmp_path: Path) -> None:
 
 def test_many_effects_are_durable_before_their_answers_and_folded_in_at_the_end(tmp_path: Path) -> None:
     leaving = ExitStack()
-    site = make({"reality": "site.json"}, str(tmp_path), leaving)
+    site = make_provider({"reality": "site.json"}, str(tmp_path), leaving)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: site.create(creating(n, f"c{n:04}")), range(1, 601)))
     # Another process that looks now, as after a kill, sees every one of them.
@@ -162,7 +162,7 @@ def test_after_effect_leaves_the_object(tmp_path: Path) -> None:
     site = provider(tmp_path, reality="site.json", fault=[fault(error="cut off", after_effect=True)])
     with pytest.raises(ProviderProblem, match="cut off") as caught:
         site.create(creating(count=2))
-    assert caught.value.exists
+    assert caught.value.object_exists
     assert caught.value.attributes == {"id": "lab/a", "count": 2}
     assert len(rows(tmp_path / "site.json")) == 1
 
@@ -175,15 +175,15 @@ def test_a_delay_waits_and_an_answer_overrules(tmp_path: Path) -> None:
     given = site.create(creating(nodes={"a-0": {"machine": "m1", "rack": "r1"}}))
     assert waited == [2.0]
     assert given.attributes["nodes"] == {"a-0": {"machine": "m9", "rack": "r1"}}
-    assert given.observed == (("nodes", "a-0", "machine"),)
+    assert given.observed_paths == (("nodes", "a-0", "machine"),)
 
 
 def test_a_read_fault_drills_drift_without_a_reality(tmp_path: Path) -> None:
     site = provider(tmp_path, fault=[fault(operation="read", answer={"count": 9}, times=0)])
-    assert site.observes
+    assert site.observes_objects
     request = ReadRequest(key(), {"count": 3}, "nexus_kubernetes_cluster.a")
     (answer,) = site.read([request])
-    assert (answer.attributes, answer.observed) == ({"count": 9}, True)
+    assert (answer.attributes, answer.is_observed) == ({"count": 9}, True)
 
 
 def test_unknown_parts_become_null(tmp_path: Path) -> None:
@@ -191,11 +191,11 @@ def test_unknown_parts_become_null(tmp_path: Path) -> None:
 
 
 def test_durations_and_paths() -> None:
-    assert [read_delay(t) for t in ("2s", "300ms", "1.5m", "4")] == [2.0, 0.3, 90.0, 4.0]
-    assert read_path('a.b["c d"][2].e') == ("a", "b", "c d", 2, "e")
+    assert [parse_delay(t) for t in ("2s", "300ms", "1.5m", "4")] == [2.0, 0.3, 90.0, 4.0]
+    assert parse_path('a.b["c d"][2].e') == ("a", "b", "c d", 2, "e")
     with pytest.raises(ProviderProblem, match="no duration"):
-        read_delay("soon")
+        parse_delay("soon")
     with pytest.raises(ProviderProblem, match="no attribute path"):
-        read_path("a..b")
+        parse_path("a..b")
     with pytest.raises(ProviderProblem, match="operation must be one of"):
-        make({"fault": [fault() | {"operation": "burn"}]}, ".", ExitStack())
+        make_provider({"fault": [fault() | {"operation": "burn"}]}, ".", ExitStack())

@@ -11,9 +11,9 @@ from nexusform.plans.plan import (
     Plan,
     VariableValue,
 )
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, ObjectType
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
-from nexusform.value_types import NUMBER, STRING, ListType, ObjectType
-from nexusform.values import UNKNOWN
+from nexusform.values.value import UNKNOWN
 from tests.rendering.pieces import D, _pools, address, change, cluster_d, span_of
 from tests.rendering.placement_plans import changed_placements
 
@@ -245,7 +245,7 @@ def drifted() -> Plan:
 
 def refresh_only() -> Plan:
     plan = drifted()
-    return Plan(mode=Mode.REFRESH_ONLY, drift=plan.drift, refreshed={plan.drift[0].address: None})
+    return Plan(mode=Mode.REFRESH_ONLY, drift=plan.drift, refreshed_objects={plan.drift[0].address: None})
 
 
 def outputs_only() -> Plan:
@@ -287,7 +287,7 @@ def rich_document() -> Plan:
         },
         placements=changed_placements().placements,
         placement_tables=changed_placements().placement_tables,
-        kept=174,
+        unchanged_count=174,
         timestamp="2026-03-01T00:00:00Z",
         nexusform_version="0.1.0",
     )
@@ -335,7 +335,8 @@ def some_state() -> State:
         },
         outputs={
             "site": OutputState(
-                {"name": "lab", "racks": [1, 2]}, ObjectType.of({"name": STRING, "racks": ListType(NUMBER)})
+                {"name": "lab", "racks": [1, 2]},
+                ObjectType.create({"name": STRING, "racks": ListType(NUMBER)}),
             ),
             "token": OutputState("hunter2", STRING, True),
         },

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nexusform.domain_table import domains
+from nexusform.domain_table import find_domains
 from nexusform.plans.plan import Plan
 from tests.rendering.change_plans import (
     blocks,
@@ -89,4 +89,4 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
         "separation": lambda: planned(copied("separation", where), "-var", "apart=true"),
         "nexus-document-from-nothing": lambda: planned(copied("nexus-document", where / "from-nothing")),
     }
-    return {name: made() for name, made in plans.items() if NEEDS.get(name, set()) <= set(domains())}
+    return {name: made() for name, made in plans.items() if NEEDS.get(name, set()) <= set(find_domains())}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.address import Address, ModuleStep
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.interfaces.plugins import Registries, ResourceType
 from nexusform.plans.plan import (
     Action,
     Change,
@@ -14,11 +15,10 @@ from nexusform.plans.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
-from nexusform.ports import Registries, ResourceType
+from nexusform.resources.address import Address, ModuleStep
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.source import Position, SourceFile, Span
-from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 
 MAIN = SourceFile(
     "main.nf.hcl",
@@ -54,17 +54,17 @@ def change(where: Address, action: Action, before: Any, after: Any, **more: Any)
     return Change(where, action, before, after, "simulated", 1, 1, **more)
 
 
-NODE = ObjectType.of({"machine": STRING, "rack": STRING, "provenance": STRING})
+NODE = ObjectType.create({"machine": STRING, "rack": STRING, "provenance": STRING})
 POOL = BlockSchema(
     {
-        "count": Attribute(NUMBER, "how many", required=True),
-        "vm_sku_name": Attribute(STRING, "SKU", required=True),
-        "availability_zones": Attribute(SetType(STRING), "zones", optional=True),
-        "labels": Attribute(MapType(STRING), "labels", optional=True),
+        "count": AttributeSchema(NUMBER, "how many", required=True),
+        "vm_sku_name": AttributeSchema(STRING, "SKU", required=True),
+        "availability_zones": AttributeSchema(SetType(STRING), "zones", optional=True),
+        "labels": AttributeSchema(MapType(STRING), "labels", optional=True),
     },
     {
         "taint": NestedBlock(
-            BlockSchema({"key": Attribute(STRING, "key", required=True)}), Nesting.LIST, "taints"
+            BlockSchema({"key": AttributeSchema(STRING, "key", required=True)}), Nesting.LIST, "taints"
         )
     },
 )
@@ -73,13 +73,13 @@ CONTROL = BlockSchema(
 )
 CLUSTER = BlockSchema(
     {
-        "id": Attribute(STRING, "id", computed=True),
-        "name": Attribute(STRING, "name", required=True),
-        "site_id": Attribute(STRING, "site", required=True),
-        "kubernetes_version": Attribute(STRING, "version", optional=True),
-        "nodes": Attribute(MapType(NODE), "nodes", computed=True),
-        "node_count": Attribute(NUMBER, "how many", computed=True),
-        "hardware_label_keys": Attribute(ListType(STRING), "keys", optional=True),
+        "id": AttributeSchema(STRING, "id", computed=True),
+        "name": AttributeSchema(STRING, "name", required=True),
+        "site_id": AttributeSchema(STRING, "site", required=True),
+        "kubernetes_version": AttributeSchema(STRING, "version", optional=True),
+        "nodes": AttributeSchema(MapType(NODE), "nodes", computed=True),
+        "node_count": AttributeSchema(NUMBER, "how many", computed=True),
+        "hardware_label_keys": AttributeSchema(ListType(STRING), "keys", optional=True),
     },
     {
         "control_plane": NestedBlock(CONTROL, Nesting.SINGLE, "control plane"),

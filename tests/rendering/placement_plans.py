@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nexusform.diagnostics import warning
+from nexusform.diagnostics.diagnostic import build_warning
+from nexusform.diagnostics.source import Position, Span
 from nexusform.plans.plan import (
     Action,
     PlacementAction,
     Plan,
 )
-from nexusform.scheduling.decision import Certainty, Refusal
-from nexusform.source import Position, Span
+from nexusform.scheduling.decision import Certainty, Rejection
 from tests.rendering.pieces import (
     MAIN,
     D,
@@ -37,11 +37,11 @@ def added_cluster() -> Plan:
             certainty=Certainty(1.0, 0.25, 1.0),
             reason="fewest VMs of the pool",
             scores={"pool_vms": 0},
-            rejected=(Refusal("rack1-bm01", "fits", "no cell left"),),
+            rejections=(Rejection("rack1-bm01", "fits", "no cell left"),),
         )
         for name, spot in _spots().items()
     )
-    pinned = warning(
+    pinned = build_warning(
         "zones-pinned",
         "6 machines will house two VMs of cluster-d because of it. "
         "Without the pin all 53 VMs fit on 53 machines.",
@@ -54,8 +54,8 @@ def added_cluster() -> Plan:
         changes=(change(D, Action.CREATE, None, cluster_d(), source=source, block='resource "x"'),),
         placements=rows,
         placement_tables=_tables(),
-        kept=125,
-        tie_breaks=100,
+        unchanged_count=125,
+        samples=100,
         diagnostics=(pinned,),
         timestamp="2026-03-01T00:00:00Z",
         nexusform_version="0.1.0",
@@ -85,8 +85,8 @@ def changed_placements() -> Plan:
         placements=tuple(rows),
         placement_tables=(
             _tables()[1],
-            table("pool2", "NC_P22_112_v1", 21, per_rack, fewest_left_on_a_rack=1),
+            table("pool2", "NC_P22_112_v1", 21, per_rack, minimum_remaining_on_rack=1),
         ),
-        kept=174,
-        tie_breaks=0,
+        unchanged_count=174,
+        samples=0,
     )

@@ -12,17 +12,17 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from msgspec import Struct
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.source import SourceFile
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.resource_types.registry import registries
-from nexusform.source import SourceFile
-from nexusform.workflow.opening.project import Place
+from nexusform.resource_types.registry import build_registries
+from nexusform.workflow.opening.project import CommandContext
 from nexusform.workflow.plan_files.saved_plans import read_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # 28 February 2026, 14:00 UTC: eight hours after the export of the inventory example.
 NOW = "1772287200"
-REGISTRIES = registries()
+REGISTRIES = build_registries()
 # The domains whose types an example names.
 NEEDS = {
     "inventory": {"azure"},
@@ -42,7 +42,7 @@ class RealPlan(Struct, frozen=True):
 
     @property
     def sources(self) -> dict[str, SourceFile]:
-        return {name: SourceFile(name, text) for name, text in self.saved.snapshot.items()}
+        return {name: SourceFile(name, text) for name, text in self.saved.configuration_files.items()}
 
 
 def of_examples(*names: str) -> list[ParameterSet]:
@@ -67,7 +67,7 @@ def inside(directory: Path) -> Iterator[None]:
 def nexusform(directory: Path, *words: str, code: int = 0) -> None:
     """Run a command there."""
     with inside(directory):
-        assert run(list(words)) == code, words
+        assert run_command_line(list(words)) == code, words
 
 
 def copied(example: str, where: Path) -> Path:
@@ -80,7 +80,7 @@ def planned(directory: Path, *words: str) -> RealPlan:
     """The plan of a directory as it stands."""
     file = directory / "reviewed.plan"
     nexusform(directory, "plan", f"-out={file}", *words)
-    saved, problems = read_plan(str(file), Place(directory=str(directory)))
+    saved, problems = read_plan(str(file), CommandContext(directory=str(directory)))
     assert saved is not None, problems
     return RealPlan(saved, file)
 

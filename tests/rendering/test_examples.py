@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from nexusform.rendering.json.json_document import json_bytes, plan_document
+from nexusform.rendering.json.json_document import build_plan_document, encode_document
 from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.text.plan_text import render_plan
 from nexusform.rendering.text.short_plan import PlanTextOptions
-from nexusform.rendering.text.terminal import render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
 EXAMPLES = ("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware")
@@ -35,7 +35,7 @@ def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, s
 )
 def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
-    options = PlanTextOptions(saved_to="p.plan", registries=REGISTRIES)
+    options = PlanTextOptions(saved_path="p.plan", registries=REGISTRIES)
     text = render_plan(real.saved.plan, real.sources, options)
     golden(f"short/{name}.txt", text)
     assert max(map(len, text.split("\n"))) <= 80
@@ -53,8 +53,8 @@ def test_markdown(name: str, examples: dict[str, RealPlan], golden: Callable[[st
 @pytest.mark.parametrize("name", of_examples("quickstart", "end-to-end"))
 def test_json(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
-    document = plan_document(real.saved.plan, None, registries=REGISTRIES)
-    golden(f"examples/{name}.json", json_bytes(document, pretty=True).decode())
+    document = build_plan_document(real.saved.plan, None, registries=REGISTRIES)
+    golden(f"examples/{name}.json", encode_document(document, pretty=True).decode())
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
@@ -72,7 +72,7 @@ def test_tools_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
 def test_json_has_what_consumers_of_plans_read(name: str, examples: dict[str, RealPlan]) -> None:
     real = examples[name]
-    document = json.loads(json_bytes(plan_document(real.saved.plan, None, registries=REGISTRIES)))
+    document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
     assert document["format_version"] == "1.2"
     assert document["terraform_version"].startswith("1.")
     for change in document["resource_changes"]:

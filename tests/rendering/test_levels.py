@@ -9,21 +9,21 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from nexusform.address import parse_address
-from nexusform.diagnostics import error, warning
-from nexusform.planning.conclusion.held_before import with_held_before
+from nexusform.diagnostics.diagnostic import build_error, build_warning
+from nexusform.interfaces.plugins import Registries
+from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Plan
-from nexusform.plans.room.occupancy import PoolVms, Room, SiteRoom, SiteVms
-from nexusform.ports import Registries
-from nexusform.rendering.json.json_document import json_bytes, plan_document
-from nexusform.rendering.json.json_stream import finding_event
+from nexusform.plans.site_capacity.occupancy import Capacity, PoolVms, SiteCapacity, SiteVms
+from nexusform.rendering.json.json_document import build_plan_document, encode_document
+from nexusform.rendering.json.json_stream import create_finding_event
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.pull_request.sarif import sarif_document
-from nexusform.rendering.report.entries import plan_entries, plan_findings
+from nexusform.rendering.pull_request.sarif import build_sarif_document
+from nexusform.rendering.report.entries import build_entries, collect_findings
+from nexusform.rendering.text.plan_text import render_plan
 from nexusform.rendering.text.short_plan import PlanTextOptions
-from nexusform.rendering.text.terminal import render_plan
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 
 OLD = parse_address("nexus_kubernetes_cluster.old")
@@ -35,32 +35,32 @@ LEVELS = {"new": "warning", "old": "warning", "advice": "advice"}
 def plan(plans: SimpleNamespace) -> Plan:
     """A plan that leaves one cluster without surge room as it was, and takes it from another."""
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
-    before = Room(4, 2, "rack1", ("old", "new"), ("old",))
-    after = Room(3, 1, "rack1", ("old", "new"), ("old", "new"))
+    before = Capacity(4, 2, "rack1", ("old", "new"), ("old",))
+    after = Capacity(3, 1, "rack1", ("old", "new"), ("old", "new"))
     pools = tuple(PoolVms(address, address.name, "p", sku) for address in (OLD, NEW))
     told = replace(
         plans.added_cluster(),
         diagnostics=(
-            warning("no-surge-room", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
-            warning("no-surge-room", "new", brief="new/p: an upgrade would fail", address=str(NEW)),
-            warning("zones-pinned", "advice", brief="new/p: pinned"),
+            build_warning("no-surge-room", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
+            build_warning("no-surge-room", "new", brief="new/p: an upgrade would fail", address=str(NEW)),
+            build_warning("zones-pinned", "advice", brief="new/p: pinned"),
         ),
         sites=(SiteVms("lab", "lab", pools=pools),),
-        room=(SiteRoom("lab", "lab", sku.name, 1, before, after),),
+        room=(SiteCapacity("lab", "lab", sku.name, 1, before, after),),
     )
-    return with_held_before(told)
+    return mark_existing_findings(told)
 
 
 def test_documents_give_every_finding_its_level(plan: Plan) -> None:
-    document = json.loads(json_bytes(plan_document(plan, None)))
+    document = json.loads(encode_document(build_plan_document(plan, None)))
     assert {each["detail"]: each["level"] for each in document["diagnostics"]} == LEVELS
     assert [each["detail"] for each in document["diagnostics"] if each.get("held_before")] == ["old"]
-    results = sarif_document(plan)["runs"][0]["results"]
+    results = build_sarif_document(plan)["runs"][0]["results"]
     assert [each["level"] for each in results] == ["warning", "warning", "note"]
     assert [each["properties"]["weight"] for each in results] == list(LEVELS.values())
     assert [each["baselineState"] for each in results] == ["new", "unchanged", "new"]
     assert "Not caused by this plan" in results[1]["message"]["text"]
-    events = [finding_event(finding, {}, "") for finding in plan_findings(plan)]
+    events = [create_finding_event(finding, {}, "") for finding in collect_findings(plan)]
     assert [each["@level"] for each in events] == ["warn", "warn", "info"]
     assert [each["diagnostic"]["level"] for each in events] == list(LEVELS.values())
 
@@ -70,7 +70,7 @@ def test_errors_alone_fail_a_test_report(plan: Plan) -> None:
     assert "<failure" not in text
     assert "Warning: new" in text
     assert "Advice: advice" in text
-    assert "<error" in render_junit(replace(plan, diagnostics=(error("does-not-fit", "x"),)))
+    assert "<error" in render_junit(replace(plan, diagnostics=(build_error("does-not-fit", "x"),)))
     notes = re.findall(r"<system-out>(.*?)</system-out>", text, re.DOTALL)
     assert any("old" in note and "Not caused by this plan" in note for note in notes)
 
@@ -103,14 +103,14 @@ def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
 
 
 def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
-    asking = warning("no-surge-room", "Ask `nexusform advise` what to do.")
+    asking = build_warning("no-surge-room", "Ask `nexusform advise` what to do.")
     page = render_html(replace(plan, diagnostics=(asking,)), {}, Registries())
     assert "<p>Ask <code>nexusform advise</code> what to do.</p>" in page
 
 
 def test_who_a_finding_is_about_is_its_resource_where_the_short_form_names_nobody(plan: Plan) -> None:
-    even = warning(
+    even = build_warning(
         "even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW)
     )
-    (entry,) = plan_entries(replace(plan, diagnostics=(even,))).caused
+    (entry,) = build_entries(replace(plan, diagnostics=(even,))).caused
     assert (entry.subjects, entry.text) == ((str(NEW),), "2 survive no more failures than 1")

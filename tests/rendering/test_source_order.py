@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytestmark = pytest.mark.of_domains("fleet")
 WRITTEN = """
@@ -36,7 +36,7 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
     main = Path("main.nf.hcl")
     main.write_text(WRITTEN)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     main.write_text(CHANGED)
     capsys.readouterr()
     return main
@@ -46,25 +46,25 @@ SAID = ["memory_gib 16 -> 32, disk_gib 20 -> 25", 'labels zone "a" -> "b", app "
 
 
 def test_a_plan_and_a_saved_one_shown_later(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert [words for words in SAID if words not in said] == [], said
     applied.write_text("")
-    assert run(["show", "p"]) == 0
+    assert run_command_line(["show", "p"]) == 0
     later = " ".join(capsys.readouterr().out.split())
     assert [words for words in SAID if words not in later] == [], later
 
 
 def test_a_comment(applied: Path) -> None:
     applied.write_text(CHANGED.replace('"1"', '"2"'))
-    assert run(["plan", "-report=markdown:r.md"]) == 0
+    assert run_command_line(["plan", "-report=markdown:r.md"]) == 0
     places = re.findall(r"^  - `([^`]+)`:", Path("r.md").read_text(), re.MULTILINE)
     assert places == ["memory_gib", "disk_gib", "labels.zone", "labels.app", "labels.B"]
 
 
 @pytest.mark.usefixtures("applied")
 def test_the_stanzas_of_details_stay_as_those_of_terraform(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-details", "-no-color"]) == 0
+    assert run_command_line(["plan", "-details", "-no-color"]) == 0
     names = re.findall(r"^ +~ (\S+) += \d", capsys.readouterr().out, re.MULTILINE)
     assert names == ["disk_gib", "memory_gib"]
 
@@ -84,19 +84,19 @@ def test_json_is_written_in_an_order_too(applied: Path, capsys: pytest.CaptureFi
     }
     applied.unlink()
     Path("main.nf.json").write_text(json.dumps(changed))
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "memory_gib 16 -> 32, vcpus 4 -> 5, disk_gib 20 -> 25" in said
     assert 'labels zone "a" -> "b", env "prod" -> "test"' in said
 
 
 def test_another_order_is_no_other_plan(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     lines = applied.read_text().splitlines()
     at = next(number for number, line in enumerate(lines) if "memory_gib" in line)
     lines[at], lines[at + 1] = lines[at + 1], lines[at]
     applied.write_text("\n".join(lines))
-    assert run(["plan", "-out=q"]) == 0
+    assert run_command_line(["plan", "-out=q"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert SAID[0] in said
     assert "disk_gib 20 -> 25, memory_gib 16 -> 32" in said

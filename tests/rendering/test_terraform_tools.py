@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from nexusform.plans.plan import Plan
-from nexusform.rendering.json.json_document import json_bytes, plan_document, state_document
+from nexusform.rendering.json.json_document import build_plan_document, build_state_document, encode_document
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.rendering.text.progress_text import apply_complete_line
+from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.progress_text import format_apply_complete
 from nexusform.rendering.text.short_plan import PlanTextOptions
-from nexusform.rendering.text.terminal import render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
 # --- tfcmt -------------------------------------------------------------------------------------
@@ -108,11 +108,11 @@ def test_tfcmt_meets_no_drift_without_an_end(plans: SimpleNamespace) -> None:
 
 
 def test_tfcmt_reads_boxes_and_applies() -> None:
-    from nexusform.diagnostics import error, warning
+    from nexusform.diagnostics.diagnostic import build_error, build_warning
 
-    assert FAIL.search(render_diagnostics([error("unknown-site", "No.")], {}))
-    assert WARNING.search(render_diagnostics([warning("unknown-site", "Hm.")], {}))
-    assert re.search(r"(?m)^(Apply complete!)", apply_complete_line(1, 2, 3))
+    assert FAIL.search(render_diagnostics([build_error("unknown-site", "No.")], {}))
+    assert WARNING.search(render_diagnostics([build_warning("unknown-site", "Hm.")], {}))
+    assert re.search(r"(?m)^(Apply complete!)", format_apply_complete(1, 2, 3))
 
 
 def test_tfcmt_reads_a_plan_of_outputs_alone(plans: SimpleNamespace) -> None:
@@ -207,7 +207,7 @@ def check_changes(document: dict[str, Any]) -> None:
 )
 def test_go_unmarshals_a_plan(name: str, examples: dict[str, RealPlan]) -> None:
     real = examples[name]
-    document = json.loads(json_bytes(plan_document(real.saved.plan, None, registries=REGISTRIES)))
+    document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
     major, minor = map(int, document["format_version"].split("."))
     assert (0, 1) <= (major, minor) < (2, 0)  # PlanFormatVersionConstraints
     typed(document, PLAN)
@@ -226,7 +226,7 @@ def test_go_unmarshals_a_plan(name: str, examples: dict[str, RealPlan]) -> None:
 
 def test_go_unmarshals_every_action(plans: SimpleNamespace) -> None:
     plan = plans.every_action()
-    document = json.loads(json_bytes(plan_document(plan, None, registries=REGISTRIES)))
+    document = json.loads(encode_document(build_plan_document(plan, None, registries=REGISTRIES)))
     typed(document, PLAN)
     check_changes(document)
 
@@ -234,7 +234,7 @@ def test_go_unmarshals_every_action(plans: SimpleNamespace) -> None:
 def test_tf_summarize_counts_what_the_plan_counts(plans: SimpleNamespace) -> None:
     # One action is what it says, two are a replacement.
     plan = plans.every_action()
-    document = json.loads(json_bytes(plan_document(plan, None, registries=REGISTRIES)))
+    document = json.loads(encode_document(build_plan_document(plan, None, registries=REGISTRIES)))
     kinds = [change["change"]["actions"] for change in document["resource_changes"]]
     replaced = sum(len(actions) == 2 for actions in kinds)
     assert kinds.count(["create"]) + replaced == plan.to_add
@@ -245,7 +245,7 @@ def test_tf_summarize_counts_what_the_plan_counts(plans: SimpleNamespace) -> Non
 
 
 def test_go_unmarshals_a_state(plans: SimpleNamespace) -> None:
-    document = json.loads(json_bytes(state_document(plans.some_state())))
+    document = json.loads(encode_document(build_state_document(plans.some_state())))
     major, minor = map(int, document["format_version"].split("."))
     assert (0, 1) <= (major, minor) < (2, 0)  # StateFormatVersionConstraints
     assert isinstance(document["terraform_version"], str)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan
 from tests.rendering.pieces import address, change
 
@@ -52,7 +52,9 @@ def fleet_and_pods() -> Plan:
             f"nginx-{i}",
             PlacementAction.PLACE,
             None,
-            PodPlace("east", f"east-np1-{i}", f"rack{1 + i % 2}-bm01", "1") if i < 3 else PodPlace("east"),
+            PodLocation("east", f"east-np1-{i}", f"rack{1 + i % 2}-bm01", "1")
+            if i < 3
+            else PodLocation("east"),
             "new",
             cluster="east",
             pool="web/Deployment/nginx",
@@ -66,4 +68,6 @@ def fleet_and_pods() -> Plan:
         "bindings": {"west": {"state": "Bound"}, "north": {"state": "Bound"}},
     }
     after = before | {"bindings": before["bindings"] | {"east": {"state": "Bound"}}}
-    return Plan(changes=(change(web, Action.UPDATE, before, after),), placements=tuple(rows), kept=12)
+    return Plan(
+        changes=(change(web, Action.UPDATE, before, after),), placements=tuple(rows), unchanged_count=12
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 
-from nexusform.ports import FileProblem
+from nexusform.interfaces.plugins import FileProblem
 
 NOW = "2026-02-28T08:00:00Z"
 
@@ -20,14 +20,14 @@ class MemoryFiles:
             raise FileProblem(f'There is no file "{path}".')
         return self.files[path]
 
-    def exists(self, path: str) -> bool:
+    def is_file(self, path: str) -> bool:
         return path in self.files
 
-    def glob(self, base: str, pattern: str) -> list[str]:
+    def find_files(self, base: str, pattern: str) -> list[str]:
         names = [p.removeprefix(f"{base}/") for p in self.files if p.startswith(f"{base}/")]
         return sorted(fnmatch.filter(names, pattern))
 
-    def absolute(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         return path
 
     def expand_home(self, path: str) -> str:

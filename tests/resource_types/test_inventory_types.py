@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Problem, Severity
-from nexusform.plain_data import from_plain
-from nexusform.ports import ResourceType
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import convert_to_value
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.scheduling.racks.vms import RackSpread
-from nexusform.scheduling.world import Inventory, Occupied, site_machines
-from nexusform.schema import implied_type
-from nexusform.values import UNKNOWN
+from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity, merge_site_machines
+from nexusform.schemas.block_schema import compute_implied_type
+from nexusform.values.value import UNKNOWN
 
 SITE = RESOURCE_TYPES["nexus_site"]
 RACK = RESOURCE_TYPES["nexus_rack"]
@@ -22,8 +22,8 @@ SKU = RESOURCE_TYPES["nexus_vm_sku"]
 
 
 def offer(of: ResourceType, attributes: dict[str, Any], inventory: Inventory, address: str) -> list[Problem]:
-    assert of.offer is not None
-    return of.offer(attributes, address, inventory)
+    assert of.add_to_inventory is not None
+    return of.add_to_inventory(attributes, address, inventory)
 
 
 def check(of: ResourceType, attributes: dict[str, Any]) -> list[Problem]:
@@ -68,7 +68,7 @@ class TestRegistry:
 
         for of in (SITE, RACK, MACHINE, SKU, DATA_SOURCES["nexus_inventory"]):
             walk(of.schema)
-            assert implied_type(of.schema)
+            assert compute_implied_type(of.schema)
 
 
 class TestSite:
@@ -175,13 +175,13 @@ class TestRack:
         }
         assert not offer(RACK, rack(name="rack2", machine_override=overrides), lab, "nexus_rack.r2")
         offered = lab.racks["nexus_rack.r2"]
-        assert [m.refusal for m in offered.machines] == ["cordoned", "being evacuated"]
-        assert offered.evacuating == {"rack2-bm02"}
+        assert [m.unschedulable_reason for m in offered.machines] == ["cordoned", "being evacuated"]
+        assert offered.evacuating_machines == {"rack2-bm02"}
 
     def test_planned_racks_are_marked(self, lab: Inventory) -> None:
         offer(RACK, rack(name="rack2", status="planned"), lab, "nexus_rack.r2")
-        assert lab.racks["nexus_rack.r2"].planned
-        assert not lab.racks["nexus_rack.r1"].planned
+        assert lab.racks["nexus_rack.r2"].is_planned
+        assert not lab.racks["nexus_rack.r1"].is_planned
 
     def test_site_that_nothing_stands_for(self, lab: Inventory) -> None:
         (problem,) = offer(RACK, rack(site_id="lba"), lab, "nexus_rack.r2")
@@ -203,9 +203,9 @@ class TestMachine:
     def test_adds_a_machine_in_the_racks_zone(self, lab: Inventory) -> None:
         assert not check(MACHINE, machine())
         assert not offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
-        machines, clashes = site_machines("lab", lab.racks.values(), lab.machines)
+        machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
-        assert [(m.name, m.slot, m.availability_zone, m.refusal) for m in machines] == [
+        assert [(m.name, m.slot, m.availability_zone, m.unschedulable_reason) for m in machines] == [
             ("rack1-bm01", 1, "rack1", ""),
             ("rack1-bm02", 2, "rack1", ""),
             ("spare", 3, "rack1", ""),
@@ -215,7 +215,7 @@ class TestMachine:
     def test_describes_the_machine_that_the_rack_makes_in_that_slot(self, lab: Inventory) -> None:
         described = machine(name="rack1-bm02", slot=2, machine_sku="bom-2.0")
         assert not offer(MACHINE, described, lab, "nexus_bare_metal_machine.m")
-        machines, clashes = site_machines("lab", lab.racks.values(), lab.machines)
+        machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
         assert [(m.name, m.machine_sku) for m in machines] == [
             ("rack1-bm01", "bom-1.7.3"),
@@ -242,8 +242,8 @@ class TestMachine:
     def test_who_is_schedulable(self, lab: Inventory, state: dict[str, Any], refusal: str) -> None:
         offer(MACHINE, machine(**state), lab, "nexus_bare_metal_machine.m")
         offered = lab.machines["nexus_bare_metal_machine.m"]
-        assert offered.machine.refusal == refusal
-        assert offered.evacuating is state.get("evacuate", False)
+        assert offered.machine.unschedulable_reason == refusal
+        assert offered.is_evacuating is state.get("evacuate", False)
 
     def test_hardware_must_be_said(self) -> None:
         (problem,) = check(MACHINE, machine(machine_sku=None))
@@ -289,9 +289,9 @@ class TestMachine:
         attributes = machine(occupied=blocks)
         assert not check(MACHINE, attributes)
         offer(MACHINE, attributes, lab, "nexus_bare_metal_machine.m")
-        assert lab.machines["nexus_bare_metal_machine.m"].occupied == (
-            Occupied("spare", "a", 2, 4, 9, 2, (0, 1)),
-            Occupied("spare", "b", 4, 8, 0, 2),
+        assert lab.machines["nexus_bare_metal_machine.m"].occupied_capacities == (
+            OccupiedCapacity("spare", "a", 2, 4, 9, 2, (0, 1)),
+            OccupiedCapacity("spare", "b", 4, 8, 0, 2),
         )
 
     @pytest.mark.parametrize(
@@ -338,4 +338,4 @@ class TestVmSku:
 
 def test_schemas_take_what_the_types_produce() -> None:
     derived = RACK.derive(rack()) if RACK.derive else {}
-    assert from_plain({**rack(), **derived}, implied_type(RACK.schema))
+    assert convert_to_value({**rack(), **derived}, compute_implied_type(RACK.schema))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST, catalogue
+from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST, get_catalogue
 
 NEW = CATALOGUES[NEWEST]
 
@@ -36,8 +36,8 @@ def test_machine_skus_and_versions() -> None:
     assert (older.cells, older.cpus_per_cell, older.memory_gib_per_cell, older.disk_gib) == (2, 48, 224, 3500)
     assert (newer.cells, newer.cpus_per_cell, newer.memory_gib_per_cell, newer.disk_gib) == (2, 56, 224, 3500)
     assert DEFAULT_MACHINE_SKU in NEW.machine_skus
-    assert catalogue("2026-03") is NEW
-    assert catalogue("1999-01") is None
+    assert get_catalogue("2026-03") is NEW
+    assert get_catalogue("1999-01") is None
     assert len(NEW.vm_skus) == 28
 
 
@@ -47,6 +47,6 @@ def test_skus_that_do_not_exist_are_absent() -> None:
 
 
 def test_the_largest_sku_of_a_type_that_hardware_lists() -> None:
-    assert NEW.largest_listed("G", "bom-2.0").name == "NC_G56_224_v1"
-    assert NEW.largest_listed("E", "bom-1.7.3").name == "NC_E94_448_v1"
-    assert NEW.largest_listed("L", "bom-1.7.3") is None
+    assert NEW.find_largest_sku("G", "bom-2.0").name == "NC_G56_224_v1"
+    assert NEW.find_largest_sku("E", "bom-1.7.3").name == "NC_E94_448_v1"
+    assert NEW.find_largest_sku("L", "bom-1.7.3") is None

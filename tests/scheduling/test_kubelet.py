@@ -11,10 +11,10 @@ from nexusform.scheduling.kubelet import (
     Kubelet,
     Platform,
     Reserve,
-    allocatable,
-    kernel_share,
-    registered_labels,
-    reserved_cpus,
+    compute_allocatable,
+    compute_kernel_memory,
+    list_registered_labels,
+    list_reserved_cpus,
 )
 from nexusform.scheduling.racks.vms import VmSku
 
@@ -34,43 +34,48 @@ WORKER = VmSku("16 vCPU / 64 GiB", 16, 0, 64, 100)
 def test_nks_keeps_the_first_two_cpus_of_most_skus_and_kubeadm_none(
     sku: str, platform: Platform, kept: set[int]
 ) -> None:
-    assert reserved_cpus(SKUS[sku], Kubelet(platform)) == kept
-    assert allocatable(SKUS[sku], Kubelet(platform)).cpu == 1000 * (SKUS[sku].vcpus - len(kept))
+    assert list_reserved_cpus(SKUS[sku], Kubelet(platform)) == kept
+    assert compute_allocatable(SKUS[sku], Kubelet(platform)).cpu == 1000 * (SKUS[sku].vcpus - len(kept))
 
 
 @pytest.mark.parametrize(("mib", "printed"), [(3584, 3500452), (7168, 7113660)])
 def test_the_kernel_s_share_is_near_what_published_nodes_print(mib: int, printed: int) -> None:
-    there = mib * MIB - kernel_share(mib * MIB)
+    there = mib * MIB - compute_kernel_memory(mib * MIB)
     assert 0 <= printed * 1024 - there < 20 * MIB
 
 
 def test_memory_is_short_of_the_kernel_the_eviction_and_hugepages() -> None:
-    size = allocatable(WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)}))
+    size = compute_allocatable(
+        WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)})
+    )
     assert size.memory == 64 * GIB - (1024 + 128 + 100) * MIB - 8 * GIB
-    assert size.others["hugepages-1Gi"] == 8 * GIB
+    assert size.extended["hugepages-1Gi"] == 8 * GIB
 
 
 def test_reserves_come_off_and_numbered_cpus_go_before_counted_ones() -> None:
     kubelet = Kubelet(Platform.KUBEADM, 0, Reserve(500, GIB, GIB))
-    size = allocatable(WORKER, kubelet)
+    size = compute_allocatable(WORKER, kubelet)
     assert size.cpu == 15_500
     assert size.memory == 64 * GIB - (1024 + 128) * MIB - GIB
-    assert size.others["ephemeral-storage"] == 90 * GIB - GIB
+    assert size.extended["ephemeral-storage"] == 90 * GIB - GIB
     numbered = Kubelet(Platform.KUBEADM, 0, Reserve(500), frozenset({0, 8, 9}))
-    assert allocatable(WORKER, numbered).cpu == 13_000
+    assert compute_allocatable(WORKER, numbered).cpu == 13_000
 
 
 def test_a_vm_without_a_disk_states_no_storage() -> None:
-    assert "ephemeral-storage" not in allocatable(VmSku("s", 2, 0, 4, 0), Kubelet()).others
+    assert "ephemeral-storage" not in compute_allocatable(VmSku("s", 2, 0, 4, 0), Kubelet()).extended
 
 
 def test_what_a_pool_declares_goes_before_its_sku() -> None:
     sku = VmSku("s", 2, 0, 4, 0, extended=(("a.io/x", (2,)), ("a.io/y", (1,))))
-    assert allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).others == {"a.io/x": 7, "a.io/y": 1}
+    assert compute_allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).extended == {
+        "a.io/x": 7,
+        "a.io/y": 1,
+    }
 
 
 def test_only_a_control_plane_has_the_labels_of_one() -> None:
-    worker, plane = (registered_labels("n", control_plane=plane) for plane in (False, True))
+    worker, plane = (list_registered_labels("n", control_plane=plane) for plane in (False, True))
     assert worker["kubernetes.io/os"] == worker["beta.kubernetes.io/os"] == "linux"
     assert set(plane) - set(worker) == {
         "node-role.kubernetes.io/control-plane",

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.address import Address, ModuleStep, parse_address
-from nexusform.diagnostics import Diagnostic
-from nexusform.state.codec import decode, encode
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
-from nexusform.value_types import (
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.resources.address import Address, ModuleStep, parse_address
+from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
@@ -26,6 +24,8 @@ from nexusform.value_types import (
     SetType,
     TupleType,
 )
+from nexusform.state.codec import decode_state, encode_state
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, OutputState, State
 
 RACK = Address((), "managed", "nexus_rack", "r")
 
@@ -75,7 +75,7 @@ outputs = st.sampled_from(
         OutputState([1, 2], ListType(NUMBER), sensitive=True),
         OutputState(["a"], SetType(STRING)),
         OutputState({"k": True}, MapType(BOOL)),
-        OutputState({"a": [1, "x"]}, ObjectType.of({"a": TupleType((NUMBER, STRING))})),
+        OutputState({"a": [1, "x"]}, ObjectType.create({"a": TupleType((NUMBER, STRING))})),
     ]
 )
 states = st.builds(
@@ -93,14 +93,14 @@ states = st.builds(
 
 
 def read(data: bytes) -> State:
-    state, problems = decode(data, "s.nfstate")
+    state, problems = decode_state(data, "s.nfstate")
     assert problems == []
     assert state is not None
     return state
 
 
 def refuse(data: bytes) -> list[Diagnostic]:
-    state, problems = decode(data, "s.nfstate")
+    state, problems = decode_state(data, "s.nfstate")
     assert state is None
     assert problems
     return problems
@@ -114,7 +114,7 @@ def one_rack(**more: object) -> State:
 @given(states)
 @settings(max_examples=150, deadline=None)
 def test_what_is_written_is_read_back(state: State) -> None:
-    assert read(encode(state)) == state
+    assert read(encode_state(state)) == state
 
 
 @given(states, st.randoms(use_true_random=False))
@@ -126,7 +126,7 @@ def test_equal_states_are_equal_bytes(state: State, random: Any) -> None:
         return dict(items)
 
     other = replace(state, instances=shuffled(state.instances), outputs=shuffled(state.outputs))
-    assert encode(other) == encode(state)
+    assert encode_state(other) == encode_state(state)
 
 
 def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
@@ -141,7 +141,7 @@ def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
         {address: InstanceState(kept, {"0a0b0c0d": old})},
         {"o": OutputState("v", STRING)},
     )
-    text = encode(state).decode()
+    text = encode_state(state).decode()
     document = json.loads(text)
     assert list(document)[:3] == ["format", "kind", "version"]
     assert text.startswith('{\n  "format": "nexusform",\n  "kind": "state",\n  "version": 1,\n')
@@ -162,21 +162,21 @@ def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
 def test_instances_stand_in_the_order_of_their_keys() -> None:
     made = [Address((), "managed", "t", "n", key) for key in ("b", 10, "a", 2)]
     state = replace(EMPTY, instances={a: InstanceState(ObjectState({}, 0)) for a in made})
-    (resource,) = json.loads(encode(state))["resources"]
+    (resource,) = json.loads(encode_state(state))["resources"]
     assert [entry["index_key"] for entry in resource["instances"]] == [2, 10, "a", "b"]
 
 
 def test_numbers_beyond_64_bits_stay_exact() -> None:
     huge = 2**200 + 1
     state = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))})
-    data = encode(state)
+    data = encode_state(state)
     assert read(data) == state
     small = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))})
-    assert data.replace(str(huge).encode(), b"1") == encode(small)
+    assert data.replace(str(huge).encode(), b"1") == encode_state(small)
 
 
 def test_a_truncated_document_is_named_at_its_line_and_the_backup_is_offered() -> None:
-    data = encode(one_rack())
+    data = encode_state(one_rack())
     (problem,) = refuse(data[: data.index(b'"creation"')])
     assert problem.summary == "State is not valid JSON"
     assert problem.subject is not None
@@ -208,7 +208,7 @@ def test_a_mistake_behind_letters_of_other_scripts_is_named_where_it_stands() ->
 
 
 def test_a_byte_order_mark_is_no_mistake() -> None:
-    assert read(b"\xef\xbb\xbf" + encode(one_rack())) == one_rack()
+    assert read(b"\xef\xbb\xbf" + encode_state(one_rack())) == one_rack()
 
 
 def test_a_state_of_terraform_is_told_apart() -> None:
@@ -242,7 +242,7 @@ def test_a_version_that_is_none_is_refused(version: str) -> None:
 
 
 def edited(change: Any) -> bytes:
-    document = json.loads(encode(one_rack()))
+    document = json.loads(encode_state(one_rack()))
     change(document)
     return json.dumps(document, indent=2).encode()
 
@@ -359,7 +359,7 @@ def places(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
 @given(states, st.data())
 @settings(max_examples=200, deadline=None)
 def test_no_edit_brings_it_down(state: State, data: Any) -> None:
-    document = json.loads(encode(state))
+    document = json.loads(encode_state(state))
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(sorted(places(document), key=str)))
         if not path:
@@ -374,15 +374,15 @@ def test_no_edit_brings_it_down(state: State, data: Any) -> None:
             del holder[path[-1]]
         if not isinstance(document, dict):
             break
-    found, problems = decode(json.dumps(document).encode(), "s")
+    found, problems = decode_state(json.dumps(document).encode(), "s")
     assert (found is None) == bool(problems)
 
 
 @given(states, st.data())
 @settings(max_examples=200, deadline=None)
 def test_no_damage_brings_it_down(state: State, data: Any) -> None:
-    whole = encode(state)
+    whole = encode_state(state)
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(len(whole), start + 20)))
-    found, problems = decode(whole[:start] + data.draw(st.binary(max_size=4)) + whole[end:], "s")
+    found, problems = decode_state(whole[:start] + data.draw(st.binary(max_size=4)) + whole[end:], "s")
     assert (found is None) == bool(problems)

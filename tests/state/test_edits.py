@@ -3,9 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from nexusform.address import AddressPattern, parse_address, parse_pattern
-from nexusform.diagnostics import Refused
-from nexusform.state.edits import matching, moved, moves, only_instance, without, without_taint
+from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.resources.address import AddressPattern, parse_address, parse_pattern
+from nexusform.state.edits import (
+    find_instance,
+    move_instances,
+    plan_moves,
+    remove_instances,
+    select_instances,
+    without_taint,
+)
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from tests.taints import taint_object
 
@@ -20,27 +27,27 @@ def state_of(*addresses: str, **dependencies: tuple[str, ...]) -> State:
 
 
 def move(state: State, source: str, target: str) -> list[tuple[str, str]]:
-    pairs = moves(state, parse_pattern(source), parse_pattern(target))
+    pairs = plan_moves(state, parse_pattern(source), parse_pattern(target))
     return [(str(old), str(new)) for old, new in pairs]
 
 
 def test_instances_are_found_by_address_module_and_id() -> None:
     state = state_of("t.b[1]", "t.b[0]", "t.a", 'module.m["x"].t.a', "module.n.t.a")
-    assert [str(a) for a in matching(state, [])] == [
+    assert [str(a) for a in select_instances(state, [])] == [
         "t.a",
         "t.b[0]",
         "t.b[1]",
         'module.m["x"].t.a',
         "module.n.t.a",
     ]
-    assert [str(a) for a in matching(state, [parse_pattern("t.b")])] == ["t.b[0]", "t.b[1]"]
-    assert [str(a) for a in matching(state, [parse_pattern("module.m")])] == ['module.m["x"].t.a']
-    assert [str(a) for a in matching(state, [], "id-t.b[1]")] == ["t.b[1]"]
+    assert [str(a) for a in select_instances(state, [parse_pattern("t.b")])] == ["t.b[0]", "t.b[1]"]
+    assert [str(a) for a in select_instances(state, [parse_pattern("module.m")])] == ['module.m["x"].t.a']
+    assert [str(a) for a in select_instances(state, [], "id-t.b[1]")] == ["t.b[1]"]
 
 
 def test_removed_instances_are_gone() -> None:
     state = state_of("t.a", "t.b")
-    assert set(without(state, [parse_address("t.a")]).instances) == {parse_address("t.b")}
+    assert set(remove_instances(state, [parse_address("t.a")]).instances) == {parse_address("t.b")}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_what_moves_where(
 ) -> None:
     state = state_of(*standing)
     assert move(state, source, target) == expected
-    after = moved(state, moves(state, parse_pattern(source), parse_pattern(target)))
+    after = move_instances(state, plan_moves(state, parse_pattern(source), parse_pattern(target)))
     assert len(after.instances) == len(state.instances)
     for old, new in expected:
         assert after.instances[parse_address(new)] == state.instances[parse_address(old)]
@@ -91,7 +98,7 @@ def test_what_moves_where(
 )
 def test_what_cannot_move(source: str, target: str, kind: str) -> None:
     state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "module.m.t.a", "module.n.t.a")
-    with pytest.raises(Refused) as problem:
+    with pytest.raises(DiagnosticsError) as problem:
         move(state, source, target)
     (diagnostic,) = problem.value.diagnostics
     assert diagnostic.id == kind
@@ -104,7 +111,9 @@ def test_dependencies_follow_a_move() -> None:
 
     def after(source: str, target: str) -> tuple[str, ...]:
         current = (
-            moved(state, moves(state, parse_pattern(source), parse_pattern(target))).instances[user].current
+            move_instances(state, plan_moves(state, parse_pattern(source), parse_pattern(target)))
+            .instances[user]
+            .current
         )
         assert current is not None
         return current.dependencies
@@ -116,19 +125,19 @@ def test_dependencies_follow_a_move() -> None:
 
 def test_a_taint_is_removed() -> None:
     state = state_of("t.a")
-    address = only_instance(state, parse_pattern("t.a"))
+    address = find_instance(state, parse_pattern("t.a"))
     assert address is not None
     tainted = taint_object(state, "t.a")
     assert without_taint(tainted, address).instances == state.instances
-    with pytest.raises(Refused):
+    with pytest.raises(DiagnosticsError):
         without_taint(state, address)
 
 
 def test_one_instance_must_be_named() -> None:
     state = state_of("t.a[0]", "t.a[1]")
-    assert only_instance(state, parse_pattern("t.z")) is None
-    assert only_instance(state, parse_pattern("t.a[1]")) == parse_address("t.a[1]")
+    assert find_instance(state, parse_pattern("t.z")) is None
+    assert find_instance(state, parse_pattern("t.a[1]")) == parse_address("t.a[1]")
     for text in ("t.a", "module.m", "data.t.a"):
         pattern: AddressPattern = parse_pattern(text)
-        with pytest.raises(Refused):
-            only_instance(state, pattern)
+        with pytest.raises(DiagnosticsError):
+            find_instance(state, pattern)

@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.address import parse_address
-from nexusform.state.draft import replayed
-from nexusform.state.journal import Begun, Done, Finished, Intent, Moved, Planned, UnderWay, encode, read
+from nexusform.resources.address import parse_address
+from nexusform.schemas.value_types import NUMBER, ListType
+from nexusform.state.draft import build_draft
+from nexusform.state.journal import (
+    ApplyEnd,
+    ApplyStart,
+    InstanceMoves,
+    InstanceOutcome,
+    Intent,
+    PlanPart,
+    RunningOperation,
+    encode_record,
+    parse_journal,
+)
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
-from nexusform.value_types import NUMBER, ListType
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
 SITE = parse_address("nexus_site.s")
@@ -24,21 +34,21 @@ OBJECT = ObjectState(
     private={"k": 1},
 )
 RECORDS = [
-    Begun("lineage", 4, "0.1.0", "2024-1", "abc"),
+    ApplyStart("lineage", 4, "0.1.0", "2024-1", "abc"),
     Intent(RACK, "create", "nexus_rack", "lab/r", 7, OBJECT, "0a0b0c0d"),
     Intent(SITE, "delete", "nexus_site", "lab", 3),
-    Done(RACK, 7, InstanceState(OBJECT, {"0a0b0c0d": OBJECT})),
-    Done(RACK, 7, InstanceState(None, {"0a0b0c0d": OBJECT}), "no answer"),
-    Done(SITE, 3, None),
-    Moved(((RACK, SITE), (SITE, RACK))),
-    Finished({"o": OutputState([1], ListType(NUMBER), sensitive=True)}, ({"kind": "check"},)),
-    Finished(),
+    InstanceOutcome(RACK, 7, InstanceState(OBJECT, {"0a0b0c0d": OBJECT})),
+    InstanceOutcome(RACK, 7, InstanceState(None, {"0a0b0c0d": OBJECT}), "no answer"),
+    InstanceOutcome(SITE, 3, None),
+    InstanceMoves(((RACK, SITE), (SITE, RACK))),
+    ApplyEnd({"o": OutputState([1], ListType(NUMBER), sensitive=True)}, ({"kind": "check"},)),
+    ApplyEnd(),
 ]
-LINES = [encode(record) for record in RECORDS]
+LINES = [encode_record(record) for record in RECORDS]
 
 
 def test_records_are_read_back() -> None:
-    assert read(LINES) == (RECORDS, [])
+    assert parse_journal(LINES) == (RECORDS, [])
 
 
 def test_a_record_is_one_line() -> None:
@@ -46,17 +56,17 @@ def test_a_record_is_one_line() -> None:
 
 
 def test_an_empty_journal_has_no_records() -> None:
-    assert read([]) == ([], [])
+    assert parse_journal([]) == ([], [])
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, -1])
 def test_a_torn_last_line_is_passed_over(kept: int) -> None:
-    assert read([*LINES[:2], LINES[2][:kept]]) == (RECORDS[:2], [])
+    assert parse_journal([*LINES[:2], LINES[2][:kept]]) == (RECORDS[:2], [])
 
 
 def test_a_damaged_line_before_others_is_told_with_its_number() -> None:
     damaged = LINES[1].replace(b"lab/r", b"lab/q")
-    records, (problem,) = read([LINES[0], damaged, LINES[2]], "s.journal")
+    records, (problem,) = parse_journal([LINES[0], damaged, LINES[2]], "s.journal")
     assert records == [RECORDS[0], RECORDS[2]]
     assert problem.summary == "Damaged journal"
     assert "Record 2 of s.journal" in problem.detail
@@ -68,7 +78,7 @@ def test_a_changed_line_is_never_taken_for_a_record(line: bytes, data: Any) -> N
     start = data.draw(st.integers(0, len(line)))
     end = data.draw(st.integers(start, len(line)))
     changed = line[:start] + data.draw(st.binary(max_size=3)) + line[end:]
-    records, problems = read([changed, LINES[0]])
+    records, problems = parse_journal([changed, LINES[0]])
     if changed == line:
         assert len(records) == 2
     else:
@@ -93,31 +103,36 @@ def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
         b'{"kind":"finished","outputs":{"a":{"value":1,"type":"strange"}},"check_results":[]}',
         b"{",
     ):
-        line = journal._HEAD + journal._check(body) + b'","record":' + body + b"}"
-        assert len(read([line, LINES[0]])[1]) == 1
+        line = journal._HEAD + journal._compute_checksum(body) + b'","record":' + body + b"}"
+        assert len(parse_journal([line, LINES[0]])[1]) == 1
 
 
 def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
-    part = Planned(0, 1, 3, "", "l", 1, "")
+    part = PlanPart(0, 1, 3, "", "l", 1, "")
     address = parse_address("nexus_rack.r")
     begun = Intent(address, "create", "nexus_rack", "lab/r", 1, number=2)
-    written = [encode(each) for each in (part, Begun("l", 1), begun, UnderWay(2, "PUT /r https://arm/op1"))]
-    records, problems = read(written)
+    written = [
+        encode_record(each)
+        for each in (part, ApplyStart("l", 1), begun, RunningOperation(2, "PUT /r https://arm/op1"))
+    ]
+    records, problems = parse_journal(written)
     assert not problems
-    remaining = replayed(State(), records).remaining()
+    remaining = build_draft(State(), records).build_unfinished_apply()
     assert remaining is not None
-    assert remaining.under_way == {2: "PUT /r https://arm/op1"}
-    kept, _ = read([encode(record) for record in remaining.records()])
-    again = replayed(State(), [*kept, begun]).remaining()
+    assert remaining.running_operations == {2: "PUT /r https://arm/op1"}
+    kept, _ = parse_journal([encode_record(record) for record in remaining.build_records()])
+    again = build_draft(State(), [*kept, begun]).build_unfinished_apply()
     assert again is not None
-    assert again.under_way == {2: "PUT /r https://arm/op1"}
-    over = replayed(State(), [*kept, begun, Done(address, 1, None, "It failed.")]).remaining()
+    assert again.running_operations == {2: "PUT /r https://arm/op1"}
+    over = build_draft(
+        State(), [*kept, begun, InstanceOutcome(address, 1, None, "It failed.")]
+    ).build_unfinished_apply()
     assert over is not None
-    assert over.under_way == {}
+    assert over.running_operations == {}
 
 
 def test_a_journal_of_a_development_version_is_rejected() -> None:
-    records, (problem,) = read(
+    records, (problem,) = parse_journal(
         [LINES[0], b'{"check":"0123456789abcdef","record":{"kind":"begun"}}'], "the journal"
     )
     assert records == []

@@ -58,7 +58,7 @@ Kind = tuple[bytes, str, dict[str, str], list[list[str]]]
 
 def samples() -> dict[str, Kind]:
     """Every kind of document; state and plan are made here."""
-    from nexusform.cli.main import run
+    from nexusform.cli.main import run_command_line
 
     tosca = sorted(EXAMPLES.rglob("*.yaml"))
     hcl = max(EXAMPLES.rglob("*.nf.hcl"), key=lambda path: path.stat().st_size)
@@ -67,8 +67,8 @@ def samples() -> dict[str, Kind]:
         os.chdir(made)
         Path("main.nf.hcl").write_text(SITE)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            run(["plan", "-out=p"])
-            run(["apply", "-auto-approve"])
+            run_command_line(["plan", "-out=p"])
+            run_command_line(["apply", "-auto-approve"])
         plan, state = Path("p").read_bytes(), Path("state/nexusform.nfstate").read_bytes()
         os.chdir("/")
     inventory = (
@@ -129,13 +129,13 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.chdir(directory)
-            from nexusform.cli.main import let_calls_nest, run
+            from nexusform.cli.main import raise_recursion_limit, run_command_line
 
-            let_calls_nest()
+            raise_recursion_limit()
             said = io.StringIO()
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
                 for command in commands:
-                    run([*command, "-confine"])
+                    run_command_line([*command, "-confine"])
             text = said.getvalue()
             code = 1 if "bug of its own" in text else 2 if "memory of this machine" in text else 0
             (directory / "said").write_text(text)

@@ -365,7 +365,7 @@ def led_to(path: str, flags: object) -> str:
 
 def main() -> None:
     place, number, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    from nexusform.cli.main import run
+    from nexusform.cli.main import run_command_line
 
     write_secrets(place)
     opened: set[str] = set()
@@ -387,7 +387,7 @@ def main() -> None:
                 said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
                 watching = True
                 with redirect_stdout(said), redirect_stderr(said):
-                    code = run(arguments)
+                    code = run_command_line(arguments)
                 watching = False
                 name = getattr(use, "__name__", "")
                 record.write(f"### {root.name} {name} {path}: {arguments} {code}\n")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.configuration.declared.limits import DEFAULT, Limits, limits_of, operators_limits
-from nexusform.regular_files import FREE
-from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.cli.main import run_command_line
+from nexusform.configuration.declarations.limits import DEFAULT, Limits, merge_limits, parse_limit_overrides
+from nexusform.files.regular_files import UNCONFINED
+from nexusform.workflow.opening.system_io import RealFiles
 
 SITE = 'resource "nexus_site" "s" {}\n'
 RACK = """
@@ -104,7 +104,7 @@ def test_too_much_is_a_diagnostic(
     deep.mkdir(parents=True)
     (deep / "x").write_text("")
     started = time.process_time()
-    assert run(["plan", "-confine", *FLAGS.get(name, ())]) == (1 if expected else 0)
+    assert run_command_line(["plan", "-confine", *FLAGS.get(name, ())]) == (1 if expected else 0)
     assert time.process_time() - started < SECONDS
     assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -114,7 +114,7 @@ def test_many_machines_take_little_memory(tmp_path: Path, monkeypatch: pytest.Mo
     Path("main.nf.hcl").write_text(racks(10_000))
     tracemalloc.start()
     try:
-        assert run(["plan", "-limit=machines=3000"]) == 1
+        assert run_command_line(["plan", "-limit=machines=3000"]) == 1
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -186,7 +186,7 @@ def test_a_long_word_takes_little_memory(name: str, tmp_path: Path, monkeypatch:
     Path(file).write_text(text)
     tracemalloc.start()
     try:
-        run(["validate"])
+        run_command_line(["validate"])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -198,13 +198,13 @@ def test_bounds_are_raised_by_flag_and_environment_alone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(machine(5000, 1))
-    assert run(["plan"]) == 1
-    assert run(["plan", "-limit=cpus_per_cell=5000", "-confine"]) == 0
+    assert run_command_line(["plan"]) == 1
+    assert run_command_line(["plan", "-limit=cpus_per_cell=5000", "-confine"]) == 0
     monkeypatch.setenv("NF_LIMIT_CPUS_PER_CELL", "6000")
     monkeypatch.setenv("NF_LIMIT_MACHINES", "7")
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert run(["plan", "-limit=machines=256"]) == 0
+    assert run_command_line(["plan", "-limit=machines=256"]) == 0
 
 
 def test_a_confined_configuration_lowers_bounds_and_raises_none(
@@ -213,12 +213,12 @@ def test_a_confined_configuration_lowers_bounds_and_raises_none(
     monkeypatch.chdir(tmp_path)
     limits = "nexusform {\n  limits {\n    cpus_per_cell = 6000\n    machines = 7\n  }\n}\n"
     Path("main.nf.hcl").write_text(limits + machine(5000, 1))
-    assert run(["plan", "-limit=machines=256"]) == 0
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan", "-limit=machines=256"]) == 0
+    assert run_command_line(["plan"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert run(["plan", "-confine", "-limit=machines=256"]) == 1
+    assert run_command_line(["plan", "-confine", "-limit=machines=256"]) == 1
     assert "between 1 and 4096, not 5000" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert run(["plan", "-confine"]) == 1
+    assert run_command_line(["plan", "-confine"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -228,7 +228,7 @@ def test_mistakes_of_limits_are_told_all_at_once(
     monkeypatch.chdir(tmp_path)
     limits = 'nexusform {\n  limits {\n    vm = 1\n    machines = 1.5\n    instances = "many"\n  }\n}\n'
     Path("main.nf.hcl").write_text(limits)
-    assert run(["validate"]) == 1
+    assert run_command_line(["validate"]) == 1
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert all(
         words in said for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"')
@@ -242,7 +242,7 @@ def test_limits_of_a_module_are_said_to_have_no_effect(
     Path("m").mkdir()
     Path("m/main.nf.hcl").write_text("nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + machine(96, 1))
     Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert "Limits ignored" in capsys.readouterr().out
 
 
@@ -263,25 +263,25 @@ def test_files_may_be_as_large_as_the_operator_says(
 
     def said(*words: str) -> str:
         capsys.readouterr()
-        assert run(words) == 1, words
+        assert run_command_line(words) == 1, words
         captured = capsys.readouterr()
         return " ".join((captured.out + captured.err).replace("│", " ").split())
 
     assert "more than any command would read" in said("plan", "-out=p", "-limit=file_mib=1")
     assert not Path("p").exists()
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     for command in (["show", "p"], ["apply", "p"], ["graph", "-plan=p"], ["export", "-format=az", "p"]):
         assert "larger than 1048576 bytes, the most that is read. If it is" in said(
             *command, "-limit=file_mib=1"
         )
-    assert run(["apply", "p"]) == 0
+    assert run_command_line(["apply", "p"]) == 0
     limits = Path("limits.nf.hcl")
     for words in (["plan"], ["state", "list"], ["output"], ["state", "verify"]):
         limits.unlink(missing_ok=True)
         assert "raise the limit: -limit=file_mib=N" in said(*words, "-limit=file_mib=1")
         limits.write_text(LIMITED.replace("MIB", "1"))
         assert "larger than 1048576 bytes" in said(*words)
-        assert run([*words, "-limit=file_mib=9"]) == 0
+        assert run_command_line([*words, "-limit=file_mib=9"]) == 0
     monkeypatch.setenv("NF_LIMIT_FILE_MIB", "1")
     assert "larger than 1048576 bytes" in said("state", "push", "state/nexusform.nfstate")
 
@@ -292,26 +292,26 @@ def test_nesting_is_no_limit_to_set(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text("nexusform {\n  limits {\n    nesting = 600\n  }\n}\n")
-    assert run(["plan", *confined]) == 1
+    assert run_command_line(["plan", *confined]) == 1
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert '"nesting" cannot be set: YAML and JSON nest at most 512 levels' in told
     assert "on main.nf.hcl line 3" in told
-    assert run(["plan", "-limit=nesting=600", *confined]) == 1
+    assert run_command_line(["plan", "-limit=nesting=600", *confined]) == 1
     assert '-limit: "nesting" cannot be set' in " ".join(capsys.readouterr().err.split())
 
 
 def test_bounds_are_those_that_were_agreed() -> None:
     assert Limits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
     assert DEFAULT.file_bytes == 1 << 30
-    limits = operators_limits({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
+    limits = parse_limit_overrides({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
     assert limits == {"vms": 4, "machines": 5}
-    assert limits_of({"vms": 9, "instances": 8}, limits, confined=True) == Limits(4, 5, 8)
-    assert limits_of({"file_mib": 4096}, {}, confined=True) == DEFAULT
+    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == Limits(4, 5, 8)
+    assert merge_limits({"file_mib": 4096}, {}, confined=True) == DEFAULT
 
 
 @pytest.mark.parametrize("word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20])
 def test_a_bound_in_the_wrong_form_is_told(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", f"-limit={word}"]) == 1
+    assert run_command_line(["plan", f"-limit={word}"]) == 1
     assert "-limit" in capsys.readouterr().err
 
 
@@ -321,9 +321,9 @@ def test_what_is_read_again_and_again_is_counted(
     monkeypatch.chdir(tmp_path)
     Path("big").write_bytes(b"x" * (1 << 20))
     Path("main.nf.hcl").write_text('output "h" {\n  value = [for n in range(9) : filesha512("big")]\n}\n')
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     capsys.readouterr()
-    assert run(["plan", "-limit=read_mib=4"]) == 1
+    assert run_command_line(["plan", "-limit=read_mib=4"]) == 1
     assert "-limit=read_mib=N" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -332,7 +332,7 @@ def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(RealFiles.__init__, "__defaults__", (FREE, 4))
+    monkeypatch.setattr(RealFiles.__init__, "__defaults__", (UNCONFINED, 4))
     Path("big").write_bytes(b"x" * (1 << 20))
     read = '[for n in range(9) : try(filesha512("big"), "")]'
     if words[0] == "sites":
@@ -341,7 +341,7 @@ def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
         Path("main.nf.hcl").write_text(f'output "h" {{\n  value = {read}\n}}\n')
     if words[0] == "plan":
         words = ["plan", "-limit=read_mib=4"]
-    code = run(words)
+    code = run_command_line(words)
     err = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert (code, "Read budget" in err) == (1, True)
 
@@ -353,7 +353,7 @@ def test_planning_ends_in_time(
     monkeypatch.chdir(tmp_path)
     long = "[for n in range(600) : length(setproduct(range(300), range(300)))]"
     Path("main.nf.hcl").write_text(f'output "h" {{\n  value = try(length({long}), 0)\n}}\n')
-    assert run(["plan", "-confine", "-limit=seconds=1", "-out=p"]) == 1
+    assert run_command_line(["plan", "-confine", "-limit=seconds=1", "-out=p"]) == 1
     assert "Time budget" in capsys.readouterr().err
     assert not Path("p").exists()
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
@@ -367,7 +367,7 @@ def test_junk_is_no_memory(
     size = 1 << 20
     Path("main.nf.hcl").write_text(junk * size)
     tracemalloc.start()
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 32 * size * len(junk)  # a token for each took 300 times as much

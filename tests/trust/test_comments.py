@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obeyed_by_nobody, prose
+from nexusform.cli.main import run_command_line
+from nexusform.rendering.pull_request.markdown_parts import (
+    disable_commands,
+    escape_markdown,
+    escape_prose,
+    format_code_block,
+)
 
 TESTS = Path(__file__).parent.parent
 COMMAND = re.compile(r"^\s*(/[a-z]|bors |@)", re.MULTILINE)
@@ -82,23 +87,23 @@ def check(markdown: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_piece_is_a_command(text: str) -> None:
     for piece in (
-        escaped(text),
-        prose(text),
-        fenced(text),
-        fenced(text, "diff"),
-        f"a\n{fenced(text)}\n{prose(text)}",
+        escape_markdown(text),
+        escape_prose(text),
+        format_code_block(text),
+        format_code_block(text, "diff"),
+        f"a\n{format_code_block(text)}\n{escape_prose(text)}",
     ):
-        check(obeyed_by_nobody(piece))
+        check(disable_commands(piece))
 
 
 def test_what_is_no_command_stays_as_it_is() -> None:
     text = "### x\n\n| a | b |\n| /b | @c |\n```text\n~ a/b\n+ /x\n```\n`/approve` is code"
-    assert obeyed_by_nobody(text) == text
+    assert disable_commands(text) == text
 
 
 def test_a_command_can_still_be_read() -> None:
-    assert obeyed_by_nobody("/merge") == "<span></span>/merge"
-    assert obeyed_by_nobody("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
+    assert disable_commands("/merge") == "<span></span>/merge"
+    assert disable_commands("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
 
 
 @pytest.mark.parametrize("golden", sorted(TESTS.rglob("golden/**/*.md")), ids=lambda path: path.stem)
@@ -143,7 +148,7 @@ def nf(
 
     def ask(*words: str) -> str:
         capsys.readouterr()
-        run(list(words))
+        run_command_line(list(words))
         return capsys.readouterr().out
 
     return ask

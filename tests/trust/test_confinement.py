@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import nexusform
-from nexusform.cli.main import run
-from nexusform.regular_files import FREE, Confinement, Outside
-from nexusform.workflow.opening.place import Place, confinement_of
+from nexusform.cli.main import run_command_line
+from nexusform.files.regular_files import UNCONFINED, Confinement, OutsideConfinement
+from nexusform.workflow.opening.command_context import CommandContext, parse_confinement
 from tests.contracts.http_state_server import state_server
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 
@@ -85,33 +85,33 @@ def test_what_is_inside_is_admitted_under_its_real_name(
     path: str, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tree)
-    gate = confinement_of("true", {})
+    gate = parse_confinement("true", {})
     assert gate.root == str(tree.resolve())
-    assert gate.admitted(path) == os.path.realpath(path)
-    assert gate.admitted(tree / path) == os.path.realpath(path)
+    assert gate.resolve(path) == os.path.realpath(path)
+    assert gate.resolve(tree / path) == os.path.realpath(path)
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_what_is_outside_is_not_admitted(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
-    gate = confinement_of("true", {})
-    with pytest.raises(Outside):
-        gate.admitted(path)
-    assert FREE.admitted(path) == path
+    gate = parse_confinement("true", {})
+    with pytest.raises(OutsideConfinement):
+        gate.resolve(path)
+    assert UNCONFINED.resolve(path) == path
 
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "/dev/null", "/sys/kernel", "/x/.git/config"])
 def test_the_system_is_never_admitted(path: str) -> None:
-    with pytest.raises(Outside):
-        Confinement("/").admitted(path)
+    with pytest.raises(OutsideConfinement):
+        Confinement("/").resolve(path)
 
 
 def test_an_operators_path_is_free_unless_it_leads_through_the_work_tree(tree: Path) -> None:
     gate = Confinement(str(tree.resolve()))
     outside = tree.parent / "outside" / "secret"
-    assert gate.followed(outside) == str(outside)
-    with pytest.raises(Outside):
-        gate.followed(tree / "out")
+    assert gate.resolve_operator_path(outside) == str(outside)
+    with pytest.raises(OutsideConfinement):
+        gate.resolve_operator_path(tree / "out")
 
 
 def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
@@ -119,25 +119,32 @@ def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
     gate = Confinement(str(tree.resolve()))
     alias = tree.parent / "alias"
     alias.symlink_to(tree)
-    assert gate.followed(alias / "a") == str(tree / "a")
-    with pytest.raises(Outside):
-        gate.followed(alias / "out")
+    assert gate.resolve_operator_path(alias / "a") == str(tree / "a")
+    with pytest.raises(OutsideConfinement):
+        gate.resolve_operator_path(alias / "out")
 
 
 def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Path) -> None:
-    assert confinement_of("1", {}, str(tree / "sub")).root == str(tree)
-    assert confinement_of(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
-    assert confinement_of("", {}) == confinement_of("false", {}) == confinement_of("0", {}) == FREE
+    assert parse_confinement("1", {}, str(tree / "sub")).root == str(tree)
+    assert parse_confinement(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
+    assert (
+        parse_confinement("", {})
+        == parse_confinement("false", {})
+        == parse_confinement("0", {})
+        == UNCONFINED
+    )
     with pytest.raises(ValueError, match="no directory"):
-        confinement_of(str(tree / "absent"), {})
+        parse_confinement(str(tree / "absent"), {})
 
 
 def test_a_data_directory_that_leads_out_of_the_work_tree_is_refused(tree: Path) -> None:
     shutil.rmtree(tree / ".nexusform")
     (tree / ".nexusform").symlink_to("../outside")
     with pytest.raises(ValueError, match="leads out"):
-        confinement_of("true", {}, str(tree))
-    assert confinement_of("true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)).root == str(tree)
+        parse_confinement("true", {}, str(tree))
+    assert parse_confinement("true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)).root == str(
+        tree
+    )
 
 
 # --- addresses ---------------------------------------------------------------------------------
@@ -163,10 +170,12 @@ def test_a_data_directory_that_leads_out_of_the_work_tree_is_refused(tree: Path)
     ],
 )
 def test_an_address_is_allowed_part_by_part(address: str, allowed: bool) -> None:
-    place = Place(confinement=Confinement("/work"), allow_remote=("https://state.example/team",))
-    assert place.allows(address) is allowed
-    assert Place().allows(address)
-    assert not Place(confinement=Confinement("/work"), allow_remote=("", "https://")).allows(address)
+    place = CommandContext(confinement=Confinement("/work"), allow_remote=("https://state.example/team",))
+    assert place.is_allowed(address) is allowed
+    assert CommandContext().is_allowed(address)
+    assert not CommandContext(confinement=Confinement("/work"), allow_remote=("", "https://")).is_allowed(
+        address
+    )
 
 
 OURS = ' storage_account_name = "ours"\n container_name = "c"\n key = "k"\n'
@@ -196,7 +205,7 @@ def test_an_address_in_configuration_is_refused(
     command: list[str], work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work / "main.nf.hcl").write_text(HTTP)
-    assert run([*command, "-confine"]) == 1
+    assert run_command_line([*command, "-confine"]) == 1
     text = told(capsys)
     assert 'The setting "address" of the backend "http" stands in the configuration' in text
     assert "-backend-config=NAME=VALUE" in text
@@ -210,17 +219,17 @@ def test_an_address_is_taken_from_the_operator(
     (work / "main.nf.hcl").write_text(HTTP)
     refused = "stands in the configuration"
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    assert run(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/"]) == 1
+    assert run_command_line(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/"]) == 1
     assert refused not in told(capsys)
-    assert run(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/other"]) == 1
+    assert run_command_line(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/other"]) == 1
     assert refused in told(capsys)
     monkeypatch.setenv("NF_CONFINE", "true")
     monkeypatch.setenv("NF_ALLOW_REMOTE", "https://other http://127.0.0.1:9")
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert refused not in told(capsys)
     monkeypatch.delenv("NF_ALLOW_REMOTE")
     (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
-    assert run(["plan", "-backend-config=address=http://127.0.0.1:9/state"]) == 1
+    assert run_command_line(["plan", "-backend-config=address=http://127.0.0.1:9/state"]) == 1
     assert refused not in told(capsys)
 
 
@@ -247,7 +256,7 @@ def test_other_settings_than_allowed_addresses_are_refused(
 ) -> None:
     (work / "main.nf.hcl").write_text(f"nexusform {{\n{block}\n}}\n")
     allowed = ["-allow-remote=https://ours", "-allow-remote=https://ours.blob.core.windows.net"]
-    assert run(["plan", "-confine", *allowed]) == 1
+    assert run_command_line(["plan", "-confine", *allowed]) == 1
     text = told(capsys)
     assert 'The setting "' in text
     assert f'"{setting}' in text
@@ -267,7 +276,7 @@ def test_a_remote_state_of_the_configuration_is_refused(
 ) -> None:
     text = f'data "nexusform_remote_state" "r" {{\n  backend = "{backend}"\n  config  = {config}\n}}\n'
     (work / "main.nf.hcl").write_text(text)
-    assert run(["plan", "-confine"]) == 1
+    assert run_command_line(["plan", "-confine"]) == 1
     assert "stands in the configuration, and -confine lets it name none" in told(capsys)
 
 
@@ -290,7 +299,7 @@ nexusform {
 }
 """
     )
-    assert run(["plan", "-confine"]) == 1
+    assert run_command_line(["plan", "-confine"]) == 1
     assert 'The key vault "https://evil.vault.azure.net" stands in the configuration' in told(capsys)
 
 
@@ -331,7 +340,7 @@ def test_a_link_in_the_work_tree_leads_no_command_out(
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (work / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     for file in ("secret", "racks.json", "bare_metal_machines.json"):
         (outside / file).write_text(CANARY)
     (work / "folder").symlink_to(outside)
@@ -341,11 +350,11 @@ def test_a_link_in_the_work_tree_leads_no_command_out(
         (work / link).symlink_to(outside / "secret")
     (work / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
     capsys.readouterr()
-    assert run([*NAMED[name], "-confine"]) in (1, 2)
+    assert run_command_line([*NAMED[name], "-confine"]) in (1, 2)
     text = told(capsys)
     assert "-confine lets no configuration look" in text
     assert CANARY not in text
-    run(NAMED[name])
+    run_command_line(NAMED[name])
     assert "-confine" not in told(capsys)
 
 
@@ -355,14 +364,14 @@ def test_a_path_outside_is_the_operators(
     outside = tmp_path_factory.mktemp("outside")
     (work / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
     state = outside / "site.nfstate"
-    assert run(["apply", "-auto-approve", f"-state={state}", "-confine"]) == 0
-    assert run(["plan", f"-out={outside}/p", f"-state={state}", "-confine"]) == 0
-    assert run(["show", f"{outside}/p", "-confine"]) == 0
+    assert run_command_line(["apply", "-auto-approve", f"-state={state}", "-confine"]) == 0
+    assert run_command_line(["plan", f"-out={outside}/p", f"-state={state}", "-confine"]) == 0
+    assert run_command_line(["show", f"{outside}/p", "-confine"]) == 0
     (outside / "bare_metal_machines.json").symlink_to("machines")
     (outside / "machines").write_text("[]")
     (outside / "racks.json").write_text("[]")
     capsys.readouterr()
-    run(["inventory", "check", str(outside), "-confine"])
+    run_command_line(["inventory", "check", str(outside), "-confine"])
     assert "-confine" not in told(capsys)
 
 
@@ -377,11 +386,11 @@ def test_what_a_work_tree_remembers_of_init_and_workspaces_is_not_believed(
     (work / ".nexusform").mkdir()
     (work / ".nexusform" / "backend.json").write_text(json.dumps(memory))
     (work / ".nexusform" / "environment").write_text("production")
-    assert run(["plan", "-confine"]) == 0
+    assert run_command_line(["plan", "-confine"]) == 0
     text = told(capsys)
     assert '"default"' in text
     assert "production" not in text
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
 
 
 def test_what_init_remembered_outside_of_the_work_tree_counts(
@@ -390,25 +399,25 @@ def test_what_init_remembered_outside_of_the_work_tree_counts(
     monkeypatch.setenv("NF_DATA_DIR", str(tmp_path_factory.mktemp("data")))
     monkeypatch.setenv("NF_CONFINE", str(work))
     (work / "main.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
-    assert run(["init", "-backend-config=path=elsewhere.nfstate"]) == 0
-    assert run(["apply", "-auto-approve"]) == 0
-    assert run(["plan", "-backend-config=path=elsewhere.nfstate"]) == 0
+    assert run_command_line(["init", "-backend-config=path=elsewhere.nfstate"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["plan", "-backend-config=path=elsewhere.nfstate"]) == 0
 
 
 def test_a_message_names_the_path_as_it_is_written(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "l").symlink_to("/etc/hostname")
     (work / "main.nf.hcl").write_text('output "o" {\n  value = file("l")\n}\n')
-    assert run(["plan", "-confine"]) == 1
+    assert run_command_line(["plan", "-confine"]) == 1
     text = told(capsys)
     assert '"l" cannot be read: it leads to where -confine lets no configuration look' in text
     assert "hostname" not in text.replace('file("l")', "")
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
 
 
 def test_the_root_module_must_be_in_the_directory(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "main.nf.hcl").write_text("")
     (work / "sub").mkdir()
-    assert run(["plan", "-confine=sub"]) == 1
+    assert run_command_line(["plan", "-confine=sub"]) == 1
     assert "-confine lets no configuration look" in told(capsys)
 
 
@@ -515,14 +524,14 @@ def test_what_an_editor_opens_is_confined_as_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The language server makes plans of what is opened, for hints; it writes nothing."""
-    from nexusform.domains.editor.landing import plan_landing
+    from nexusform.domains.editor.placement_preview import plan_preview
 
     with state_server() as (address, store):
         (tmp_path / "main.nf.hcl").write_text(BACKEND.replace("ADDRESS", address) + RACK)
         monkeypatch.setenv("NF_CONFINE", "true")
-        assert not plan_landing(str(tmp_path)).hints
+        assert not plan_preview(str(tmp_path)).hints
         assert store.requests == []
         monkeypatch.setenv("NF_ALLOW_REMOTE", address)
-        assert plan_landing(str(tmp_path)).hints
+        assert plan_preview(str(tmp_path)).hints
         assert {method for method, _ in store.requests} == {"GET"}
     assert [path.name for path in tmp_path.iterdir()] == ["main.nf.hcl"]

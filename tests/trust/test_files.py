@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.address import parse_address
-from nexusform.cli.main import run
-from nexusform.state.journal import Intent, encode
+from nexusform.cli.main import run_command_line
+from nexusform.resources.address import parse_address
+from nexusform.state.journal import Intent, encode_record
 
 CONFIGURATION = """
 provider "simulated" {
@@ -89,7 +89,7 @@ class Tree:
             signal.alarm(SECONDS)
             resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, limits[1]))
             try:
-                code = run(arguments)
+                code = run_command_line(arguments)
             finally:
                 resource.setrlimit(resource.RLIMIT_AS, limits)
                 signal.alarm(0)
@@ -179,7 +179,7 @@ def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
     code, text = tree.run("apply", "-auto-approve")
     assert code == 0, text
     intent = Intent(parse_address("nexus_rack.r"), "delete", "nexus_rack", "lab/r1", 2)
-    tree.write("state/nexusform.nfstate.journal", encode(intent).decode() + "\n")
+    tree.write("state/nexusform.nfstate.journal", encode_record(intent).decode() + "\n")
     real = (tree.root / "site.json").read_text()
     tree.write("site.json", "[]")
     before = tree.files()
@@ -415,7 +415,7 @@ def test_a_closed_stdin_is_no_crash(tree: Tree, arguments: tuple[str, ...]) -> N
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no /dev/shm")
 def test_a_plan_in_shared_memory_is_written_whole_and_private(tmp_path: Path) -> None:
-    from nexusform.workflow.opening.surroundings import write_output
+    from nexusform.workflow.opening.system_io import write_output
 
     name = Path("/dev/shm") / f"nexusform-test-{os.getpid()}"
     kept = tmp_path / "kept"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nexusform.backends.local_file import LocalBackend
-from nexusform.cli.main import run
-from nexusform.state_ports import BackendProblem
+from nexusform.cli.main import run_command_line
+from nexusform.interfaces.state_storage import BackendProblem
 
 
 def dies(when: str) -> None:
@@ -19,7 +19,7 @@ def dies(when: str) -> None:
     if child:
         os.waitpid(child, 0)
         return
-    compact = LocalBackend.compact
+    compact = LocalBackend.rewrite_journal
 
     def dying(self: LocalBackend, *words: Any) -> None:
         if when == "refused":
@@ -28,8 +28,8 @@ def dies(when: str) -> None:
             compact(self, *words)
         os._exit(9)
 
-    LocalBackend.compact = dying  # type: ignore[method-assign]
-    run(["apply", "p"])
+    LocalBackend.rewrite_journal = dying  # type: ignore[method-assign]
+    run_command_line(["apply", "p"])
     os._exit(0)
 
 
@@ -39,10 +39,10 @@ def test_what_was_done_is_done(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     dies(when)
     capfd.readouterr()
-    assert run(["apply", "p"]) == 0
+    assert run_command_line(["apply", "p"]) == 0
     assert "Its end is recorded now" in capfd.readouterr().out
-    assert run(["apply", "p"]) == 1  # this one is somebody's mistake
-    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert run_command_line(["apply", "p"]) == 1  # this one is somebody's mistake
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0

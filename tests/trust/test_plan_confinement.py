@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
-from nexusform.workflow.opening.place import both_allow
+from nexusform.workflow.opening.command_context import intersect_prefixes
 from tests.contracts.http_state_server import state_server
 
 CANARY = "canary-3f1b9c"
@@ -39,7 +39,7 @@ output "read" {{
 def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     def ask(*words: str) -> tuple[int, str]:
         capsys.readouterr()
-        code = run(list(words))
+        code = run_command_line(list(words))
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -100,11 +100,11 @@ def test_a_plan_that_says_it_was_free_is_not_believed(
     from msgspec.structs import replace
 
     assert told("plan", "-confine", "-out=p")[0] == 0
-    saved, _ = plan_file.read((tree / "p").read_bytes())
+    saved, _ = plan_file.read_plan_file((tree / "p").read_bytes())
     assert saved is not None
     assert saved.plan.basis.confined == "yes"
-    forged = replace(saved.plan, basis=replace(saved.plan.basis, confined=record, allowed=()))
-    (tree / "p").write_bytes(plan_file.write(forged, saved.snapshot, saved.prior_state))
+    forged = replace(saved.plan, basis=replace(saved.plan.basis, confined=record, allowed_prefixes=()))
+    (tree / "p").write_bytes(plan_file.write_plan_file(forged, saved.configuration_files, saved.prior_state))
     _, said = told(*question)
     assert CANARY not in said
 
@@ -227,12 +227,18 @@ def test_a_local_state_elsewhere_is_refused_with_the_ways_out_too(
 @pytest.mark.usefixtures("tree")
 def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> None:
     assert told("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
-    saved, _ = plan_file.read(Path("p").read_bytes())
+    saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
     assert saved is not None
-    assert (saved.plan.basis.confined, saved.plan.basis.allowed) == ("yes", ("https://a", "https://b/x"))
+    assert (saved.plan.basis.confined, saved.plan.basis.allowed_prefixes) == (
+        "yes",
+        ("https://a", "https://b/x"),
+    )
 
 
 def test_of_two_lists_the_narrower_of_what_both_allow_counts() -> None:
-    assert both_allow(("https://a/x", "https://b"), ("https://a", "https://c")) == ("https://a/x",)
-    assert both_allow(("https://a",), ("https://a/x", "https://a/y")) == ("https://a/x", "https://a/y")
-    assert both_allow((), ("https://a",)) == ()
+    assert intersect_prefixes(("https://a/x", "https://b"), ("https://a", "https://c")) == ("https://a/x",)
+    assert intersect_prefixes(("https://a",), ("https://a/x", "https://a/y")) == (
+        "https://a/x",
+        "https://a/y",
+    )
+    assert intersect_prefixes((), ("https://a",)) == ()

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
-from nexusform.plans.saved.plan_file import digest
-from nexusform.plans.saved.shared_values import Unsharing
+from nexusform.plans.saved.plan_file import compute_digest
+from nexusform.plans.saved.shared_values import DocumentExpander
 
 CONFIGURATION = """
 resource "nexus_site" "lab" {}
@@ -33,15 +33,15 @@ resource "nexus_rack" "r" {
 
 def forge(path: Path, member: str, change: Callable[[Any], None]) -> None:
     """Change one part of a plan file, and the digest that the file has of it."""
-    members = plan_file.unpack(path.read_bytes())
+    members = plan_file.unpack_archive(path.read_bytes())
     assert members is not None
     manifest = json.loads(members["nexusform.json"])
-    sharing = Unsharing(manifest["mark"], json.loads(members["values.json"]))
-    content = sharing.whole(json.loads(members[member]))
+    sharing = DocumentExpander(manifest["mark"], json.loads(members["values.json"]))
+    content = sharing.expand(json.loads(members[member]))
     change(content)
     members[member] = json.dumps(content, default=lambda _unknown: f"{manifest['mark']}?").encode()
-    manifest["members"][member] = digest(members[member])
-    path.write_bytes(plan_file.pack({**members, "nexusform.json": json.dumps(manifest).encode()}))
+    manifest["members"][member] = compute_digest(members[member])
+    path.write_bytes(plan_file.pack_archive({**members, "nexusform.json": json.dumps(manifest).encode()}))
 
 
 def more_machines(steps: Any) -> None:
@@ -77,10 +77,10 @@ def test_a_forged_plan_is_refused_and_nothing_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "steps.json", change)
     capsys.readouterr()
-    assert run(["apply", "p.nfplan"]) == 1
+    assert run_command_line(["apply", "p.nfplan"]) == 1
     told = capsys.readouterr().err
     assert told.count("Error:") == 1
     assert "Saved plan does not mean what it shows" in told
@@ -169,18 +169,18 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
     monkeypatch.chdir(tmp_path / "example")
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     plan = Path("p.nfplan").read_bytes()
     for name, (member, change) in FORGERIES.items():
         Path("p.nfplan").write_bytes(plan)
         forge(Path("p.nfplan"), member, change)
         assert Path("p.nfplan").read_bytes() != plan
         capsys.readouterr()
-        assert run(["apply", "p.nfplan"]) == 1, name
+        assert run_command_line(["apply", "p.nfplan"]) == 1, name
         assert "Saved plan does not mean what it shows" in capsys.readouterr().err, name
         assert not Path("state/nexusform.nfstate").exists()
     Path("p.nfplan").write_bytes(plan)
-    assert run(["apply", "p.nfplan"]) == 0
+    assert run_command_line(["apply", "p.nfplan"]) == 0
 
 
 CLUSTER = """
@@ -215,12 +215,12 @@ def test_what_is_told_of_an_upgrade_must_follow_from_the_plan(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER.replace("1.30.1", "1.31.1"))
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "plan.json", change)
     capsys.readouterr()
-    assert run(["apply", "p.nfplan"]) == 1
+    assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "Saved plan does not mean what it shows" in capsys.readouterr().err
 
 
@@ -240,11 +240,11 @@ def test_words_that_keep_a_plan_from_being_compared_are_refused(
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
     monkeypatch.chdir(tmp_path / "example")
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "plan.json", asked_otherwise(name))
     forge(Path("p.nfplan"), "placements.json", rows("pod", drop))
     capsys.readouterr()
-    assert run(["apply", "p.nfplan"]) == 1
+    assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "Saved plan does not mean what it shows" in capsys.readouterr().err
     assert not Path("state/nexusform.nfstate").exists()
 
@@ -257,7 +257,7 @@ def signed_by_key(directory: Path) -> None:
     )
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (directory / "public.pem").write_bytes(public)
-    assert run(["plan", "-out=p.nfplan", f"-sign={directory}/private.pem"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", f"-sign={directory}/private.pem"]) == 0
 
 
 READING = (
@@ -285,12 +285,12 @@ def test_a_plan_of_a_file_that_is_another_or_gone_is_applied_only_where_it_was_s
     else:
         Path("note.txt").write_text(then)
     capsys.readouterr()
-    assert run(["apply", "p.nfplan"]) == 1
+    assert run_command_line(["apply", "p.nfplan"]) == 1
     told = capsys.readouterr()
     assert "Saved plan cannot be made again" in told.err
     assert "-verify=key:FILE" in told.err
     assert not Path("state/nexusform.nfstate").exists()
-    assert run(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
+    assert run_command_line(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
     assert "What the plan shows was not compared" in capsys.readouterr().out
     assert "as it was" in Path("state/nexusform.nfstate").read_text()
 
@@ -303,19 +303,19 @@ def test_a_plan_of_another_version_is_applied_only_where_it_was_signed(
     monkeypatch.chdir(work)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     with monkeypatch.context() as earlier:
-        earlier.setattr("nexusform.planning.conclusion.conclusion.__version__", "0.0.1")
+        earlier.setattr("nexusform.planning.conclusion.plan_assembly.__version__", "0.0.1")
         signed_by_key(tmp_path)
     capsys.readouterr()
-    assert run(["apply", "p.nfplan"]) == 1
+    assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "It was made by nexusform 0.0.1." in capsys.readouterr().err
     assert not Path("state/nexusform.nfstate").exists()
-    assert run(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
+    assert run_command_line(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
     assert "It was made by nexusform 0.0.1." in capsys.readouterr().out
 
 
 def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "steps.json", lambda _steps: None)
-    assert run(["apply", "p.nfplan"]) == 0
+    assert run_command_line(["apply", "p.nfplan"]) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nexusform
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.cli.report_flag import FORMATS
 
 CANARY = "CANARY"
@@ -76,7 +76,7 @@ resource "nexus_site" "s" {}
 def test_no_message_holds_a_value_that_is_sensitive(capsys: pytest.CaptureFixture[str]) -> None:
     for position, expression in enumerate(MISTAKES.split()):
         Path(f"o{position}.nf.hcl").write_text(f'output "o{position}" {{\n  value = {expression}\n}}\n')
-    assert run(["plan", "-no-color"]) == 1
+    assert run_command_line(["plan", "-no-color"]) == 1
     text = told(capsys)
     assert text.count("Error: ") > 45
     assert CANARY not in text
@@ -104,11 +104,11 @@ def test_a_value_of_the_wrong_type_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("x.nfvars.hcl").write_text(f's = ["{CANARY}"]\nm = "{CANARY}"\n')
-    assert run(["plan", "-var-file=x.nfvars.hcl"]) == 1
-    assert run(["plan", "-var", f"m=[{CANARY}"]) == 1
-    assert run(["plan", "-var", f'm=["{CANARY}"]']) == 1
+    assert run_command_line(["plan", "-var-file=x.nfvars.hcl"]) == 1
+    assert run_command_line(["plan", "-var", f"m=[{CANARY}"]) == 1
+    assert run_command_line(["plan", "-var", f'm=["{CANARY}"]']) == 1
     monkeypatch.setenv("NF_VAR_n", CANARY)
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     text = told(capsys)
     assert CANARY not in text
     assert "(from x.nfvars.hcl:1" in text
@@ -130,14 +130,14 @@ resource "nexus_site" "s" {}
 """
     )
     reports = [f"-report={kind}:r.{kind}" for kind in ("json", "markdown", "html", "sarif", "junit", "text")]
-    assert run(["plan", "-out=p", *reports]) == 0
-    assert run(["show", "p"]) == 0
-    assert run(["show", "-json", "p"]) == 0
-    assert run(["apply", "-auto-approve", "-json"]) == 0
-    assert run(["show", "-json"]) == 0
-    assert run(["show"]) == 0
-    assert run(["state", "show", "nexus_site.s"]) == 0
-    assert run(["output"]) == 0
+    assert run_command_line(["plan", "-out=p", *reports]) == 0
+    assert run_command_line(["show", "p"]) == 0
+    assert run_command_line(["show", "-json", "p"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-json"]) == 0
+    assert run_command_line(["show", "-json"]) == 0
+    assert run_command_line(["show"]) == 0
+    assert run_command_line(["state", "show", "nexus_site.s"]) == 0
+    assert run_command_line(["output"]) == 0
     text = told(capsys) + "".join(path.read_text() for path in Path().glob("r.*"))
     assert CANARY not in text
     assert '"m":{"value":{}}' in "".join(Path("r.json").read_text().split())
@@ -171,7 +171,7 @@ def test_no_line_of_a_file_of_variables_is_shown(
 ) -> None:
     """Which value a broken line holds, and whether it is sensitive, cannot be told."""
     Path(name).write_text(text + "\n")
-    run(["plan", "-report=sarif:r.sarif"])
+    run_command_line(["plan", "-report=sarif:r.sarif"])
     said = told(capsys) + (Path("r.sarif").read_text() if Path("r.sarif").exists() else "")
     assert name in said
     assert CANARY not in said
@@ -179,7 +179,7 @@ def test_no_line_of_a_file_of_variables_is_shown(
 
 def test_a_sensitive_value_is_no_key_of_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text('resource "nexus_site" "s" {\n  for_each = var.m\n}\n')
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert CANARY not in told(capsys)
 
 
@@ -187,7 +187,7 @@ def test_the_console_hides_what_is_sensitive(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("var.s\nvar.m\n[var.n]\nregex(var.s, 1)\n{ (var.s) = 1 }\n"))
-    run(["console"])
+    run_command_line(["console"])
     text = told(capsys)
     assert CANARY not in text
     assert NUMBER not in text
@@ -236,7 +236,7 @@ def test_what_a_provider_with_sensitive_settings_says_is_not_passed_on(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(WHERE_SECRETS_BEGIN)
-    assert run(["apply", "-auto-approve"]) == 1
+    assert run_command_line(["apply", "-auto-approve"]) == 1
     told = capfd.readouterr()
     assert "What the provider says is not shown" in " ".join(told.out.split())
     assert CANARY not in told.out + told.err
@@ -252,7 +252,7 @@ def test_an_answer_that_is_planted_cannot_be_sensitive(
     """It would be an attribute of the object, and be shown as one."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(FAULT.replace("ANSWER", answer))
-    assert run(["apply", "-auto-approve"]) == 1
+    assert run_command_line(["apply", "-auto-approve"]) == 1
     told = capsys.readouterr()
     assert "is sensitive, and what a provider answers is shown" in " ".join(
         told.err.replace("│", " ").split()
@@ -268,12 +268,12 @@ def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
     nodes = "nexus_kubernetes_cluster.a.nodes"
     outputs = f'output "machines" {{\n  value = [for node in values({nodes}) : node.machine]\n}}\n'
     Path("main.nf.hcl").write_text(WHERE_SECRETS_BEGIN.replace("create", "delete") + outputs)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     for expression in ("nexus_kubernetes_cluster.a", nodes, f'{nodes}["a-p-0"].labels', f"[{nodes}]"):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{expression}\n"))
-        assert run(["console"]) == 0
+        assert run_command_line(["console"]) == 0
     Path("out.nf.hcl").write_text(f'output "nodes" {{\n  value = {nodes}\n}}\n')
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     told = capfd.readouterr()
     assert "sensitive" in told.err
     assert "r-bm0" in told.out  # what is not made of it is shown
@@ -303,7 +303,7 @@ def test_a_refused_output_stands_in_no_report(
     monkeypatch.setenv("NF_VAR_s", "hunter2")
     monkeypatch.setenv("NF_VAR_m", '{ hunter2 = "hunter2" }')
     reports = [f"-report={name}:{name}" for name in FORMATS if name != "github-review"]
-    assert run(["plan", *reports]) == 1
+    assert run_command_line(["plan", *reports]) == 1
     shown = capfd.readouterr()
     assert "hunter2" not in shown.out + shown.err
     for name in FORMATS:
@@ -340,16 +340,16 @@ def test_secrets_of_kubernetes_stand_in_no_report(capsys: pytest.CaptureFixture[
     Path("main.nf.hcl").write_text(HUB)
     Path("m.yaml").write_text(KUBERNETES_SECRETS)
     reports = [f"-report={kind}:r.{kind}" for kind in ("json", "markdown", "html", "sarif", "text")]
-    assert run(["plan", "-details", "-out=p", *reports]) == 0
+    assert run_command_line(["plan", "-details", "-out=p", *reports]) == 0
     assert "Secret" in Path("r.json").read_text()
-    assert run(["apply", "p"]) == 0
+    assert run_command_line(["apply", "p"]) == 0
     marked = '"sensitive_attributes": [\n            [\n              "yaml_body"\n            ]\n          ]'
     assert marked in Path("state/nexusform.nfstate").read_text()
-    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     Path("m.yaml").write_text(KUBERNETES_SECRETS.replace(CANARY, CANARY + "2"))
     later = [f"-report={kind}:l.{kind}" for kind in ("json", "markdown", "html", "sarif", "text")]
     for words in (["plan", "-details", *later], ["show"], ["show", "-json"], ["plan", "-json"]):
-        assert run(words) == 0
-    assert run(["state", "show", "fleet_hub_manifest.m"]) == 0
+        assert run_command_line(words) == 0
+    assert run_command_line(["state", "show", "fleet_hub_manifest.m"]) == 0
     text = told(capsys) + "".join(path.read_text() for path in (*Path().glob("r.*"), *Path().glob("l.*")))
     assert CANARY not in text

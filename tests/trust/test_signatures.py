@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
 from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines
 
@@ -50,57 +50,57 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     capsys.readouterr()
-    assert run(["apply", *flags, "p.nfplan"]) == 1
+    assert run_command_line(["apply", *flags, "p.nfplan"]) == 1
     assert not Path("state/nexusform.nfstate").exists()
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_a_plan_with_the_signature_is_applied() -> None:
-    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
-    assert run(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
 def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
     signed = Path("p.nfplan").read_bytes()
-    assert run(["apply", "p.nfplan"]) == 0
-    members = plan_file.unpack(signed) or {}
+    assert run_command_line(["apply", "p.nfplan"]) == 0
+    members = plan_file.unpack_archive(signed) or {}
     del members["signature.json"]
-    Path("p.nfplan").write_bytes(plan_file.pack(members))
-    assert run(["apply", "p.nfplan"]) == 1
+    Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
+    assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "was applied already" in capsys.readouterr().err
 
 
 def test_the_signature_lies_within_the_encryption() -> None:
     Path("encryption.nf.hcl").write_text(ENCRYPTION)
-    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
     assert b"signature" not in Path("p.nfplan").read_bytes()
-    assert run(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
+    assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
 def test_a_plan_without_a_signature_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     assert "Saved plan is not verified It is not signed." in refused(capsys, "-verify=key:team.pub")
 
 
 def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write_keys("mallory")
-    assert run(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
     assert "It was signed with another key" in refused(capsys, "-verify=key:team.pub")
     both = ("-verify=key:team.pub", "-verify=key:mallory.pub")
     assert "It was signed with another key" in refused(capsys, *both)
-    members = plan_file.unpack(Path("p.nfplan").read_bytes()) or {}
+    members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     signature = json.loads(members["signature.json"])
-    assert run(["plan", "-out=q.nfplan", "-sign=team.key"]) == 0
-    mine = json.loads((plan_file.unpack(Path("q.nfplan").read_bytes()) or {})["signature.json"])
+    assert run_command_line(["plan", "-out=q.nfplan", "-sign=team.key"]) == 0
+    mine = json.loads((plan_file.unpack_archive(Path("q.nfplan").read_bytes()) or {})["signature.json"])
     signature["key"] = mine["key"]
     members["signature.json"] = json.dumps(signature).encode()
-    Path("p.nfplan").write_bytes(plan_file.pack(members))
+    Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
     assert "Its signature does not fit" in refused(capsys, "-verify=key:team.pub")
 
 
 def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
     forge(Path("p.nfplan"), "steps.json", more_machines)
     assert "Its signature does not fit" in refused(capsys, "-verify=key:team.pub")
 
@@ -109,18 +109,18 @@ def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.C
     "signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}']
 )
 def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
-    members = plan_file.unpack(Path("p.nfplan").read_bytes()) or {}
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     members["signature.json"] = signature
-    Path("p.nfplan").write_bytes(plan_file.pack(members))
+    Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
     assert "signature" in refused(capsys, "-verify=key:team.pub")
 
 
 def test_keys_of_openssl_are_taken() -> None:
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "o.key"], check=True)
     subprocess.run(["openssl", "pkey", "-in", "o.key", "-pubout", "-out", "o.pub"], check=True)
-    assert run(["plan", "-out=p.nfplan", "-sign=o.key"]) == 0
-    assert run(["apply", "-verify=key:o.pub", "p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=o.key"]) == 0
+    assert run_command_line(["apply", "-verify=key:o.pub", "p.nfplan"]) == 0
 
 
 @pytest.mark.parametrize("encryption", ["", ENCRYPTION])
@@ -128,16 +128,16 @@ def test_a_plan_is_signed_once_it_was_approved(encryption: str, capsys: pytest.C
     if encryption:
         Path("encryption.nf.hcl").write_text(encryption)
     write_keys("mallory")
-    assert run(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
     assert "signed with another key" in refused(capsys, "-verify=key:team.pub")
-    assert run(["sign", "-key=team.key", "p.nfplan"]) == 0
+    assert run_command_line(["sign", "-key=team.key", "p.nfplan"]) == 0
     assert (b"signature" in Path("p.nfplan").read_bytes()) == (not encryption)
     assert Path("p.nfplan").stat().st_mode & 0o777 == 0o600
-    assert run(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
+    assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
 def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p.nfplan"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     plan = Path("p.nfplan").read_bytes()
     Path("odd.nfplan").write_bytes(plan[:-1])
     for words, expected in (
@@ -147,7 +147,7 @@ def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[st
         (["sign", "-key=team.key", "odd.nfplan"], "Bytes are missing, changed or added"),
         (["sign", "-key=team.key", "main.nf.hcl"], "is not a plan"),
     ):
-        assert run(words) == 1
+        assert run_command_line(words) == 1
         assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert Path("p.nfplan").read_bytes() == plan
     assert Path("odd.nfplan").read_bytes() == plan[:-1]
@@ -176,19 +176,19 @@ def odd_keys() -> dict[str, tuple[bytes, str]]:
 def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for key, expected in odd_keys().values():
         Path("odd.key").write_bytes(key)
-        assert run(["plan", "-out=p.nfplan", "-sign=odd.key"]) == 1
+        assert run_command_line(["plan", "-out=p.nfplan", "-sign=odd.key"]) == 1
         captured = capsys.readouterr()
         told = " ".join(captured.err.replace("│", " ").split())
         assert not captured.out  # nothing is planned for nothing
         assert "The plan cannot be signed" in told
         assert expected in told
         assert not Path("p.nfplan").exists()
-    assert run(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
     assert 'There is no file "absent.key"' in capsys.readouterr().err
 
 
 def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
     assert "is a private key" in refused(capsys, "-verify=key:team.key")
     curve = ec.generate_private_key(ec.SECP256R1()).public_key()
     Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
@@ -211,5 +211,5 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
 def test_flags_that_make_no_sense(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(words) == 1
+    assert run_command_line(words) == 1
     assert expected in capsys.readouterr().err

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 Told = tuple[int, str]
 
@@ -52,7 +52,7 @@ def nf(
     (tmp_path / "main.nf.hcl").write_text(CHECK % " / ".join(TRICKS))
 
     def call(*arguments: str) -> Told:
-        code = run(arguments)
+        code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out + captured.err
 
@@ -184,5 +184,5 @@ def test_the_name_of_a_file_stays_on_its_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x\nApply complete!\n.nf.hcl").write_text("a {")
-    assert run(["validate"]) == 1
+    assert run_command_line(["validate"]) == 1
     assert "on x\\nApply complete!\\n.nf.hcl line 1" in " ".join(capsys.readouterr().err.split())

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.taints import taint_in_file
 from tests.trust import site_checker as checker
 
@@ -198,11 +198,11 @@ def planned(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[s
     if site["healed"]:
         owner = checker.vms_of(state())[site["healed"]].owner
         options = [f"-replace={owner}:{site['healed']}"]
-    code = run(["plan", "-out=plan", "-tie-breaks=0", *options])
+    code = run_command_line(["plan", "-out=plan", "-tie-breaks=0", *options])
     capsys.readouterr()
     if code != 0:
         return code, {}
-    assert run(["show", "-json", "plan"]) == 0
+    assert run_command_line(["show", "-json", "plan"]) == 0
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
     return code, shown
 
@@ -224,12 +224,12 @@ def turn(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
     expected = {name: reason for name, reason in reasons.items() if reason}
     assert {name: rows.get(name) for name in expected} == expected
     assert {name for name in rows if name in stood} == set(expected)
-    code = run(["apply", "plan"])
+    code = run_command_line(["apply", "plan"])
     if site["fault"]:
         site["fault"] = None
         assert list(checker.overfull(checker.vms_of(state()))) == []
         write(site)
-        code = run(["apply", "-auto-approve", "-tie-breaks=0"])
+        code = run_command_line(["apply", "-auto-approve", "-tie-breaks=0"])
     assert code == 0, capsys.readouterr().err
     stands = checker.vms_of(state())
     assert list(checker.overfull(stands)) == []
@@ -252,7 +252,7 @@ def test_nothing_breaks_the_rules_on_a_long_walk(
     chance = random.Random(seed)
     site = first_site()
     write(site)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     possible = 0
     for _ in range(STEPS):
         changed = copy.deepcopy(site)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytestmark = pytest.mark.of_domains("fleet")
 PLACEMENT = """\
@@ -72,7 +72,7 @@ def validated(
     def call(block: str, *paths: str) -> str:
         monkeypatch.chdir(tmp_path)
         Path("main.nf.hcl").write_text(block.format(", ".join(paths)))
-        run(["validate"])
+        run_command_line(["validate"])
         return " ".join(capsys.readouterr().err.replace("│", "").split())
 
     return call

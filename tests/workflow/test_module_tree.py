@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 MAIN = """\
 variable "regions" {
@@ -103,7 +103,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     assert (code, captured.err) == (0, "")
     return captured.out

@@ -7,15 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-
-from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.plan import Plan
-from nexusform.workflow.opening.place import Place
-from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.opening.validate import validate_directory
-from nexusform.workflow.runs.locking import Locking
-from nexusform.workflow.runs.run import PlanOptions, begin
 from tests.test_diagnostic_kinds import known
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.plans.plan import Plan
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.directory_validation import validate_directory
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, begin_run
 
 SAMPLE = """\
 nexusform {
@@ -181,15 +181,15 @@ def inside(found: Diagnostic, text: str) -> bool:
 @pytest.mark.usefixtures("here")
 def test_the_sample_is_in_order() -> None:
     Path("main.nf.hcl").write_text(SAMPLE)
-    assert validate_directory(Place()).diagnostics == ()
+    assert validate_directory(CommandContext()).diagnostics == ()
     assert not planned().errored
 
 
 def planned() -> Plan:
-    opened = open_project(Place())
+    opened = open_project(CommandContext())
     assert opened.project is not None, opened.diagnostics
-    with begin(opened.project, "test", Locking(enabled=False)) as run:
-        return run.plan(PlanOptions(tie_breaks=0)).plan
+    with begin_run(opened.project, "test", LockOptions(enabled=False)) as run:
+        return run.plan(PlanOptions(samples=0)).plan
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -200,7 +200,7 @@ def test_a_hundred_mutations_end_in_diagnostics(seed: int) -> None:
     for _ in range(100):
         text = mutated(SAMPLE, choice)
         Path("main.nf.hcl").write_text(text)
-        found = validate_directory(Place()).diagnostics
+        found = validate_directory(CommandContext()).diagnostics
         assert all(inside(d, text) for d in found), text
         assert all(d.id in known() for d in found), text
         broken += any(d.severity is Severity.ERROR for d in found)
@@ -213,11 +213,11 @@ def test_what_is_still_valid_can_be_planned(seed: int) -> None:
     choice = random.Random(1000 + seed)
     for _ in range(40):
         Path("main.nf.hcl").write_text(mutated(SAMPLE, choice))
-        opened = open_project(Place())
+        opened = open_project(CommandContext())
         if opened.project is None:
             assert opened.diagnostics
             continue
-        with begin(opened.project, "test", Locking(enabled=False)) as run:
-            if run.ready:
-                made = run.plan(PlanOptions(tie_breaks=0)).plan
+        with begin_run(opened.project, "test", LockOptions(enabled=False)) as run:
+            if run.is_ready:
+                made = run.plan(PlanOptions(samples=0)).plan
                 assert made.changes or made.diagnostics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytestmark = pytest.mark.of_domains("azure", "hub")
 WRONG = """\
@@ -37,7 +37,7 @@ def test_every_wrong_setting_is_told_with_its_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(WRONG)
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     said = capsys.readouterr().err
     told = [number for number in range(1, 25) if f"main.nf.hcl line {number}:" in said]
     assert told == [2, 3, 4, 10, 14, 18]
@@ -50,7 +50,7 @@ def test_a_step_is_waited_for_longer_than_not_at_all(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(f'provider "fleet" {{ timeout = "{timeout}" }}\n')
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "must be a duration such as 30m" in capsys.readouterr().err
 
 
@@ -61,7 +61,7 @@ def test_the_answers_of_all_planted_faults_are_read(
     fault = '  fault {{\n    address   = "*"\n    operation = "read"\n    answer    = {{ "{}" = 1 }}\n  }}\n'
     blocks = fault.format("a b") + fault.format("c d")
     Path("main.nf.hcl").write_text(f'provider "simulated" {{\n{blocks}}}\n')
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     said = capsys.readouterr().err
     assert 'answer names "a b"' in said
     assert 'answer names "c d"' in said

@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.snapshots.snapshot import (
+    SiteSnapshot,
+    Snapshot,
+    build_snapshot,
+    list_planned_objects,
+    list_state_objects,
+)
 from nexusform.state.objects import EMPTY, State
-from nexusform.worlds.world_view import SiteView, WorldView, things_after, things_of_state, view_world
 from tests.planning.harness import all_types, applied, plan
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "nexus-document"
@@ -39,19 +45,19 @@ def standing(files: str | dict[str, Any], state: State = EMPTY) -> State:
     return applied(plan(files, state), state)
 
 
-def world_of(state: State) -> WorldView:
-    return view_world(things_of_state(state), all_types(), state.catalogue)
+def world_of(state: State) -> Snapshot:
+    return build_snapshot(list_state_objects(state), all_types(), state.catalogue)
 
 
-def world_after(result: PlanResult, prior: State = EMPTY) -> WorldView:
-    return view_world(things_after(result.plan, prior), all_types(), result.plan.catalogue)
+def world_after(result: PlanResult, prior: State = EMPTY) -> Snapshot:
+    return build_snapshot(list_planned_objects(result.plan, prior), all_types(), result.plan.catalogue)
 
 
-def site_of(state: State, site_id: str = "s") -> SiteView:
+def site_of(state: State, site_id: str = "s") -> SiteSnapshot:
     return world_of(state).sites[site_id]
 
 
-def where(site: SiteView) -> dict[str, tuple[str, tuple[int, ...]]]:
+def where(site: SiteSnapshot) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {
         vm.name: (vm.placement.machine, vm.placement.cells)
         for cluster in site.clusters

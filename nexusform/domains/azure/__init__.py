@@ -1,1 +1,1 @@
-"""A site as Azure shows it, and acting on it."""
+"""Azure Operator Nexus sites: read, exported, imported and changed."""

@@ -1,1 +1,1 @@
-"""What an editor is told of a configuration while it is written: `nexusform lsp`."""
+"""Language server for editors: `nexusform lsp`."""

@@ -1,97 +1,103 @@
-"""What is said of the word under the cursor, in Markdown."""
+"""Hover texts for the word under the cursor, in Markdown."""
 
 from __future__ import annotations
 
-from nexusform.domains.editor import schemas
-from nexusform.domains.editor.landing import Landing, pool_of
-from nexusform.domains.editor.module_text import ModuleText, Naming, Symbol
-from nexusform.language.syntax.nodes import Attribute, Block, Body, StringLiteral
-from nexusform.resource_types.registry import registries
+from nexusform.domains.editor import schema_lookup
+from nexusform.domains.editor.module_text import ModuleText, Occurrence, Symbol
+from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, StringLiteral
+from nexusform.resource_types.registry import build_registries
 
 
-def hover_text(module: ModuleText, landing: Landing, path: str, at: int) -> str:
-    """What is known of what stands at a byte of a file; "" when that is nothing."""
-    naming = module.naming_at(path, at)
-    if naming is not None:
-        return _of_symbol(module, landing, naming)
-    attribute = module.attribute_at(path, at)
-    blocks = module.blocks_at(path, at)
+def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, offset: int) -> str:
+    """Return the documentation at a byte of a file; "" if there is none."""
+    occurrence = module.find_occurrence(path, offset)
+    if occurrence is not None:
+        return _describe_symbol(module, preview, occurrence)
+    attribute = module.find_attribute(path, offset)
+    blocks = module.find_blocks(path, offset)
     if attribute is not None:
-        return _of_attribute(module, blocks, attribute, at)
-    if blocks and blocks[-1].header_span.start.byte <= at <= blocks[-1].header_span.end.byte:
-        return _of_block(landing, blocks)
+        return _describe_attribute(module, blocks, attribute, offset)
+    if blocks and blocks[-1].header_span.start.byte <= offset <= blocks[-1].header_span.end.byte:
+        return _describe_block(preview, blocks)
     return ""
 
 
-def _of_symbol(module: ModuleText, landing: Landing, naming: Naming) -> str:
-    """What is known of a declared name: its type, and where its VMs land."""
-    symbol = naming.symbol
-    block = module.block_of(symbol)
+def _describe_symbol(module: ModuleText, preview: PlacementPreview, occurrence: Occurrence) -> str:
+    """Return the type of a declared name, and the placement of its VMs."""
+    symbol = occurrence.symbol
+    block = module.find_declaration_block(symbol)
     parts = [f"**`{symbol.reference}`**"]
     if block is None:
         parts.append("Not declared in this module.")
     elif symbol.kind in ("resource", "data"):
-        parts += [_type_text(symbol), *_landed(landing, symbol.reference)]
+        parts += [_describe_type(symbol), *_list_placements(preview, symbol.reference)]
     else:
-        parts += _written(block, ("description", "type", "source"), module)
+        parts += _quote_arguments(block, ("description", "type", "source"), module)
     return "\n\n".join(part for part in parts if part)
 
 
-def _type_text(symbol: Symbol) -> str:
-    known = registries().schemas["managed" if symbol.kind == "resource" else "data"]
-    schema = known.get(symbol.type)
-    return schemas.prose(schema.description) if schema is not None else ""
+def _describe_type(symbol: Symbol) -> str:
+    schema_by_type = build_registries().schemas["managed" if symbol.kind == "resource" else "data"]
+    schema = schema_by_type.get(symbol.type)
+    return schema_lookup.escape_description(schema.description) if schema is not None else ""
 
 
-def _landed(landing: Landing, address: str) -> list[str]:
-    """Where all that a block stands for lands."""
-    texts = [text for (block, _), text in landing.texts.items() if block == address]
-    hint = landing.hints.get((address, ""))
+def _list_placements(preview: PlacementPreview, address: str) -> list[str]:
+    """Return the placement of all objects of a block."""
+    texts = [text for (block, _), text in preview.texts.items() if block == address]
+    hint = preview.hints.get((address, ""))
     return [*texts, *([f"lands on {hint} (predicted)"] if hint else [])]
 
 
-def _written(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:
-    """What a block says of itself, as it is written."""
+def _quote_arguments(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:
+    """Return the configured source text of these arguments."""
     if not isinstance(block.body, Body):
         return []
     text = module.files[block.span.filename].text.encode()
     return [
-        f"`{text[each.span.start.byte : each.span.end.byte].decode()}`"
-        for each in block.body.attributes
-        if each.name in names
+        f"`{text[attribute.span.start.byte : attribute.span.end.byte].decode()}`"
+        for attribute in block.body.attributes
+        if attribute.name in names
     ]
 
 
-def _of_attribute(module: ModuleText, blocks: list[Block], attribute: Attribute, at: int) -> str:
-    """What is known of an argument, or of the choice that its value is."""
-    schema = schemas.schema_at(blocks)
-    declared = schema.attributes.get(attribute.name) if schema is not None else None
+def _describe_attribute(module: ModuleText, blocks: list[Block], attribute: Attribute, offset: int) -> str:
+    """Return the documentation of an argument, or of its selected value."""
+    schema = schema_lookup.find_schema(blocks)
+    schema_attribute = schema.attributes.get(attribute.name) if schema is not None else None
     expression = attribute.expression
-    if isinstance(expression, StringLiteral) and expression.span.start.byte <= at <= expression.span.end.byte:
-        meaning = {
-            choice.value: choice.meaning for choice in schemas.choices(attribute.name, declared, module)
+    if (
+        isinstance(expression, StringLiteral)
+        and expression.span.start.byte <= offset <= expression.span.end.byte
+    ):
+        meaning_by_value = {
+            choice.value: choice.meaning
+            for choice in schema_lookup.list_choices(attribute.name, schema_attribute, module)
         }
-        if meaning.get(expression.value):
-            return f"**`{expression.value}`** {meaning[expression.value]}"
-    if declared is not None:
-        return schemas.attribute_text(attribute.name, declared)
-    return schemas.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
+        if meaning_by_value.get(expression.value):
+            return f"**`{expression.value}`** {meaning_by_value[expression.value]}"
+    if schema_attribute is not None:
+        return schema_lookup.describe_attribute(attribute.name, schema_attribute)
+    return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
 
 
-def _of_block(landing: Landing, blocks: list[Block]) -> str:
-    """What is known of a block, and where the VMs of a pool land."""
+def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
+    """Return the documentation of a block, and the placement of a pool's VMs."""
     block = blocks[-1]
     if len(blocks) == 1:
-        return schemas.TOP_LEVEL.get(block.type, "")
-    outer = blocks[0]
-    if len(outer.labels) == 2:
-        text = landing.texts.get((f"{outer.labels[0].value}.{outer.labels[1].value}", pool_of(block)))
+        return schema_lookup.TOP_LEVEL.get(block.type, "")
+    outer_block = blocks[0]
+    if len(outer_block.labels) == 2:
+        text = preview.texts.get(
+            (f"{outer_block.labels[0].value}.{outer_block.labels[1].value}", get_pool_name(block))
+        )
         if text:
             return text
-    schema = schemas.schema_at(blocks[:-1])
+    schema = schema_lookup.find_schema(blocks[:-1])
     nested = schema.blocks.get(block.type) if schema is not None else None
     return (
-        schemas.block_text(block.type, nested)
+        schema_lookup.describe_block(block.type, nested)
         if nested is not None
-        else schemas.META_BLOCKS.get(block.type, "")
+        else schema_lookup.META_BLOCKS.get(block.type, "")
     )

@@ -1,7 +1,5 @@
-"""The files of one directory as they stand in an editor: what they declare, where it is named,
-and what changes when it gets another name.
-
-Parsed trees are looked at, not a checked configuration: text that is being typed is rarely right.
+"""Files of one directory as in the editor: declarations, their occurrences, and renaming. Works on syntax
+trees, not on a checked configuration, since text being edited is often invalid.
 """
 
 from __future__ import annotations
@@ -14,19 +12,19 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from nexusform.address import moved_block
 from nexusform.configuration.loader import NATIVE
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.language.parser import parse_file
-from nexusform.language.references import traversals
-from nexusform.language.syntax.nodes import Attribute, Block, Body, Traversal, TraverseAttribute
-from nexusform.regular_files import Confinement, read_regular
-from nexusform.source import SourceFile, Span
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Traversal, TraverseAttribute
+from nexusform.resources.address import render_moved_block
 
-_LARGEST: Final = 16 * 1024 * 1024  # bytes
+_MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
 
 
 class Range(NamedTuple):
-    """A piece of a file, in bytes of its UTF-8 form; `end` is exclusive."""
+    """Part of a file in bytes of its UTF-8 form; `end` is exclusive."""
 
     path: str
     start: int
@@ -34,8 +32,8 @@ class Range(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """Something that a module declares: `kind` is variable, local, output, module, provider, resource or
-    data; `type` is that of a resource or data source, "" otherwise.
+    """Declaration of a module: `kind` is variable, local, output, module, provider, resource or data; `type`
+    is that of a resource or data source, "" otherwise.
     """
 
     kind: str
@@ -44,181 +42,196 @@ class Symbol(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """How expressions name it."""
+        """Reference to the symbol in expressions."""
         if self.kind in ("resource", "data"):
             return f"{'data.' if self.kind == 'data' else ''}{self.type}.{self.name}"
         return f"{_ROOTS.get(self.kind, self.kind)}.{self.name}"
 
 
-class Naming(NamedTuple):
-    """One place that names a symbol; `declares`: where it is declared."""
+class Occurrence(NamedTuple):
+    """Occurrence of a symbol; `is_declaration`: it is the declaration."""
 
     symbol: Symbol
     range: Range
-    declares: bool = False
+    is_declaration: bool = False
 
 
 class ModuleText(Struct, frozen=True):
-    """The native files of a directory by absolute path, with their trees."""
+    """Native files of a directory by absolute path, with their syntax trees."""
 
     files: Mapping[str, SourceFile]
     trees: Mapping[str, Body]
 
-    def namings(self) -> Iterator[Naming]:
-        """Every place that names something that the module declares or should declare."""
+    def list_occurrences(self) -> Iterator[Occurrence]:
+        """Yield every occurrence of a symbol of the module, declared or not."""
         for path, tree in self.trees.items():
             text = self.files[path].text.encode()
             for block in tree.blocks:
-                yield from _declared(path, text, block)
-                yield from _named(path, text, block)
+                yield from _list_declarations(path, text, block)
+                yield from _list_references(path, text, block)
 
-    def symbols(self) -> dict[Symbol, Range]:
-        """What the module declares, and where; in the order of the files."""
-        return {naming.symbol: naming.range for naming in self.namings() if naming.declares}
+    def list_symbols(self) -> dict[Symbol, Range]:
+        """Return the declarations of the module with their ranges, in the order of the files."""
+        return {
+            occurrence.symbol: occurrence.range
+            for occurrence in self.list_occurrences()
+            if occurrence.is_declaration
+        }
 
-    def naming_at(self, path: str, at: int) -> Naming | None:
-        """What is named at a byte of a file, the end of the name included."""
-        for naming in self.namings():
-            if naming.range.path == path and naming.range.start <= at <= naming.range.end:
-                return naming
+    def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
+        """Return the occurrence at a byte of a file, including the end of the name."""
+        for occurrence in self.list_occurrences():
+            if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
+                return occurrence
         return None
 
-    def blocks_at(self, path: str, at: int) -> list[Block]:
-        """The blocks around a byte of a file, the outermost first."""
+    def find_blocks(self, path: str, offset: int) -> list[Block]:
+        """Return the blocks around a byte of a file, outermost first."""
         blocks: list[Block] = []
         body: object = self.trees.get(path)
         while isinstance(body, Body):
-            around = next((b for b in body.blocks if _holds(b, at)), None)
-            if around is None:
+            enclosing_block = next((b for b in body.blocks if _is_in_block(b, offset)), None)
+            if enclosing_block is None:
                 break
-            blocks.append(around)
-            body = around.body
+            blocks.append(enclosing_block)
+            body = enclosing_block.body
         return blocks
 
-    def attribute_at(self, path: str, at: int) -> Attribute | None:
-        """The argument in which a byte of a file stands."""
-        blocks = self.blocks_at(path, at)
+    def find_attribute(self, path: str, offset: int) -> Attribute | None:
+        """Return the argument at a byte of a file."""
+        blocks = self.find_blocks(path, offset)
         body: object = blocks[-1].body if blocks else self.trees.get(path)
         if not isinstance(body, Body):
             return None
         return next(
-            (each for each in body.attributes if _within(each.span.start.byte, at, each.span.end.byte)), None
+            (
+                attribute
+                for attribute in body.attributes
+                if _is_within(attribute.span.start.byte, offset, attribute.span.end.byte)
+            ),
+            None,
         )
 
-    def block_of(self, symbol: Symbol) -> Block | None:
-        """The block that declares a symbol; of a local the `locals` block."""
-        where = self.symbols().get(symbol)
-        blocks = self.blocks_at(where.path, where.start) if where is not None else []
+    def find_declaration_block(self, symbol: Symbol) -> Block | None:
+        """Return the block that declares a symbol; for a local the `locals` block."""
+        range_in_file = self.list_symbols().get(symbol)
+        blocks = (
+            self.find_blocks(range_in_file.path, range_in_file.start) if range_in_file is not None else []
+        )
         return blocks[0] if blocks else None
 
 
-def read_module(directory: str, unsaved: Mapping[str, str], confinement: Confinement) -> ModuleText:
-    """The files of a directory, those in `unsaved` (by absolute path) as they stand in an editor."""
+def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
+    """Read the files of a directory; those in `unsaved_texts` (by absolute path) as in the editor."""
     paths = {str(path) for path in Path(directory).glob(f"*{NATIVE}")}
-    paths |= {path for path in unsaved if path.endswith(NATIVE) and str(Path(path).parent) == directory}
+    paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}
     for path in sorted(paths):
-        text = unsaved[path] if path in unsaved else _text(path, confinement)
+        text = unsaved_texts[path] if path in unsaved_texts else _read_text(path, confinement)
         if text is not None:
             files[path] = SourceFile(path, text)
-    trees = {path: _tree(path, source.text) for path, source in files.items()}
+    trees = {path: _parse_tree(path, source.text) for path, source in files.items()}
     return ModuleText(files, trees)
 
 
-def _text(path: str, confinement: Confinement) -> str | None:
+def _read_text(path: str, confinement: Confinement) -> str | None:
     try:
-        return read_regular(confinement.followed(path), _LARGEST).decode()
+        return read_regular(confinement.resolve_operator_path(path), _MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return None
 
 
 @lru_cache(maxsize=256)
-def _tree(path: str, text: str) -> Body:
+def _parse_tree(path: str, text: str) -> Body:
     return parse_file(SourceFile(path, text))[0]
 
 
-def _holds(block: Block, at: int) -> bool:
-    return isinstance(block.body, Body) and _within(block.span.start.byte, at, block.span.end.byte - 1)
+def _is_in_block(block: Block, offset: int) -> bool:
+    return isinstance(block.body, Body) and _is_within(block.span.start.byte, offset, block.span.end.byte - 1)
 
 
-def _within(start: int, at: int, end: int) -> bool:
-    return start <= at <= end
+def _is_within(start: int, offset: int, end: int) -> bool:
+    return start <= offset <= end
 
 
-# --- what is declared and named ------------------------------------------------------------------
+# --- declarations and references -----------------------------------------------------------------
 
-_SINGLE: Final = ("variable", "output", "module", "provider")
+_SINGLE_LABEL_BLOCKS: Final = ("variable", "output", "module", "provider")
 _ROOTS: Final = {"variable": "var", "local": "local", "module": "module"}
 _KINDS: Final = {root: kind for kind, root in _ROOTS.items()}
-# First names of expressions that are no resource type.
-_NO_TYPES: Final = frozenset({"each", "count", "self", "path", "terraform", "nexusform", "run"})
+# Root names of expressions other than resource types.
+_RESERVED_ROOTS: Final = frozenset({"each", "count", "self", "path", "terraform", "nexusform", "run"})
 
 
-def _declared(path: str, text: bytes, block: Block) -> Iterator[Naming]:
-    """What a block declares, and where it names that."""
+def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
+    """Yield the declarations of a block."""
     labels = block.labels
-    if block.type in _SINGLE and len(labels) == 1:
-        yield Naming(
-            Symbol(block.type, "", labels[0].value), _unquoted(path, text, labels[0].span), declares=True
+    if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
+        yield Occurrence(
+            Symbol(block.type, "", labels[0].value),
+            _get_label_range(path, text, labels[0].span),
+            is_declaration=True,
         )
     elif block.type in ("resource", "data") and len(labels) == 2:
         symbol = Symbol(block.type, labels[0].value, labels[1].value)
-        yield Naming(symbol, _unquoted(path, text, labels[1].span), declares=True)
+        yield Occurrence(symbol, _get_label_range(path, text, labels[1].span), is_declaration=True)
     elif block.type == "locals" and isinstance(block.body, Body):
         for local in block.body.attributes:
-            yield Naming(Symbol("local", "", local.name), _range(path, local.name_span), declares=True)
+            yield Occurrence(
+                Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True
+            )
 
 
-def _named(path: str, text: bytes, block: Block) -> Iterator[Naming]:
-    for traversal in _traversals(block):
-        naming = _naming(path, text, traversal)
-        # `from` of a moved block names what is no more.
-        if naming is not None and not (block.type == "moved" and _is_source(block, traversal)):
-            yield naming
+def _list_references(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
+    for traversal in _list_traversals(block):
+        occurrence = _find_reference(path, text, traversal)
+        # `from` of a moved block names a former address.
+        if occurrence is not None and not (block.type == "moved" and _is_source(block, traversal)):
+            yield occurrence
 
 
-def _traversals(block: Block) -> Iterator[Traversal]:
+def _list_traversals(block: Block) -> Iterator[Traversal]:
     if not isinstance(block.body, Body):
         return
     for attribute in block.body.attributes:
-        yield from traversals(attribute.expression)
+        yield from list_traversals(attribute.expression)
     for inner in block.body.blocks:
-        yield from _traversals(inner)
+        yield from _list_traversals(inner)
 
 
 def _is_source(block: Block, traversal: Traversal) -> bool:
     assert isinstance(block.body, Body), "native files only"
-    source = next((each for each in block.body.attributes if each.name == "from"), None)
+    source = next((attribute for attribute in block.body.attributes if attribute.name == "from"), None)
     return source is not None and source.span.start <= traversal.span.start < source.span.end
 
 
-def _naming(path: str, text: bytes, traversal: Traversal) -> Naming | None:
-    """What a reference names, by its first words; None for names that nobody declares."""
+def _find_reference(path: str, text: bytes, traversal: Traversal) -> Occurrence | None:
+    """Return the symbol referenced by a traversal; None for names without a declaration."""
     names = [step for step in traversal.steps[:2] if isinstance(step, TraverseAttribute)]
     root = traversal.root.name
     if root in _KINDS and names:
-        return Naming(Symbol(_KINDS[root], "", names[0].name), _undotted(path, text, names[0]))
+        return Occurrence(Symbol(_KINDS[root], "", names[0].name), _get_step_range(path, text, names[0]))
     if root == "data" and len(names) == 2:
-        return Naming(Symbol("data", names[0].name, names[1].name), _undotted(path, text, names[1]))
-    if root not in _NO_TYPES and root not in _KINDS and root != "data" and names:
-        return Naming(Symbol("resource", root, names[0].name), _undotted(path, text, names[0]))
+        return Occurrence(Symbol("data", names[0].name, names[1].name), _get_step_range(path, text, names[1]))
+    if root not in _RESERVED_ROOTS and root not in _KINDS and root != "data" and names:
+        return Occurrence(Symbol("resource", root, names[0].name), _get_step_range(path, text, names[0]))
     return None
 
 
-def _undotted(path: str, text: bytes, step: TraverseAttribute) -> Range:
+def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> Range:
     start, end = step.span.start.byte, step.span.end.byte
     while start < end and text[start : start + 1] in (b".", b" ", b"\t", b"\n", b"\r"):
         start += 1
     return Range(path, start, end)
 
 
-def _unquoted(path: str, text: bytes, span: Span) -> Range:
-    whole = _range(path, span)
-    quoted = text[whole.start : whole.start + 1] == b'"'
-    return Range(path, whole.start + quoted, whole.end - quoted)
+def _get_label_range(path: str, text: bytes, span: Span) -> Range:
+    full_range = _create_range(path, span)
+    quote_length = text[full_range.start : full_range.start + 1] == b'"'
+    return Range(path, full_range.start + quote_length, full_range.end - quote_length)
 
 
-def _range(path: str, span: Span) -> Range:
+def _create_range(path: str, span: Span) -> Range:
     return Range(path, span.start.byte, span.end.byte)
 
 
@@ -229,47 +242,45 @@ _IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
 class TextChange(NamedTuple):
-    """`text` in place of a range of a file."""
+    """Replacement of a range of a file by `text`."""
 
     range: Range
     text: str
 
 
-class RenameProblem(ValueError):
-    """Why something cannot be renamed, for the user."""
+class RenameError(ValueError):
+    """Reason why a symbol cannot be renamed, for the user."""
 
 
-def renamed(module: ModuleText, naming: Naming, name: str) -> list[TextChange]:
-    """The changes that give a symbol another name. Raises RenameProblem.
-
-    A resource gets a `moved` block as well: without one its objects would be destroyed and made anew,
-    elsewhere.
+def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list[TextChange]:
+    """Return the text changes that rename a symbol. Raises RenameError. A resource also gets a `moved` block:
+    without one its objects would be destroyed and re-created elsewhere.
     """
-    symbol = naming.symbol
+    symbol = occurrence.symbol
     if not _IDENTIFIER.fullmatch(name):
-        raise RenameProblem(f'"{name}" is not a name: letters, digits, _ and -, beginning with a letter.')
+        raise RenameError(f'"{name}" is not a name: letters, digits, _ and -, beginning with a letter.')
     if symbol.kind == "provider":
-        raise RenameProblem("A provider's name says which provider it is.")
-    new = symbol._replace(name=name)
-    declared = module.symbols()
-    if symbol not in declared:
-        raise RenameProblem(f"{symbol.reference} is not declared in this module.")
-    if new in declared and new != symbol:
-        raise RenameProblem(f"{new.reference} is declared already.")
-    changes = [TextChange(each.range, name) for each in module.namings() if each.symbol == symbol]
-    if symbol.kind == "resource" and new != symbol:
-        changes.append(_moved(module, symbol, new))
+        raise RenameError("A provider's name says which provider it is.")
+    new_symbol = symbol._replace(name=name)
+    declarations = module.list_symbols()
+    if symbol not in declarations:
+        raise RenameError(f"{symbol.reference} is not declared in this module.")
+    if new_symbol in declarations and new_symbol != symbol:
+        raise RenameError(f"{new_symbol.reference} is declared already.")
+    changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
+    if symbol.kind == "resource" and new_symbol != symbol:
+        changes.append(_create_moved_block(module, symbol, new_symbol))
     return changes
 
 
-def _moved(module: ModuleText, old: Symbol, new: Symbol) -> TextChange:
-    """A `moved` block after the resource's."""
-    block = module.block_of(old)
+def _create_moved_block(module: ModuleText, old: Symbol, new: Symbol) -> TextChange:
+    """Return a `moved` block after the resource's."""
+    block = module.find_declaration_block(old)
     assert block is not None, "it is declared"
-    return moved_after(block, old.reference, new.reference)
+    return create_moved_block(block, old.reference, new.reference)
 
 
-def moved_after(block: Block, old: str, new: str) -> TextChange:
-    """A `moved` block after another block."""
+def create_moved_block(block: Block, old: str, new: str) -> TextChange:
+    """Return a `moved` block after another block."""
     path, end = block.span.filename, block.span.end.byte
-    return TextChange(Range(path, end, end), f"\n\n{moved_block(old, new)}")
+    return TextChange(Range(path, end, end), f"\n\n{render_moved_block(old, new)}")

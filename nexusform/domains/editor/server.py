@@ -1,4 +1,4 @@
-"""The language server: what the editor sends and asks, by pygls. Nothing is applied or written here."""
+"""Language server: requests and notifications of the editor, with pygls. Nothing is applied or written."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from pygls.lsp.server import LanguageServer
 
 import nexusform
 from nexusform.configuration.loader import NATIVE
-from nexusform.diagnostics import Diagnostic
-from nexusform.domains.editor.completion import Suggestion, completions
-from nexusform.domains.editor.fixes import fixes
-from nexusform.domains.editor.hover import hover_text
-from nexusform.domains.editor.landing import Landing, blocks_that_place, plan_landing
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.levels import Level, get_level
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.editor.document_symbols import DocumentSymbol, list_document_symbols
+from nexusform.domains.editor.hover import build_hover_text
 from nexusform.domains.editor.module_text import (
     ModuleText,
-    Naming,
+    Occurrence,
     Range,
-    RenameProblem,
+    RenameError,
     TextChange,
     read_module,
-    renamed,
+    rename_symbol,
 )
-from nexusform.domains.editor.outline import Entry, outline
-from nexusform.domains.editor.positions import byte_at, position_at
+from nexusform.domains.editor.placement_preview import PlacementPreview, list_placement_blocks, plan_preview
+from nexusform.domains.editor.protocol_positions import convert_to_byte, convert_to_position
+from nexusform.domains.editor.quick_fixes import list_quick_fixes
+from nexusform.domains.editor.suggestions import Suggestion, list_suggestions
 from nexusform.language.formatter import format_text
-from nexusform.source import SourceFile
-from nexusform.weights import Level, level_of
-from nexusform.workflow.opening.place import place_in
-from nexusform.workflow.opening.validate import validate_directory
+from nexusform.workflow.opening.command_context import create_editor_context
+from nexusform.workflow.opening.directory_validation import validate_directory
 
-_KINDS = {
+_ITEM_KINDS = {
     "type": lsp.CompletionItemKind.Class,
     "argument": lsp.CompletionItemKind.Property,
     "block": lsp.CompletionItemKind.Struct,
     "value": lsp.CompletionItemKind.EnumMember,
     "reference": lsp.CompletionItemKind.Reference,
 }
-_SYMBOLS = {
+_SYMBOL_KINDS = {
     "argument": lsp.SymbolKind.Property,
     "block": lsp.SymbolKind.Struct,
     "data": lsp.SymbolKind.Interface,
@@ -63,301 +63,319 @@ _SEVERITIES = {
 }
 
 
-class Editor(Struct):
-    """What the server knows of the editor: its open texts, which of them are edited since they were saved,
-    the marked files of directories, what was told of each file, and plans.
+class EditorState(Struct):
+    """State of the editor: open texts, files edited since they were saved, files with markers by directory,
+    published diagnostics by file, and placement previews.
     """
 
     server: LanguageServer
-    unsaved: dict[str, str] = field(default_factory=dict)
-    edited: set[str] = field(default_factory=set)
-    marked: dict[str, set[str]] = field(default_factory=dict)
-    told: dict[str, list[tuple[Marker, Diagnostic]]] = field(default_factory=dict)
-    landings: dict[str, Landing] = field(default_factory=dict)
+    unsaved_texts: dict[str, str] = field(default_factory=dict)
+    edited_files: set[str] = field(default_factory=set)
+    marked_files: dict[str, set[str]] = field(default_factory=dict)
+    published: dict[str, list[tuple[Marker, Diagnostic]]] = field(default_factory=dict)
+    previews: dict[str, PlacementPreview] = field(default_factory=dict)
 
-    def module(self, path: str) -> ModuleText:
-        """The module of a file, as it stands in the editor."""
+    def load_module(self, path: str) -> ModuleText:
+        """Return the module of a file, as in the editor."""
         directory = str(Path(path).parent)
-        return read_module(directory, self.unsaved, place_in(directory, dict(os.environ)).confinement)
+        return read_module(
+            directory, self.unsaved_texts, create_editor_context(directory, dict(os.environ)).confinement
+        )
 
-    def look_at(self, uri: str) -> None:
-        """Take a text as it stands in the editor now, and check its module."""
-        path = _path(uri)
-        self.unsaved[path] = self.server.workspace.get_text_document(uri).source
-        self.check(path)
+    def update_document(self, uri: str) -> None:
+        """Update the text of a document from the editor, and check its module."""
+        path = _resolve_path(uri)
+        self.unsaved_texts[path] = self.server.workspace.get_text_document(uri).source
+        self.publish_diagnostics(path)
 
-    def check(self, path: str) -> None:
-        """Tell everything that is wrong with the module of a file."""
+    def publish_diagnostics(self, path: str) -> None:
+        """Validate the module of a file and publish its diagnostics."""
         if not path:
             return
         directory = str(Path(path).parent)
-        place = place_in(directory, dict(os.environ), self.unsaved)
-        validation = validate_directory(place)
+        location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
+        validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        for diagnostic in (*validation.diagnostics, *self._foretold(directory, validation.diagnostics)):
+        for diagnostic in (
+            *validation.diagnostics,
+            *self._list_plan_findings(directory, validation.diagnostics),
+        ):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
-            marker = _diagnostic(diagnostic, validation.sources.get(file))
+            marker = _build_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
-        for file in {*by_file, *self.marked.get(directory, set()), path}:
-            self.told[file] = by_file.get(file, [])
-            markers = [marker for marker, _ in self.told[file]]
+        for file in {*by_file, *self.marked_files.get(directory, set()), path}:
+            self.published[file] = by_file.get(file, [])
+            markers = [marker for marker, _ in self.published[file]]
             self.server.text_document_publish_diagnostics(
                 lsp.PublishDiagnosticsParams(uris.from_fs_path(file) or "", markers)
             )
-        self.marked[directory] = set(by_file)
+        self.marked_files[directory] = set(by_file)
 
-    def plan(self, path: str) -> None:
-        """Make a plan of the saved files of a module, for hints and for what only a plan finds."""
+    def update_preview(self, path: str) -> None:
+        """Plan the saved files of a module, for hints and for findings of the plan."""
         if not path:
             return
         directory = str(Path(path).parent)
-        self.landings[directory] = plan_landing(directory)
-        if self.landings[directory].findings:
-            self.check(path)
+        self.previews[directory] = plan_preview(directory)
+        if self.previews[directory].findings:
+            self.publish_diagnostics(path)
 
-    def _foretold(self, directory: str, told: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """What the last plan found beside what was told, while the module is what was planned."""
-        known = {(each.id, each.subject) for each in told}
-        findings = self.landings.get(directory, Landing()).findings
-        new = [each for each in findings if (each.id, each.subject) not in known]
-        return [] if self._is_edited(directory) else new
+    def _list_plan_findings(self, directory: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+        """Return the further findings of the last plan, if the module is unchanged since."""
+        known_keys = {(finding.id, finding.subject) for finding in diagnostics}
+        findings = self.previews.get(directory, PlacementPreview()).findings
+        new_findings = [finding for finding in findings if (finding.id, finding.subject) not in known_keys]
+        return [] if self._has_unsaved_changes(directory) else new_findings
 
-    def _is_edited(self, directory: str) -> bool:
-        """Whether a file of a module was changed since it was saved."""
-        return any(str(Path(path).parent) == directory for path in self.edited)
+    def _has_unsaved_changes(self, directory: str) -> bool:
+        """Return whether a file of a module was changed since it was saved."""
+        return any(str(Path(path).parent) == directory for path in self.edited_files)
 
-    def landing(self, path: str) -> Landing:
-        """Where the last plan of a file's module puts things."""
+    def get_preview(self, path: str) -> PlacementPreview:
+        """Return the placement preview of the last plan of a file's module."""
         directory = str(Path(path).parent)
-        landing = self.landings.get(directory, Landing())
-        return landing.as_saved() if self._is_edited(directory) else landing
+        preview = self.previews.get(directory, PlacementPreview())
+        return preview.mark_outdated() if self._has_unsaved_changes(directory) else preview
 
 
-def make_server() -> LanguageServer:
-    """The server, ready to be started."""
+def create_server() -> LanguageServer:
+    """Return the server, ready to be started."""
     server = LanguageServer("nexusform", nexusform.__version__, lsp.TextDocumentSyncKind.Incremental)
-    editor = Editor(server)
-    _follow_documents(server, editor)
-    _answer_questions(server, editor)
-    _lead_to_names(server, editor)
-    _change_text(server, editor)
+    editor = EditorState(server)
+    _register_document_handlers(server, editor)
+    _register_information_handlers(server, editor)
+    _register_navigation_handlers(server, editor)
+    _register_edit_handlers(server, editor)
     return server
 
 
-def _follow_documents(server: LanguageServer, editor: Editor) -> None:
-    """Check what is opened and typed, and plan what is opened and saved."""
+def _register_document_handlers(server: LanguageServer, editor: EditorState) -> None:
+    """Register handlers that check opened and changed files, and plan opened and saved ones."""
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
-    def opened(parameters: lsp.DidOpenTextDocumentParams) -> None:
-        editor.look_at(parameters.text_document.uri)
-        editor.plan(_path(parameters.text_document.uri))
+    def handle_open(parameters: lsp.DidOpenTextDocumentParams) -> None:
+        editor.update_document(parameters.text_document.uri)
+        editor.update_preview(_resolve_path(parameters.text_document.uri))
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
-    def changed(parameters: lsp.DidChangeTextDocumentParams) -> None:
-        editor.edited.add(_path(parameters.text_document.uri))
-        editor.look_at(parameters.text_document.uri)
+    def handle_change(parameters: lsp.DidChangeTextDocumentParams) -> None:
+        editor.edited_files.add(_resolve_path(parameters.text_document.uri))
+        editor.update_document(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def saved(parameters: lsp.DidSaveTextDocumentParams) -> None:
-        path = _path(parameters.text_document.uri)
-        editor.edited.add(path)  # what the plan before found is not said of this text
-        editor.check(path)
-        editor.edited.discard(path)
-        editor.plan(path)
+    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:
+        path = _resolve_path(parameters.text_document.uri)
+        editor.edited_files.add(path)  # findings of the previous plan do not apply to this text
+        editor.publish_diagnostics(path)
+        editor.edited_files.discard(path)
+        editor.update_preview(path)
         if server.client_capabilities.workspace and server.client_capabilities.workspace.inlay_hint:
             server.workspace_inlay_hint_refresh(None)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(parameters: lsp.DidCloseTextDocumentParams) -> None:
-        path = _path(parameters.text_document.uri)
-        editor.edited.discard(path)
-        if editor.unsaved.pop(path, None) is not None:
-            editor.check(path)
+    def handle_close(parameters: lsp.DidCloseTextDocumentParams) -> None:
+        path = _resolve_path(parameters.text_document.uri)
+        editor.edited_files.discard(path)
+        if editor.unsaved_texts.pop(path, None) is not None:
+            editor.publish_diagnostics(path)
 
 
-def _answer_questions(server: LanguageServer, editor: Editor) -> None:
-    """Completion, hover, and hints of where things land."""
+def _register_information_handlers(server: LanguageServer, editor: EditorState) -> None:
+    """Register handlers for completion, hover, and placement hints."""
     triggers = lsp.CompletionOptions(trigger_characters=[".", '"'])
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, triggers)
-    def complete(parameters: lsp.CompletionParams) -> lsp.CompletionList:
-        path = _path(parameters.text_document.uri)
-        module = editor.module(path)
+    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:
+        path = _resolve_path(parameters.text_document.uri)
+        module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
             return lsp.CompletionList(is_incomplete=False, items=[])
-        at = byte_at(source.text, parameters.position)
-        items = completions(module, path, at)
-        listed = [_item(item, number, source, at) for number, item in enumerate(items)]
-        return lsp.CompletionList(is_incomplete=False, items=listed)
+        offset = convert_to_byte(source.text, parameters.position)
+        items = list_suggestions(module, path, offset)
+        completion_items = [_build_item(item, number, source, offset) for number, item in enumerate(items)]
+        return lsp.CompletionList(is_incomplete=False, items=completion_items)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def hover(parameters: lsp.HoverParams) -> lsp.Hover | None:
-        path = _path(parameters.text_document.uri)
-        module = editor.module(path)
+    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:
+        path = _resolve_path(parameters.text_document.uri)
+        module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
             return None
-        text = hover_text(module, editor.landing(path), path, byte_at(source.text, parameters.position))
+        text = build_hover_text(
+            module, editor.get_preview(path), path, convert_to_byte(source.text, parameters.position)
+        )
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-        path = _path(parameters.text_document.uri)
-        module, landing = editor.module(path), editor.landing(path)
+    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        path = _resolve_path(parameters.text_document.uri)
+        module, preview = editor.load_module(path), editor.get_preview(path)
         hints = []
-        for key, at in blocks_that_place(module, path):
-            if key in landing.hints:
-                position = position_at(module.files[path].text, at)
-                tooltip = landing.texts.get(key)
-                hints.append(lsp.InlayHint(position, landing.hints[key], tooltip=tooltip, padding_left=True))
+        for key, offset in list_placement_blocks(module, path):
+            if key in preview.hints:
+                position = convert_to_position(module.files[path].text, offset)
+                tooltip = preview.texts.get(key)
+                hints.append(lsp.InlayHint(position, preview.hints[key], tooltip=tooltip, padding_left=True))
         return hints
 
 
-def _lead_to_names(server: LanguageServer, editor: Editor) -> None:
-    """Outlines, definitions and references."""
+def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -> None:
+    """Register handlers for document symbols, definitions and references."""
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def list_blocks(parameters: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-        path = _path(parameters.text_document.uri)
-        module = editor.module(path)
-        return [_symbol(module, entry) for entry in outline(module, path)]
+    def handle_document_symbols(parameters: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        path = _resolve_path(parameters.text_document.uri)
+        module = editor.load_module(path)
+        return [_build_symbol(module, entry) for entry in list_document_symbols(module, path)]
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
-    def define(parameters: lsp.DefinitionParams) -> lsp.Location | None:
-        module, naming = _naming(editor, parameters)
-        where = module.symbols().get(naming.symbol) if naming is not None else None
-        return _location(module, where) if where is not None else None
+    def handle_definition(parameters: lsp.DefinitionParams) -> lsp.Location | None:
+        module, occurrence = _find_occurrence(editor, parameters)
+        range_in_file = module.list_symbols().get(occurrence.symbol) if occurrence is not None else None
+        return _build_location(module, range_in_file) if range_in_file is not None else None
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    def refer(parameters: lsp.ReferenceParams) -> list[lsp.Location]:
-        module, naming = _naming(editor, parameters)
-        if naming is None:
+    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:
+        module, occurrence = _find_occurrence(editor, parameters)
+        if occurrence is None:
             return []
-        with_declaration = parameters.context.include_declaration
+        includes_declaration = parameters.context.include_declaration
         return [
-            _location(module, each.range)
-            for each in module.namings()
-            if each.symbol == naming.symbol and (with_declaration or not each.declares)
+            _build_location(module, item.range)
+            for item in module.list_occurrences()
+            if item.symbol == occurrence.symbol and (includes_declaration or not item.is_declaration)
         ]
 
 
-def _change_text(server: LanguageServer, editor: Editor) -> None:
-    """Formatting, renaming, and what messages propose."""
+def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None:
+    """Register handlers for formatting, renaming, and quick fixes."""
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def form(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
-        path = _path(parameters.text_document.uri)
-        source = editor.module(path).files.get(path)
+    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+        path = _resolve_path(parameters.text_document.uri)
+        source = editor.load_module(path).files.get(path)
         if source is None or not path.endswith(NATIVE):
             return []
         text, problems = format_text(source)
-        whole = lsp.Range(lsp.Position(0, 0), position_at(source.text, len(source.text.encode())))
-        return [] if problems or text == source.text else [lsp.TextEdit(whole, text)]
+        full_range = lsp.Range(
+            lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode()))
+        )
+        return [] if problems or text == source.text else [lsp.TextEdit(full_range, text)]
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME)
-    def rename(parameters: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-        module, naming = _naming(editor, parameters)
-        if naming is None:
+    def handle_rename(parameters: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+        module, occurrence = _find_occurrence(editor, parameters)
+        if occurrence is None:
             return None
         try:
-            changes = renamed(module, naming, parameters.new_name)
-        except RenameProblem as problem:
+            changes = rename_symbol(module, occurrence, parameters.new_name)
+        except RenameError as problem:
             raise JsonRpcInvalidParams(str(problem)) from None
-        return _edit(module, changes)
+        return _build_edit(module, changes)
 
     actions = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, actions)
-    def fix(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-        path = _path(parameters.text_document.uri)
-        module = editor.module(path)
-        near = [
-            (marker, found)
-            for marker, found in editor.told.get(path, [])
+    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        path = _resolve_path(parameters.text_document.uri)
+        module = editor.load_module(path)
+        matching_findings = [
+            (marker, finding)
+            for marker, finding in editor.published.get(path, [])
             if marker.range.start <= parameters.range.end and parameters.range.start <= marker.range.end
         ]
         return [
             lsp.CodeAction(
-                each.title, lsp.CodeActionKind.QuickFix, [marker], edit=_edit(module, [each.change])
+                quick_fix.title,
+                lsp.CodeActionKind.QuickFix,
+                [marker],
+                edit=_build_edit(module, [quick_fix.change]),
             )
-            for marker, found in near
-            for each in fixes(module, found)
+            for marker, finding in matching_findings
+            for quick_fix in list_quick_fixes(module, finding)
         ]
 
 
-def _naming(
-    editor: Editor, parameters: lsp.DefinitionParams | lsp.ReferenceParams | lsp.RenameParams
-) -> tuple[ModuleText, Naming | None]:
-    path = _path(parameters.text_document.uri)
-    module = editor.module(path)
+def _find_occurrence(
+    editor: EditorState, parameters: lsp.DefinitionParams | lsp.ReferenceParams | lsp.RenameParams
+) -> tuple[ModuleText, Occurrence | None]:
+    path = _resolve_path(parameters.text_document.uri)
+    module = editor.load_module(path)
     source = module.files.get(path)
     if source is None:
         return module, None
-    return module, module.naming_at(path, byte_at(source.text, parameters.position))
+    return module, module.find_occurrence(path, convert_to_byte(source.text, parameters.position))
 
 
-# --- what the protocol calls things ---------------------------------------------------------------
+# --- protocol objects ----------------------------------------------------------------------------
 
 
-def _path(uri: str) -> str:
-    """The file of a URI; "" for what is no file, such as an untitled text or an older version of one."""
+def _resolve_path(uri: str) -> str:
+    """Return the file of a URI; "" for other documents, such as an untitled text or an older version."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return os.path.realpath(path) if path else ""
 
 
-def _range(module: ModuleText, where: Range) -> lsp.Range:
-    text = module.files[where.path].text
-    return lsp.Range(position_at(text, where.start), position_at(text, where.end))
-
-
-def _location(module: ModuleText, where: Range) -> lsp.Location:
-    return lsp.Location(uris.from_fs_path(where.path) or "", _range(module, where))
-
-
-def _edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.WorkspaceEdit:
-    by_file: dict[str, list[lsp.TextEdit]] = {}
-    for change in changes:
-        uri = uris.from_fs_path(change.range.path) or ""
-        by_file.setdefault(uri, []).append(lsp.TextEdit(_range(module, change.range), change.text))
-    return lsp.WorkspaceEdit(changes=by_file)
-
-
-def _symbol(module: ModuleText, entry: Entry) -> lsp.DocumentSymbol:
-    return lsp.DocumentSymbol(
-        name=entry.name,
-        kind=_SYMBOLS.get(entry.kind, lsp.SymbolKind.Object),
-        range=_range(module, entry.whole),
-        selection_range=_range(module, entry.name_range),
-        children=[_symbol(module, inner) for inner in entry.inner],
+def _build_range(module: ModuleText, range_in_file: Range) -> lsp.Range:
+    text = module.files[range_in_file.path].text
+    return lsp.Range(
+        convert_to_position(text, range_in_file.start), convert_to_position(text, range_in_file.end)
     )
 
 
-def _item(item: Suggestion, number: int, source: SourceFile, at: int) -> lsp.CompletionItem:
-    replaced = lsp.Range(position_at(source.text, at - item.typed), position_at(source.text, at))
+def _build_location(module: ModuleText, range_in_file: Range) -> lsp.Location:
+    return lsp.Location(uris.from_fs_path(range_in_file.path) or "", _build_range(module, range_in_file))
+
+
+def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.WorkspaceEdit:
+    by_file: dict[str, list[lsp.TextEdit]] = {}
+    for change in changes:
+        uri = uris.from_fs_path(change.range.path) or ""
+        by_file.setdefault(uri, []).append(lsp.TextEdit(_build_range(module, change.range), change.text))
+    return lsp.WorkspaceEdit(changes=by_file)
+
+
+def _build_symbol(module: ModuleText, entry: DocumentSymbol) -> lsp.DocumentSymbol:
+    return lsp.DocumentSymbol(
+        name=entry.name,
+        kind=_SYMBOL_KINDS.get(entry.kind, lsp.SymbolKind.Object),
+        range=_build_range(module, entry.full_range),
+        selection_range=_build_range(module, entry.name_range),
+        children=[_build_symbol(module, child) for child in entry.children],
+    )
+
+
+def _build_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
+    replaced_range = lsp.Range(
+        convert_to_position(source.text, offset - item.typed_length), convert_to_position(source.text, offset)
+    )
     return lsp.CompletionItem(
         label=item.label,
-        kind=_KINDS[item.kind],
+        kind=_ITEM_KINDS[item.kind],
         detail=item.detail,
         documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, item.text) if item.text else None,
         sort_text=f"{number:05}",
         filter_text=item.insert if item.kind == "reference" else item.label,
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
-        text_edit=lsp.TextEdit(replaced, item.insert),
+        text_edit=lsp.TextEdit(replaced_range, item.insert),
     )
 
 
-def _diagnostic(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
-    nowhere = lsp.Position(0, 0)
-    where = lsp.Range(nowhere, nowhere)
+def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
+    start = lsp.Position(0, 0)
+    marker_range = lsp.Range(start, start)
     if diagnostic.subject is not None and source is not None:
         span = diagnostic.subject
-        where = lsp.Range(position_at(source.text, span.start.byte), position_at(source.text, span.end.byte))
+        marker_range = lsp.Range(
+            convert_to_position(source.text, span.start.byte), convert_to_position(source.text, span.end.byte)
+        )
     detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
     return Marker(
-        range=where,
+        range=marker_range,
         message=f"{diagnostic.summary}{detail}",
-        severity=_SEVERITIES[level_of(diagnostic)],
+        severity=_SEVERITIES[get_level(diagnostic)],
         code=diagnostic.id,
         source="nexusform",
     )

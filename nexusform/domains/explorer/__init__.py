@@ -1,1 +1,1 @@
-"""`nexusform explore`: a plan to play with, in a browser on this machine."""
+"""Command `nexusform explore`: an interactive plan in a local browser."""

@@ -1,6 +1,5 @@
-"""A configuration that somebody plays with: other counts, racks lost, active or added, each planned anew.
-
-Nothing is applied, locked or recorded. Literal values can be written back to the files.
+"""Interactive exploration of a configuration: changed counts, and racks lost, activated or added, each
+planned again. Nothing is applied, locked or recorded. Literal values can be written back to the files.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import Address, parse_address
-from nexusform.configuration.declared.configuration import Configuration
-from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
-from nexusform.diagnostics import Diagnostic
-from nexusform.plain_data import Path as ValuePath
-from nexusform.planning.conclusion.room_left import with_room
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.literal_edits import TextEdit, apply_edits, build_literal_edit
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.regular_files import write_file
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import Path as ValuePath
+from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.plan_request import Adjustment
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import Adjustment
 from nexusform.plans.plan import Plan
-from nexusform.ports import Kind
-from nexusform.regular_files import write_whole
-from nexusform.rendering.notation.hcl_text import quoted
+from nexusform.rendering.notation.hcl_text import quote_string
+from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-from nexusform.source import SourceFile
-from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import Project, open_project
-from nexusform.workflow.runs.locking import Locking
-from nexusform.workflow.runs.run import PlanOptions, Run, begin
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 
-MOST_ADDED: Final = 50  # racks
-MOST_VMS: Final = 10_000  # of one pool
+MAX_ADDED_RACKS: Final = 50  # racks
+MAX_VMS: Final = 10_000  # of one pool
 
 
-class PoolKnob(Struct, frozen=True):
-    """A pool whose count can be changed: its key, names, and count as configured."""
+class PoolControl(Struct, frozen=True):
+    """Pool with a changeable count: its key, names, and configured count."""
 
     key: str
     cluster: str
@@ -48,8 +47,8 @@ class PoolKnob(Struct, frozen=True):
     count: int
 
 
-class RackKnob(Struct, frozen=True):
-    """A rack that can be lost or, where it is planned, made active."""
+class RackControl(Struct, frozen=True):
+    """Rack that can be lost or, if planned, activated."""
 
     key: str
     site: str
@@ -58,9 +57,9 @@ class RackKnob(Struct, frozen=True):
     planned: bool
 
 
-class Wish(Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody asks for: counts of pools by key, racks lost and made active by key, and racks added by
-    the key of the one that they are like.
+class ExplorationRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Requested changes: counts of pools by key, racks lost and activated by key, and racks added by the key
+    of their model.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -69,12 +68,12 @@ class Wish(Struct, frozen=True, forbid_unknown_fields=True):
     added: dict[str, int] = field(default_factory=dict)
 
 
-class WishProblem(ValueError):
-    """A wish that cannot be; the message says why."""
+class ExplorationRequestError(ValueError):
+    """Invalid request; the message states the reason."""
 
 
-class Written(Struct, frozen=True):
-    """What a wish would change in the files: a unified diff, its digest, and what cannot be written."""
+class FileChanges(Struct, frozen=True):
+    """File changes of a request: a unified diff, its digest, and changes that cannot be written."""
 
     difference: str
     digest: str
@@ -82,165 +81,179 @@ class Written(Struct, frozen=True):
 
 
 class Exploration:
-    """One project that is planned again and again."""
+    """Project planned repeatedly with changes."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.base = self._plan(self.configuration, ())
-        self._paths = dict(_pool_paths(self.base))
-        self._racks = dict(_racks(self.base, self.project))
+        self.base = self._plan_configuration(self.configuration, ())
+        self._count_paths = dict(_list_count_paths(self.base))
+        self._racks = dict(_list_racks(self.base, self.project))
 
     @property
     def project(self) -> Project:
-        """What is played with."""
+        """Explored project."""
         return self._run.project
 
     @property
     def configuration(self) -> Configuration:
-        """The configuration as it stands in the files."""
+        """Configuration as in the files."""
         return self._run.project.configuration
 
-    def pools(self) -> list[PoolKnob]:
-        """The pools, in planning order."""
-        tables = {_pool_key(t.address, t.pool): t for t in self.base.placement_tables}
+    def list_pools(self) -> list[PoolControl]:
+        """Return the pools in planning order."""
+        tables = {_format_pool_key(t.address, t.pool): t for t in self.base.placement_tables}
         return [
-            PoolKnob(
+            PoolControl(
                 key=key,
                 cluster=tables[key].cluster,
                 pool=tables[key].pool,
                 sku=tables[key].vm_sku_name,
                 count=tables[key].total_count,
             )
-            for key in self._paths
+            for key in self._count_paths
         ]
 
-    def racks(self) -> list[RackKnob]:
-        """The racks, in planning order."""
+    def list_racks(self) -> list[RackControl]:
+        """Return the racks in planning order."""
         return list(self._racks.values())
 
-    def plan(self, wish: Wish) -> Plan:
-        """The plan of a wish. Raises WishProblem."""
-        self._check(wish)
+    def plan_request(self, request: ExplorationRequest) -> Plan:
+        """Return the plan of a request. Raises ExplorationRequestError."""
+        self._check_request(request)
         configuration = self.configuration
-        if wish.added:
-            text = "".join(self._added(wish.added))
-            extra = [SourceFile("explored.nf.hcl", text)]
-            configuration = load_configuration(self.project.place, extra)[0] or configuration
-        return self._plan(configuration, self._adjustments(wish))
+        if request.added:
+            text = "".join(self._render_added_racks(request.added))
+            extra_files = [SourceFile("explored.nf.hcl", text)]
+            configuration = load_project_configuration(self.project.context, extra_files)[0] or configuration
+        return self._plan_configuration(configuration, self._list_adjustments(request))
 
-    def written(self, wish: Wish) -> Written:
-        """What a wish would change in the files. Raises WishProblem."""
-        texts, left_out = self._texts(wish)
-        difference = self._difference(texts)
-        return Written(difference, _digest(difference), tuple(left_out))
+    def compute_file_changes(self, request: ExplorationRequest) -> FileChanges:
+        """Return the file changes of a request. Raises ExplorationRequestError."""
+        texts, unwritable = self._compute_texts(request)
+        difference = self._format_difference(texts)
+        return FileChanges(difference, _compute_digest(difference), tuple(unwritable))
 
-    def write(self, wish: Wish, digest: str) -> tuple[str, ...]:
-        """Write the change that was shown, recognised by its digest; the names of the files.
-
-        Raises WishProblem, OSError.
+    def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
+        """Write the displayed change, identified by its digest, and return the names of the files. Raises
+        ExplorationRequestError, OSError.
         """
-        texts, _ = self._texts(wish)
-        if _digest(self._difference(texts)) != digest:
-            raise WishProblem("That is not the change that was shown. Look at it again.")
+        texts, _ = self._compute_texts(request)
+        if _compute_digest(self._format_difference(texts)) != digest:
+            raise ExplorationRequestError("That is not the change that was shown. Look at it again.")
         for name in texts:
             if Path(name).read_text(encoding="utf-8") != self.configuration.files[name].text:
-                raise WishProblem(f"{name} was changed meanwhile. Start explore again.")
+                raise ExplorationRequestError(f"{name} was changed meanwhile. Start explore again.")
         for name, text in texts.items():
-            write_whole(Path(name), text.encode(), 0o666)
+            write_file(Path(name), text.encode(), 0o666)
         return tuple(texts)
 
-    # --- inside ---
+    # --- implementation ---
 
-    def _plan(self, configuration: Configuration, adjustments: Sequence[Adjustment]) -> Plan:
-        """The plan of a changed configuration, without looking at providers."""
-        options = PlanOptions(refresh=False, tie_breaks=0)
+    def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[Adjustment]) -> Plan:
+        """Return the plan of a changed configuration, without reading providers."""
+        options = PlanOptions(refresh=False, samples=0)
         request = replace(
-            self._run.request(options),
+            self._run.build_request(options),
             configuration=configuration,
             adjustments=tuple(adjustments),
-            ways_out=False,
+            includes_remedies=False,
             lint=False,
         )
-        return with_room(make_plan(request), self.project.registries).plan
+        return add_capacity(make_plan(request), self.project.registries).plan
 
-    def _check(self, wish: Wish) -> None:
-        """Raises WishProblem for a wish beyond what can be played."""
-        unknown = [key for key in wish.counts if key not in self._paths]
-        unknown += [key for key in (*wish.lost, *wish.active, *wish.added) if key not in self._racks]
-        if unknown:
-            raise WishProblem(f'There is no pool or rack "{unknown[0]}".')
-        if any(not 0 <= count <= MOST_VMS for count in wish.counts.values()):
-            raise WishProblem(f"A pool has 0 to {MOST_VMS:,} VMs here.")
-        if any(not 0 <= count <= MOST_ADDED for count in wish.added.values()):
-            raise WishProblem(f"0 to {MOST_ADDED} racks can be added at once.")
+    def _check_request(self, request: ExplorationRequest) -> None:
+        """Check a request. Raises ExplorationRequestError."""
+        unknown_keys = [key for key in request.counts if key not in self._count_paths]
+        unknown_keys += [
+            key for key in (*request.lost, *request.active, *request.added) if key not in self._racks
+        ]
+        if unknown_keys:
+            raise ExplorationRequestError(f'There is no pool or rack "{unknown_keys[0]}".')
+        if any(not 0 <= count <= MAX_VMS for count in request.counts.values()):
+            raise ExplorationRequestError(f"A pool has 0 to {MAX_VMS:,} VMs here.")
+        if any(not 0 <= count <= MAX_ADDED_RACKS for count in request.added.values()):
+            raise ExplorationRequestError(f"0 to {MAX_ADDED_RACKS} racks can be added at once.")
 
-    def _adjustments(self, wish: Wish) -> list[Adjustment]:
-        counts = [Adjustment(*self._paths[key], count) for key, count in wish.counts.items()]
-        lost = [Adjustment(parse_address(key), ("machine_count",), 0) for key in wish.lost]
-        active = [Adjustment(parse_address(key), ("status",), "active") for key in wish.active]
-        return [*counts, *lost, *active]
+    def _list_adjustments(self, request: ExplorationRequest) -> list[Adjustment]:
+        counts = [Adjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
+        lost_racks = [Adjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
+        activated_racks = [Adjustment(parse_address(key), ("status",), "active") for key in request.active]
+        return [*counts, *lost_racks, *activated_racks]
 
-    def _added(self, added: Mapping[str, int]) -> Iterator[str]:
-        """Racks like others, as configuration."""
-        after = {str(change.address): change.after or {} for change in self.base.changes}
-        for key, count in added.items():
-            like = after[key]
+    def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
+        """Yield the configuration of racks like existing ones."""
+        planned_values = {str(change.address): change.after or {} for change in self.base.changes}
+        for key, count in counts_by_rack.items():
+            model_rack = planned_values[key]
             for number in range(1, count + 1):
-                name = f"{like['name']}-like-{number}"
-                arguments = {"site_id": like["site_id"], "name": name, "machine_sku": like["machine_sku"]}
-                lines = [f"  {argument} = {quoted(value)}" for argument, value in arguments.items()]
-                lines.append(f"  machine_count = {like['machine_count']}")
+                name = f"{model_rack['name']}-like-{number}"
+                arguments = {
+                    "site_id": model_rack["site_id"],
+                    "name": name,
+                    "machine_sku": model_rack["machine_sku"],
+                }
+                lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
+                lines.append(f"  machine_count = {model_rack['machine_count']}")
                 body = "\n".join(lines)
-                yield f'resource "nexus_rack" {quoted(name)} {{\n{body}\n}}\n'
+                yield f'resource "nexus_rack" {quote_string(name)} {{\n{body}\n}}\n'
 
-    def _texts(self, wish: Wish) -> tuple[dict[str, str], list[str]]:
-        """The new texts of files, and what has no literal to be written to."""
-        self._check(wish)
+    def _compute_texts(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
+        """Return the new texts of files, and changes without a literal value to edit."""
+        self._check_request(request)
         edits: list[TextEdit] = []
-        left_out = [
+        unwritable = [
             f"{count} x {self._racks[key].name}: added racks are not written."
-            for key, count in wish.added.items()
+            for key, count in request.added.items()
             if count
         ]
-        for adjustment in self._adjustments(wish):
-            edit = literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
+        for adjustment in self._list_adjustments(request):
+            edit = build_literal_edit(
+                self.configuration, adjustment.address, adjustment.path, adjustment.value
+            )
             if edit is not None:
                 edits.append(edit)
             else:
                 path = ".".join(str(step) for step in adjustment.path)
-                left_out.append(f"{adjustment.address}: {path} is no literal value of this one object.")
-        changed = [edit for edit in edits if edit.before != edit.after]
-        return edited(self.configuration.files, changed), left_out
+                unwritable.append(f"{adjustment.address}: {path} is no literal value of this one object.")
+        changed_edits = [edit for edit in edits if edit.before != edit.after]
+        return apply_edits(self.configuration.files, changed_edits), unwritable
 
-    def _difference(self, texts: Mapping[str, str]) -> str:
-        """The new texts as a unified diff."""
+    def _format_difference(self, texts: Mapping[str, str]) -> str:
+        """Return the new texts as a unified diff."""
         lines: list[str] = []
         for name, text in sorted(texts.items()):
-            before = self.configuration.files[name].text.splitlines(keepends=True)
-            lines += difflib.unified_diff(before, text.splitlines(keepends=True), name, name, n=1)
+            old_lines = self.configuration.files[name].text.splitlines(keepends=True)
+            lines += difflib.unified_diff(old_lines, text.splitlines(keepends=True), name, name, n=1)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
-def _digest(difference: str) -> str:
+def _compute_digest(difference: str) -> str:
     return sha256(difference.encode()).hexdigest()
 
 
 @contextmanager
-def explored(
-    place: Place,
+def open_exploration(
+    location: CommandContext,
 ) -> Iterator[tuple[Exploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
-    """The exploration of a directory, on the recorded state; None with the diagnostics that say why not."""
-    opened = open_project(place)
-    if opened.project is None:
-        yield None, opened.diagnostics, opened.sources
+    """Yield the exploration of a directory on the recorded state; None with diagnostics if it cannot be
+    opened.
+    """
+    opening = open_project(location)
+    if opening.project is None:
+        yield None, opening.diagnostics, opening.sources
         return
-    with begin(opened.project, "OperationTypePlan", Locking(enabled=False, alone=True), settles=False) as run:
-        diagnostics = (*opened.diagnostics, *run.diagnostics)
-        yield (Exploration(run) if run.ready else None), diagnostics, opened.sources
+    with begin_run(
+        opening.project,
+        "OperationTypePlan",
+        LockOptions(enabled=False, is_exclusive=True),
+        records_recovery=False,
+    ) as run:
+        diagnostics = (*opening.diagnostics, *run.diagnostics)
+        yield (Exploration(run) if run.is_ready else None), diagnostics, opening.sources
 
 
-def _pool_paths(plan: Plan) -> Iterator[tuple[str, tuple[Address, ValuePath]]]:
-    """Where the count of each pool is written."""
+def _list_count_paths(plan: Plan) -> Iterator[tuple[str, tuple[Address, ValuePath]]]:
+    """Yield the configuration path of each pool's count."""
     for table in plan.placement_tables:
         path: ValuePath | None = None
         if table.address.type == "nexus_agent_pool":
@@ -249,24 +262,24 @@ def _pool_paths(plan: Plan) -> Iterator[tuple[str, tuple[Address, ValuePath]]]:
             is_control_plane = table.pool == CONTROL_PLANE
             path = ("control_plane", "count") if is_control_plane else ("agent_pool", table.pool, "count")
         if path is not None:
-            yield _pool_key(table.address, table.pool), (table.address, path)
+            yield _format_pool_key(table.address, table.pool), (table.address, path)
 
 
-def _pool_key(address: Address, pool: str) -> str:
+def _format_pool_key(address: Address, pool: str) -> str:
     return f"{address}:{pool}"
 
 
-def _racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackKnob]]:
-    """The racks of a plan, with what can be changed of each."""
+def _list_racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackControl]]:
+    """Yield the racks of a plan with their possible changes."""
     for change in plan.changes:
         rack = change.after
-        if rack is None or project.registries.kind_of(change.address.type) is not Kind.RACK:
+        if rack is None or project.registries.get_kind(change.address.type) is not PlanningKind.RACK:
             continue
         key = str(change.address)
         planned = rack.get("status") == "planned"
         yield (
             key,
-            RackKnob(
+            RackControl(
                 key=key,
                 site=str(rack["site_id"]),
                 name=str(rack["name"]),

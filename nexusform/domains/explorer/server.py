@@ -1,5 +1,5 @@
-"""The exploration as a page on loopback. Whoever asks must know the token of the address, and ask from this
-page: a page of somebody else in the same browser can neither read nor ask anything.
+"""Web server of the exploration on the loopback interface. Requests need the token of the address and must be
+sent by this page: other pages in the same browser can neither read nor request anything.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from nexusform.domains.explorer.exploration import Exploration, Wish, WishProblem
-from nexusform.rendering.notation.json_values import json_bytes
-from nexusform.rendering.notation.markup import data_script, element, trusted_code
-from nexusform.rendering.page.html_page import page_content, whole_page
+from nexusform.domains.explorer.exploration import Exploration, ExplorationRequest, ExplorationRequestError
+from nexusform.rendering.notation.json_values import encode_document
+from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
+from nexusform.rendering.page.html_page import build_page_content, render_page
 
-_LARGEST: Final = 1024 * 1024  # bytes of a question
+_MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
@@ -28,7 +28,7 @@ _POLICY: Final = (
 
 
 class ExplorerServer(ThreadingHTTPServer):
-    """Serves one exploration until it is shut down."""
+    """Server of one exploration until its shutdown."""
 
     daemon_threads = True
 
@@ -45,33 +45,33 @@ class ExplorerServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address to open."""
+        """Address to open."""
         return f"{self.origin}/?token={self.token}"
 
-    def page(self) -> bytes:
-        """The whole page, with the plan of the files."""
+    def render_page(self) -> bytes:
+        """Render the whole page with the plan of the files."""
         exploration = self.exploration
         project = exploration.project
-        content = page_content(exploration.base, project.sources, project.registries)
-        knobs = {"pools": exploration.pools(), "racks": exploration.racks(), "token": self.token}
-        header = element(
+        content = build_page_content(exploration.base, project.sources, project.registries)
+        controls = {"pools": exploration.list_pools(), "racks": exploration.list_racks(), "token": self.token}
+        header = build_element(
             "header",
-            element("h1", f"Explore: {content.overview.headline}", id="headline"),
-            element(
+            build_element("h1", f"Explore: {content.overview.headline}", id="headline"),
+            build_element(
                 "p",
                 "Change a count, lose or add a rack: the engine plans it at once, and nothing is applied.",
                 class_="quiet",
             ),
-            element("div", id="explore"),
-            data_script("explore-data", msgspec.to_builtins(knobs)),
-            trusted_code("style", _asset("explore.css")),
+            build_element("div", id="explore"),
+            build_data_script("explore-data", msgspec.to_builtins(controls)),
+            build_code_element("style", _read_asset("explore.css")),
         )
-        script = [trusted_code("script", _asset("explore.js"))]
-        page = whole_page(
+        script = [build_code_element("script", _read_asset("explore.js"))]
+        page = render_page(
             "nexusform explore",
             header,
             content.main,
-            element(
+            build_element(
                 "footer", "Planned by the engine on the recorded state; nothing is applied.", class_="quiet"
             ),
             content.data,
@@ -80,21 +80,21 @@ class ExplorerServer(ThreadingHTTPServer):
         )
         return page.encode()
 
-    def answer(self, wish: Wish) -> dict[str, Any]:
-        """The plan of a wish, as the page draws it."""
+    def render_plan(self, request: ExplorationRequest) -> dict[str, Any]:
+        """Return the plan of a request in the form for the page."""
         exploration = self.exploration
         with self.lock:
-            plan = exploration.plan(wish)
-        content = page_content(plan, exploration.project.sources, exploration.project.registries)
+            plan = exploration.plan_request(request)
+        content = build_page_content(plan, exploration.project.sources, exploration.project.registries)
         return {"headline": content.overview.headline, "main": str(content.main), "data": content.data}
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return resources.files("nexusform.domains.explorer").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    wish: Wish = Wish()
+class _RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    wish: ExplorationRequest = ExplorationRequest()
     digest: str = ""
 
 
@@ -103,78 +103,80 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """The page."""
-        asked = urlsplit(self.path)
-        token = parse_qs(asked.query).get("token", [""])[0]
-        if asked.path != "/":
-            self._refuse(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        """Send the page."""
+        url_parts = urlsplit(self.path)
+        token = parse_qs(url_parts.query).get("token", [""])[0]
+        if url_parts.path != "/":
+            self._reject(HTTPStatus.NOT_FOUND, "There is nothing here.")
             return
-        if not self._may_ask(token):
+        if not self._has_access(token):
             return
-        self._send(HTTPStatus.OK, self.server.page(), "text/html; charset=utf-8")
+        self._send_response(HTTPStatus.OK, self.server.render_page(), "text/html; charset=utf-8")
 
     def do_POST(self) -> None:
-        """A plan, the change that a wish makes to the files, or writing it."""
-        if not self._may_ask(self.headers.get("X-Token", "")) or not self._is_from_the_page():
+        """Send the plan of a request, its file changes, or the result of writing them."""
+        if not self._has_access(self.headers.get("X-Token", "")) or not self._is_same_origin():
             return
-        answers = {"/plan": self._plan, "/change": self._change, "/write": self._write}
-        answer = answers.get(self.path)
+        handlers = {"/plan": self._handle_plan, "/change": self._handle_change, "/write": self._handle_write}
+        handler = handlers.get(self.path)
         length = self.headers.get("Content-Length", "")
-        if answer is None or not length.isdigit() or int(length) > _LARGEST:
-            self._refuse(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        if handler is None or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+            self._reject(HTTPStatus.NOT_FOUND, "There is nothing here.")
             return
         try:
-            question = msgspec.json.decode(self.rfile.read(int(length)), type=_Question)
-            document = answer(question)
-        except (msgspec.DecodeError, WishProblem, OSError) as problem:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(problem))
+            body = msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody)
+            document = handler(body)
+        except (msgspec.DecodeError, ExplorationRequestError, OSError) as problem:
+            self._reject(HTTPStatus.BAD_REQUEST, str(problem))
             return
-        self._send(HTTPStatus.OK, json_bytes(document), "application/json")
+        self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
-    def _plan(self, question: _Question) -> dict[str, Any]:
-        return self.server.answer(question.wish)
+    def _handle_plan(self, body: _RequestBody) -> dict[str, Any]:
+        return self.server.render_plan(body.wish)
 
-    def _change(self, question: _Question) -> dict[str, Any]:
-        document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.written(question.wish))
+    def _handle_change(self, body: _RequestBody) -> dict[str, Any]:
+        document: dict[str, Any] = msgspec.to_builtins(
+            self.server.exploration.compute_file_changes(body.wish)
+        )
         return document
 
-    def _write(self, question: _Question) -> dict[str, Any]:
+    def _handle_write(self, body: _RequestBody) -> dict[str, Any]:
         with self.server.lock:
-            return {"files": list(self.server.exploration.write(question.wish, question.digest))}
+            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
 
-    # --- who may ask ---
+    # --- authorization ---
 
-    def _may_ask(self, token: str) -> bool:
-        """Whether a request comes from the page that was opened; refused otherwise."""
+    def _has_access(self, token: str) -> bool:
+        """Return whether a request has the token of the opened page; otherwise reject it."""
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
         if self.headers.get("Host") not in hosts or not hmac.compare_digest(
             token.encode(), self.server.token.encode()
         ):
-            self._refuse(HTTPStatus.FORBIDDEN, "Open the address that `nexusform explore` printed.")
+            self._reject(HTTPStatus.FORBIDDEN, "Open the address that `nexusform explore` printed.")
             return False
         return True
 
-    def _is_from_the_page(self) -> bool:
+    def _is_same_origin(self) -> bool:
         if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
-            self._refuse(HTTPStatus.FORBIDDEN, "Only the page itself may ask.")
+            self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may ask.")
             return False
         return True
 
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
+    def _reject(self, status: HTTPStatus, text: str) -> None:
         self.close_connection = True
-        self._send(status, json_bytes({"problem": text}), "application/json")
+        self._send_response(status, encode_document({"problem": text}), "application/json")
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+    def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
-        # Browsers read this one from a header alone.
+        # Browsers accept this directive only from a header.
         self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the library
-        """Requests are nothing that people want to read."""
+        """Skip the log: requests are not interesting to users."""

@@ -1,1 +1,1 @@
-"""Fleet placements: which member clusters a workload is placed on, as KubeFleet decides it."""
+"""Fleet placements: selection of member clusters for workloads by the rules of KubeFleet."""

@@ -1,4 +1,4 @@
-"""Bindings of fleet placements to clusters, as a kind of placement."""
+"""Placement kind of fleet bindings to clusters."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.kinds import PlacementKind
-from nexusform.ports import ResourceType
 
 BINDING: Final = "binding"
 
 
-def _names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterable[str]:
-    held = attributes.get("bindings")
-    return held.keys() if isinstance(held, Mapping) else ()
+def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterable[str]:
+    bindings = attributes.get("bindings")
+    return bindings.keys() if isinstance(bindings, Mapping) else ()
 
 
-def _text(place: Binding) -> str:
-    return f"{place.cluster} ({place.state})"
+def _format_location(location: Binding) -> str:
+    return f"{location.cluster} ({location.state})"
 
 
-def _beside(place: Binding, name: str) -> str:
-    """A binding is called by its cluster: only its state is worth saying beside it."""
-    return str(place.state) if name == place.cluster else ""
+def _format_state(location: Binding, name: str) -> str:
+    """Return the state, the only addition to a binding named like its cluster; "" for other names."""
+    return str(location.state) if name == location.cluster else ""
 
 
-def _many(places: Sequence[Binding]) -> str:
-    return ", ".join(place.cluster for place in places)
+def _format_locations(locations: Sequence[Binding]) -> str:
+    return ", ".join(location.cluster for location in locations)
 
 
 KIND: Final = PlacementKind(
@@ -35,23 +35,23 @@ KIND: Final = PlacementKind(
     noun="fleet binding",
     short_noun="binding",
     title="Fleet bindings",
-    place=Binding,
-    names=_names,
-    spot=lambda place: (place.cluster,),
-    text=_text,
-    brief=_text,
-    beside=_beside,
-    document=lambda place: {"cluster": place.cluster, "state": str(place.state)},
-    many=_many,
-    link=lambda place: (place.cluster, "", ""),
-    state=lambda place: str(place.state),
-    # One that is given up waits until it can be removed.
-    runs=lambda place: place is None or place.state is not BindingState.UNSCHEDULED,
-    waits_as=lambda place: str(place.state),
-    ground="member",
+    location_class=Binding,
+    list_names=_list_names,
+    get_identity=lambda place: (place.cluster,),
+    format_text=_format_location,
+    format_brief=_format_location,
+    format_next_to_name=_format_state,
+    build_document=lambda place: {"cluster": place.cluster, "state": str(place.state)},
+    format_many=_format_locations,
+    get_link=lambda place: (place.cluster, "", ""),
+    get_state=lambda place: str(place.state),
+    # An unscheduled binding waits for its removal.
+    is_running=lambda place: place is None or place.state is not BindingState.UNSCHEDULED,
+    format_waiting_state=lambda place: str(place.state),
+    host_noun="member",
     by_resource=True,
-    takes="picks",
-    drops="drops",
+    add_verb="picks",
+    remove_verb="drops",
     run_noun="cluster",
-    shown=True,
+    is_observable=True,
 )

@@ -1,1 +1,1 @@
-"""A fleet hub that is there: read, be judged by it, act on it."""
+"""Live fleet hub: reading, server-side dry runs, and changes."""

@@ -1,6 +1,6 @@
-"""Pods on nodes, as kube-scheduler and the controllers around it place them."""
+"""Pods on nodes, placed by the rules of kube-scheduler and the Kubernetes controllers."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "pod_kind": "POD PodPlace",
+# Public names of the package, by module.
+PUBLIC = {
+    "pod_kind": "POD PodLocation",
 }

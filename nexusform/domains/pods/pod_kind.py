@@ -1,4 +1,4 @@
-"""Pods on nodes, as a kind of placement."""
+"""Placement kind of pods on nodes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.placement_kinds.kinds import MOST_NAMES, PlacementKind
-from nexusform.placement_kinds.vm_kind import joined
-from nexusform.ports import ResourceType
-from nexusform.scheduling.decision import Place
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.placement_kinds.kinds import MAXIMUM_NAMES, PlacementKind
+from nexusform.placement_kinds.vm_kind import join_parts
+from nexusform.scheduling.decision import Location
 
 POD: Final = "pod"
 SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node
 
 
-class PodPlace(Place, frozen=True):
-    """Where a pod is: the cluster's name and the node there, with the node's machine and zone. A pod that
-    waits has none of these; `state` says then what it is ("" where nobody knows: it is Pending).
+class PodLocation(Location, frozen=True):
+    """Location of a pod: cluster and node, with the node's machine and zone. A waiting pod has only a
+    cluster; `state` is its state ("" if unknown: Pending).
     """
 
     cluster: str
@@ -27,61 +27,61 @@ class PodPlace(Place, frozen=True):
     state: str = ""
 
     @property
-    def word(self) -> str:
-        """Its node, or what it is without one."""
+    def node_or_state(self) -> str:
+        """Node of the pod, or its state without one."""
         return self.node or self.state or "Pending"
 
 
-def _names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[str]:
-    """`workload/pod`, whatever cluster they are on."""
-    return _pods(attributes.get("workloads"), ())
+def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `workload/pod` for each pod, on any cluster."""
+    return _list_pods(attributes.get("workloads"), ())
 
 
-def _pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The pods among the `workloads` of an object."""
+def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the pods among the `workloads` of an object."""
     if not isinstance(values, Mapping):
         return
     if "node" in values and "machine" in values:
         yield "/".join(path[-2:])
         return
     for name, inner_values in values.items():
-        yield from _pods(inner_values, (*path, name))
+        yield from _list_pods(inner_values, (*path, name))
 
 
-def _text(place: PodPlace) -> str:
-    zone = f"zone {place.availability_zone}" if place.availability_zone else ""
-    return joined(place.word, place.machine, zone)
+def _format_location(location: PodLocation) -> str:
+    zone = f"zone {location.availability_zone}" if location.availability_zone else ""
+    return join_parts(location.node_or_state, location.machine, zone)
 
 
-def _document(place: PodPlace) -> dict[str, Any]:
+def _build_document(location: PodLocation) -> dict[str, Any]:
     return {
-        "cluster": place.cluster,
-        "node": place.node,
-        "machine": place.machine,
-        "availability_zone": place.availability_zone,
-        "state": SCHEDULED if place.node else place.word,
+        "cluster": location.cluster,
+        "node": location.node,
+        "machine": location.machine,
+        "availability_zone": location.availability_zone,
+        "state": SCHEDULED if location.node else location.node_or_state,
     }
 
 
-def _without_place(place: PodPlace) -> PodPlace:
-    return PodPlace(place.cluster, state="" if place.node else place.state)
+def _remove_node(location: PodLocation) -> PodLocation:
+    return PodLocation(location.cluster, state="" if location.node else location.state)
 
 
-def _many(places: Sequence[PodPlace]) -> str:
-    """`rack1-bm01: 2, rack1-bm02: 1, 3 Pending`."""
-    counts: Counter[str] = Counter()
-    without: Counter[str] = Counter()
-    for place in places:
-        if place.node:
-            counts[place.machine or place.node] += 1
+def _format_locations(locations: Sequence[PodLocation]) -> str:
+    """Format the locations of several pods: `rack1-bm01: 2, rack1-bm02: 1, 3 Pending`."""
+    machine_counts: Counter[str] = Counter()
+    unplaced_counts: Counter[str] = Counter()
+    for location in locations:
+        if location.node:
+            machine_counts[location.machine or location.node] += 1
         else:
-            without[place.word] += 1
-    texts = [f"{machine}: {count:,}" for machine, count in sorted(counts.items())]
-    if len(texts) > MOST_NAMES:
-        low, high = min(counts.values()), max(counts.values())
+            unplaced_counts[location.node_or_state] += 1
+    texts = [f"{machine}: {count:,}" for machine, count in sorted(machine_counts.items())]
+    if len(texts) > MAXIMUM_NAMES:
+        low, high = min(machine_counts.values()), max(machine_counts.values())
         per_machine = f"{low}" if low == high else f"{low} to {high}"
-        texts = [f"{per_machine} on each of {len(counts):,} machines"]
-    texts += [f"{count:,} {state}" for state, count in sorted(without.items())]
+        texts = [f"{per_machine} on each of {len(machine_counts):,} machines"]
+    texts += [f"{count:,} {state}" for state, count in sorted(unplaced_counts.items())]
     return ", ".join(texts)
 
 
@@ -89,19 +89,19 @@ KIND: Final = PlacementKind(
     name=POD,
     noun="pod",
     title="Pods",
-    place=PodPlace,
-    names=_names,
-    called=lambda pool, name: f"{pool.partition('/')[2]}/{name}",
-    spot=lambda place: (place.cluster, place.node, place.machine),
-    text=_text,
-    brief=lambda place: place.machine or place.word,
-    document=_document,
-    many=_many,
-    link=lambda place: (place.cluster, place.node or "", place.machine or ""),
-    runs=lambda place: place is not None and bool(place.node),
-    waits_as=lambda place: place.word if place is not None else "Pending",
-    without_place=_without_place,
-    ground="node",
-    on_vms=True,
-    nested=True,
+    location_class=PodLocation,
+    list_names=_list_names,
+    format_name=lambda pool, name: f"{pool.partition('/')[2]}/{name}",
+    get_identity=lambda place: (place.cluster, place.node, place.machine),
+    format_text=_format_location,
+    format_brief=lambda place: place.machine or place.word,
+    build_document=_build_document,
+    format_many=_format_locations,
+    get_link=lambda place: (place.cluster, place.node or "", place.machine or ""),
+    is_running=lambda place: place is not None and bool(place.node),
+    format_waiting_state=lambda place: place.word if place is not None else "Pending",
+    build_waiting=_remove_node,
+    host_noun="node",
+    runs_on_vms=True,
+    is_nested=True,
 )

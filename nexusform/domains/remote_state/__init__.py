@@ -1,1 +1,1 @@
-"""State that a team reaches: remote backends."""
+"""Remote state backends."""

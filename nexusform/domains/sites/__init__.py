@@ -1,1 +1,1 @@
-"""Many sites at once: sites as data, one folded plan, one digest to approve, waves."""
+"""Many sites at once: definition as data, one folded plan, one approved digest, waves."""

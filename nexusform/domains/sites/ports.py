@@ -1,43 +1,47 @@
-"""What is asked of whoever does the work of many sites."""
+"""Interface of engines that run tasks of many sites."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from nexusform.domains.sites.types.work import Answer, Kind, Status, Task
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, Task, TaskKind
 
-Done: TypeAlias = Callable[[Task, Answer], None]
+OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
-class EngineProblem(Exception):
-    """An engine that cannot be used, or no longer; the message is for the user."""
+class EngineError(Exception):
+    """Engine cannot be used, or failed; the message is for the user."""
 
 
 class Engine(Protocol):
-    """Does tasks on some worker each. What kills a worker harms no other task."""
+    """Runner of tasks on workers. The crash of a worker affects no other task."""
 
     @property
-    def workers(self) -> int:
-        """How many tasks are done at a time."""
+    def parallelism(self) -> int:
+        """Number of tasks running at a time."""
         ...
 
-    def run(
-        self, tasks: Sequence[Task], done: Done, *, at_once: Callable[[], int], stopping: Callable[[], bool]
+    def run_tasks(
+        self,
+        tasks: Sequence[Task],
+        on_result: OnResult,
+        *,
+        max_running: Callable[[], int],
+        is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Do all tasks, telling what came of each as it comes; those that were not begun.
-
-        Before each is begun `at_once` says how many may be under way (0: none now), and `stopping` whether no
-        further one is to be begun. A task whose worker is gone is done by another one. Raises EngineProblem.
+        """Run all tasks and report each result; return the tasks not started. Before each start,
+        `max_running` gives the maximum of running tasks (0: none now), and `is_stopping` if no further task
+        may start. A task with a crashed worker is retried on another one. Raises EngineError.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the workers."""
+        """Release the workers."""
         ...
 
 
-def lost(task: Task, why: str) -> Answer:
-    """The answer for a task that no worker came to the end of."""
-    status = Status.REFUSED if task.kind in (Kind.PLAN, Kind.ASK) else Status.FAILED
-    return Answer(task.site, status, why)
+def build_lost_result(task: Task, reason: str) -> SiteResult:
+    """Build the result of a task that no worker completed."""
+    status = SiteStatus.REFUSED if task.kind in (TaskKind.PLAN, TaskKind.ASK) else SiteStatus.FAILED
+    return SiteResult(task.site, status, reason)

@@ -1,1 +1,1 @@
-"""`nexusform test`: assertions over plans."""
+"""Command `nexusform test`: assertions over plans."""

@@ -1,1 +1,1 @@
-"""VNFs: what TOSCA and HOT files ask of machines and of one another."""
+"""VNFs: VM demands and placement rules from TOSCA and HOT documents."""

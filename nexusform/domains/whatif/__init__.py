@@ -1,1 +1,1 @@
-"""Questions: what would happen if."""
+"""What-if questions: simulations on a state or a plan."""

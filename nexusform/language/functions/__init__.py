@@ -1,7 +1,7 @@
-"""The functions of the expression language: one file per family, one entry each in registry.py."""
+"""Functions of the expression language: one file per family, one entry each in registry.py."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "function": "anything FixedProblem Function",
-    "registry": "standard_functions",
+# Public names of the package, by module.
+PUBLIC = {
+    "function": "build_any_parameter FixedProblem Function",
+    "registry": "build_functions",
 }

@@ -1,12 +1,13 @@
-"""Functions that change a value's type or marks, and those that catch errors."""
+"""Functions that change a value's type or marks, and functions that catch errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from nexusform.diagnostics import has_errors
-from nexusform.language.conversion import convert, describe
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -14,11 +15,10 @@ from nexusform.language.functions.function import (
     FunctionProblem,
     Parameter,
     Thunk,
-    anything,
+    build_any_parameter,
 )
-from nexusform.language.value_notes import quoted
-from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import (
+from nexusform.language.value_notes import quote_text
+from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
@@ -30,53 +30,55 @@ from nexusform.value_types import (
     SetType,
     TupleType,
     Type,
-    friendly_name,
+    describe_type,
     has_dynamic,
 )
-from nexusform.values import FALSE, SENSITIVE, TRUE, UNKNOWN, Value
+from nexusform.values.value import FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
 
-def _converter(of: Type) -> Callable[[Value], Value]:
-    def body(value: Value) -> Value:
+def _build_converter(target: Type) -> Callable[[Value], Value]:
+    def convert_argument(value: Value) -> Value:
         try:
-            return convert(value, of)
+            return convert_value(value, target)
         except ConversionProblem as problem:
-            raise FunctionProblem(_why_not(value, of, problem), 0) from None
+            raise FunctionProblem(_describe_failure(value, target, problem), 0) from None
 
-    return body
+    return convert_argument
 
 
-def _why_not(value: Value, of: Type, problem: ConversionProblem) -> str:
-    """Why a value cannot be converted, without saying what is sensitive."""
-    name = friendly_name(of, constraint=True)
-    if value.type == STRING and isinstance(of, PrimitiveType) and isinstance(value.raw, str):
-        shown = "the sensitive text" if value.is_sensitive else quoted(value.raw)
+def _describe_failure(value: Value, target: Type, problem: ConversionProblem) -> str:
+    """Describe why a value cannot be converted, without sensitive content."""
+    name = describe_type(target, constraint=True)
+    if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
+        description = "the sensitive text" if value.is_sensitive else quote_text(value.raw)
         requirement = (
             "given string must be a decimal representation of a number"
-            if of is NUMBER
+            if target is NUMBER
             else 'only the strings "true" or "false" are allowed'
         )
-        return f"cannot convert {shown} to {name}; {requirement}"
-    return f"cannot convert {friendly_name(value.type)} to {name}: {describe(problem)}"
+        return f"cannot convert {description} to {name}; {requirement}"
+    return f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
 
 
-def _conversion(name: str, of: Type, description: str, *examples: Example) -> Function:
-    parameter = anything("v", "a value", marked=True)
-    return Function(name, description, (parameter,), of, _converter(of), examples, may_be_null=True)
+def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
+    parameter = build_any_parameter("v", "a value", allow_marked=True)
+    return Function(
+        name, description, (parameter,), target, _build_converter(target), examples, may_be_null=True
+    )
 
 
 # --- errors caught -----------------------------------------------------------------------------
 
 
-def _try(*attempts: Thunk) -> Value:
-    """The first attempt that goes well."""
+def _evaluate_try(*attempts: Thunk) -> Value:
+    """Return the first attempt without errors."""
     if not attempts:
         raise FixedProblem("at least one argument is required")
     details: list[str] = []
     for attempt in attempts:
         value, diagnostics = attempt()
         if not has_errors(diagnostics):
-            # What is not wholly known may turn out to be an error yet: then even its type is open.
+            # A value that is not wholly known may still be an error: its type is open.
             return value if value.is_wholly_known else Value(DYNAMIC, UNKNOWN, value.marks)
         details.extend(f"{d.summary}: {d.detail}" for d in diagnostics)
     raise FunctionProblem(
@@ -86,7 +88,7 @@ def _try(*attempts: Thunk) -> Value:
     )
 
 
-def _can(*attempts: Thunk) -> Value:
+def _evaluate_can(*attempts: Thunk) -> Value:
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     value, diagnostics = attempts[0]()
@@ -98,15 +100,15 @@ def _can(*attempts: Thunk) -> Value:
 # --- marks -------------------------------------------------------------------------------------
 
 
-def _anything(description: str) -> Parameter:
-    return anything("value", description, marked=True)
+def _build_parameter(description: str) -> Parameter:
+    return build_any_parameter("value", description, allow_marked=True)
 
 
-def _own_type(arguments: Sequence[Value]) -> Type:
+def _get_own_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
-def _nonsensitive(value: Value) -> Value:
+def _remove_sensitivity(value: Value) -> Value:
     return Value(value.type, value.raw, value.marks - SENSITIVE)
 
 
@@ -119,53 +121,53 @@ def _is_sensitive(value: Value) -> Value:
 # --- types as text -----------------------------------------------------------------------------
 
 
-def _type(value: Value) -> Value:
-    # The type of what is not known yet may still be open.
+def _describe_type(value: Value) -> Value:
+    # The type of an unknown value may still be open.
     if has_dynamic(value.type) and not value.is_wholly_known:
         return Value(STRING, UNKNOWN)
-    return Value(STRING, type_text(value.type))
+    return Value(STRING, format_type(value.type))
 
 
-def type_text(of: Type, indent: str = "") -> str:
-    """The type as a type expression, over several lines where it has parts."""
-    if isinstance(of, PrimitiveType):
-        return of.name
+def format_type(value_type: Type, indent: str = "") -> str:
+    """Format the type as a type expression, over several lines if it has parts."""
+    if isinstance(value_type, PrimitiveType):
+        return value_type.name
     inner = indent + "    "
-    if isinstance(of, (ListType, SetType, MapType)):
-        name = {ListType: "list", SetType: "set", MapType: "map"}[type(of)]
-        element = type_text(of.element, inner)
+    if isinstance(value_type, (ListType, SetType, MapType)):
+        name = {ListType: "list", SetType: "set", MapType: "map"}[type(value_type)]
+        element = format_type(value_type.element, inner)
         return f"{name}({element})" if "\n" not in element else f"{name}(\n{inner}{element},\n{indent})"
-    if isinstance(of, TupleType):
-        lines = [f"{inner}{type_text(t, inner)},\n" for t in of.elements]
+    if isinstance(value_type, TupleType):
+        lines = [f"{inner}{format_type(t, inner)},\n" for t in value_type.elements]
         return f"tuple([\n{''.join(lines)}{indent}])" if lines else "tuple([])"
-    assert isinstance(of, ObjectType)
-    lines = [f"{inner}{n}: {type_text(t, inner)},\n" for n, t in of.attributes]
+    assert isinstance(value_type, ObjectType)
+    lines = [f"{inner}{n}: {format_type(t, inner)},\n" for n, t in value_type.attributes]
     return f"object({{\n{''.join(lines)}{indent}}})" if lines else "object({})"
 
 
 FUNCTIONS: Final = (
-    _conversion(
+    _build_conversion(
         "tostring",
         STRING,
         "The value as a string; numbers and bools only.",
         Example("tostring(1)", '"1"'),
         Example("tostring(true)", '"true"'),
     ),
-    _conversion("tonumber", NUMBER, "The value as a number.", Example('tonumber("1.5")', "1.5")),
-    _conversion("tobool", BOOL, "The value as a bool.", Example('tobool("true")', "true")),
-    _conversion(
+    _build_conversion("tonumber", NUMBER, "The value as a number.", Example('tonumber("1.5")', "1.5")),
+    _build_conversion("tobool", BOOL, "The value as a bool.", Example('tobool("true")', "true")),
+    _build_conversion(
         "tolist",
         ListType(DYNAMIC),
         "The value as a list with one element type.",
         Example('tolist(["a", 1])', 'tolist(["a", "1"])'),
     ),
-    _conversion(
+    _build_conversion(
         "toset",
         SetType(DYNAMIC),
         "The value as a sorted set with one element type.",
         Example('tolist(toset(["c", "b", "b"]))', 'tolist(["b", "c"])'),
     ),
-    _conversion(
+    _build_conversion(
         "tomap",
         MapType(DYNAMIC),
         "The value as a map with one element type.",
@@ -176,42 +178,42 @@ FUNCTIONS: Final = (
         "The first argument without an evaluation error.",
         (),
         DYNAMIC,
-        _try,
+        _evaluate_try,
         (Example('try({ a = 1 }.b, "none")', '"none"'), Example("try(1, 2)", "1")),
-        _anything("expressions, in order of preference"),
-        lazy=True,
+        _build_parameter("expressions, in order of preference"),
+        is_lazy=True,
     ),
     Function(
         "can",
         "Whether an expression evaluates without an error.",
-        (_anything("an expression"),),
+        (_build_parameter("an expression"),),
         BOOL,
-        _can,
+        _evaluate_can,
         (Example("can({ a = 1 }.b)", "false"), Example("can(1)", "true")),
-        lazy=True,
+        is_lazy=True,
     ),
     Function(
         "sensitive",
         "The value, marked sensitive and hidden in output.",
-        (_anything("a value"),),
-        _own_type,
-        lambda v: v.with_marks(SENSITIVE),
+        (_build_parameter("a value"),),
+        _get_own_type,
+        lambda v: v.add_marks(SENSITIVE),
         (Example('nonsensitive(sensitive("x"))', '"x"'),),
         may_be_null=True,
     ),
     Function(
         "nonsensitive",
         "The value without the sensitive mark. Use it only for values without secrets.",
-        (_anything("a value"),),
-        _own_type,
-        _nonsensitive,
+        (_build_parameter("a value"),),
+        _get_own_type,
+        _remove_sensitivity,
         (Example('nonsensitive(length(sensitive("abc")))', "3"),),
         may_be_null=True,
     ),
     Function(
         "issensitive",
         "Whether the value is marked sensitive.",
-        (_anything("a value"),),
+        (_build_parameter("a value"),),
         BOOL,
         _is_sensitive,
         (Example("issensitive(sensitive(1))", "true"), Example("issensitive(1)", "false")),
@@ -219,8 +221,8 @@ FUNCTIONS: Final = (
     Function(
         "ephemeralasnull",
         "The value itself: nexusform has no ephemeral values.",
-        (_anything("a value"),),
-        _own_type,
+        (_build_parameter("a value"),),
+        _get_own_type,
         lambda v: v,
         (Example('ephemeralasnull("x")', '"x"'),),
         may_be_null=True,
@@ -228,9 +230,9 @@ FUNCTIONS: Final = (
     Function(
         "type",
         "The type of a value as text.",
-        (_anything("a value"),),
+        (_build_parameter("a value"),),
         STRING,
-        _type,
+        _describe_type,
         (Example('type(tolist(["a"]))', '"list(string)"'), Example("type(1)", '"number"')),
     ),
 )

@@ -15,15 +15,15 @@ from nexusform.language.functions.function import (
     FixedProblem,
     Function,
     FunctionProblem,
-    plain_function,
+    build_plain_function,
 )
-from nexusform.value_types import NUMBER, STRING
-from nexusform.values import UNKNOWN, Value
+from nexusform.schemas.value_types import NUMBER, STRING
+from nexusform.values.value import UNKNOWN, Value
 
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z", re.ASCII
 )
-# As Go reads where nothing is printed: an hour of one digit, and a comma before the fraction.
+# As accepted by Go for values that are not printed: an hour of one digit, and a comma before the fraction.
 _LENIENT_TIMESTAMP: Final = re.compile(
     _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"), re.ASCII
 )
@@ -39,7 +39,7 @@ _UNITS: Final = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_LONGEST_DURATION: Final = 2**63  # nanoseconds, about 292 years: what others hold in 64 bits
+_MAX_DURATION: Final = 2**63  # nanoseconds, about 292 years: the maximum of 64 bits
 _DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
@@ -64,10 +64,10 @@ _CYCLE_DAYS: Final = 146_097
 
 
 class Moment(Struct, frozen=True):
-    """A moment as a clock somewhere shows it.
+    """Moment as displayed by a local clock.
 
-    `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its
-    midnight; `offset` is the clock's distance from UTC in minutes.
+    `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its midnight;
+    `offset` is the clock's distance from UTC in minutes.
     """
 
     day: int
@@ -77,13 +77,13 @@ class Moment(Struct, frozen=True):
     @property
     def date(self) -> tuple[int, int, int]:
         """Year, month and day of the month."""
-        cycles, rest = divmod(self.day - 1, _CYCLE_DAYS)
-        within = date.fromordinal(rest + 1 + _CYCLE_DAYS)
-        return within.year + (cycles - 1) * _CYCLE_YEARS, within.month, within.day
+        cycles, remainder = divmod(self.day - 1, _CYCLE_DAYS)
+        shifted_date = date.fromordinal(remainder + 1 + _CYCLE_DAYS)
+        return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day
 
     @property
     def weekday(self) -> int:
-        """0 for Monday."""
+        """Weekday, 0 for Monday."""
         return (self.day - 1) % 7
 
     @property
@@ -94,60 +94,60 @@ class Moment(Struct, frozen=True):
 
     @property
     def instant(self) -> int:
-        """Nanoseconds on the scale that all moments share."""
+        """Nanoseconds on the scale shared by all moments."""
         return self.day * _DAY + self.nanosecond - self.offset * _UNITS["m"]
 
-    def later(self, nanoseconds: int) -> Moment:
-        """The moment so much later, shown by the same clock."""
+    def add_nanoseconds(self, nanoseconds: int) -> Moment:
+        """Return the moment later by this duration, on the same clock."""
         days, nanosecond = divmod(self.nanosecond + nanoseconds, _DAY)
         return Moment(self.day + days, nanosecond, self.offset)
 
 
-def _ordinal(year: int, month: int, day: int) -> int:
-    # Raises ValueError when there is no such day.
-    cycles, within = divmod(year, _CYCLE_YEARS)
-    return date(within + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
+def _compute_ordinal(year: int, month: int, day: int) -> int:
+    # Raises ValueError for an invalid day.
+    cycles, cycle_year = divmod(year, _CYCLE_YEARS)
+    return date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
 
 
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> Moment:
-    """The moment an RFC 3339 text names, with its offset. Raises FunctionProblem.
+    """Parse an RFC 3339 text with its offset. Raises FunctionProblem.
 
-    `lenient` takes offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a comma,
-    as Go does where nothing is printed.
+    `lenient` accepts offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a
+    comma, as Go does for values that are not printed.
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
-        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_short(text)}"', position)
-    year, month, day, hour, minute, second = [int(n) for n in match.groups()[:6]]
+        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_trim_text(text)}"', position)
+    year, month, day, hour, minute, second = [int(group) for group in match.groups()[:6]]
     hours, minutes = int(match[10] or 0), int(match[11] or 0)
     try:
-        ordinal = _ordinal(year, month, day)
+        ordinal = _compute_ordinal(year, month, day)
         time(hour, minute, second)
         if not (lenient and hours <= 24 and minutes <= 60):
             time(hours, minutes)
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
-    # Finer than a nanosecond is beyond what others hold.
+    # Other implementations have no finer resolution than a nanosecond.
     fraction = int((match[7] or "").ljust(9, "0")[:9])
     offset = hours * 60 + minutes
     nanosecond = (hour * 3600 + minute * 60 + second) * _UNITS["s"] + fraction
     return Moment(ordinal, nanosecond, -offset if match[9] == "-" else offset)
 
 
-def _short(text: str) -> str:
+def _trim_text(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def timestamp_text(moment: Moment) -> str:
-    """A moment as RFC 3339 text, to the second."""
+def format_timestamp(moment: Moment) -> str:
+    """Format a moment as RFC 3339 text, to the second."""
     year, month, day = moment.date
     hour, minute, second = moment.clock
     sign = "-" if year < 0 else ""
-    shown = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
-    return shown + _offset(moment, colon=True, utc="Z")
+    text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
+    return text + _format_offset(moment, colon=True, utc="Z")
 
 
-def _offset(moment: Moment, *, colon: bool, utc: str) -> str:
+def _format_offset(moment: Moment, *, colon: bool, utc: str) -> str:
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
@@ -177,94 +177,94 @@ _VERBS: Final[dict[str, Callable[[Moment], str]]] = {
     "m": lambda t: str(t.clock[1]),
     "ss": lambda t: f"{t.clock[2]:02d}",
     "s": lambda t: str(t.clock[2]),
-    "ZZZZZ": lambda t: _offset(t, colon=True, utc=""),
-    "ZZZZ": lambda t: _offset(t, colon=False, utc=""),
-    "ZZZ": lambda t: _offset(t, colon=False, utc="UTC"),
-    "Z": lambda t: _offset(t, colon=True, utc="Z"),
+    "ZZZZZ": lambda t: _format_offset(t, colon=True, utc=""),
+    "ZZZZ": lambda t: _format_offset(t, colon=False, utc=""),
+    "ZZZ": lambda t: _format_offset(t, colon=False, utc="UTC"),
+    "Z": lambda t: _format_offset(t, colon=True, utc="Z"),
 }
 
 
 def _format_date(pattern: str, timestamp: str) -> str:
     moment = parse_timestamp(timestamp, 1)
     pieces: list[str] = []
-    at = 0
-    while at < len(pattern):
-        character = pattern[at]
+    index = 0
+    while index < len(pattern):
+        character = pattern[index]
         if character == "'":
-            text, at = _literal(pattern, at)
+            text, index = _parse_literal(pattern, index)
             pieces.append(text)
         elif character.isascii() and character.isalpha():
-            end = at
+            end = index
             while end < len(pattern) and pattern[end] == character:
                 end += 1
-            verb = pattern[at:end]
+            verb = pattern[index:end]
             if verb not in _VERBS:
                 known = ", ".join(sorted(v for v in _VERBS if v[0] == character))
                 hint = f"; the verbs of this letter are {known}" if known else ""
                 raise FunctionProblem(f'invalid date format verb "{verb}"{hint}', 0)
             pieces.append(_VERBS[verb](moment))
-            at = end
+            index = end
         else:
             pieces.append(character)
-            at += 1
+            index += 1
     return "".join(pieces)
 
 
-def _literal(pattern: str, at: int) -> tuple[str, int]:
-    # The text between quotes that starts here; two quotes in a row stand for one, in it and outside.
-    if pattern[at + 1 : at + 2] == "'":
-        return "'", at + 2
+def _parse_literal(pattern: str, index: int) -> tuple[str, int]:
+    # Parses the text between quotes; two quotes in a row represent one, inside and outside.
+    if pattern[index + 1 : index + 2] == "'":
+        return "'", index + 2
     pieces: list[str] = []
-    at += 1
+    index += 1
     while True:
-        end = pattern.find("'", at)
+        end = pattern.find("'", index)
         if end < 0:
             raise FixedProblem("unterminated literal '", 0)
-        pieces.append(pattern[at:end])
+        pieces.append(pattern[index:end])
         if pattern[end + 1 : end + 2] != "'":
             return "".join(pieces), end + 1
         pieces.append("'")
-        at = end + 2
+        index = end + 2
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
 def parse_duration(text: str, position: int) -> int:
-    """The nanoseconds of a duration such as `1h30m` or `-1.5s`. Raises FunctionProblem."""
-    rest = text[1:] if text[:1] in {"-", "+"} else text
+    """Parse a duration such as `1h30m` or `-1.5s` to nanoseconds. Raises FunctionProblem."""
+    unsigned = text[1:] if text[:1] in {"-", "+"} else text
     total = 0
-    at = 0
-    if rest == "0":
+    index = 0
+    if unsigned == "0":
         return total
-    while at < len(rest) or not rest:
-        match = _DURATION.match(rest, at)
-        if match is None or len(rest) > 100:
+    while index < len(unsigned) or not unsigned:
+        match = _DURATION.match(unsigned, index)
+        if match is None or len(unsigned) > 100:
             raise FunctionProblem(
-                f'"{_short(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
+                f'"{_trim_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
                 'as in "1h30m"',
                 position,
             )
         total += int(Fraction(match[1].rstrip(".")) * _UNITS[match[2]])
-        at = match.end()
-    negative = text[0] == "-"
-    if total > _LONGEST_DURATION - (not negative):
-        raise FunctionProblem(f'the duration "{_short(text)}" is longer than 292 years', position)
-    return -total if negative else total
+        index = match.end()
+    is_negative = text[0] == "-"
+    if total > _MAX_DURATION - (not is_negative):
+        raise FunctionProblem(f'the duration "{_trim_text(text)}" is longer than 292 years', position)
+    return -total if is_negative else total
 
 
-def _time_add(timestamp: str, duration: str) -> str:
-    return timestamp_text(parse_timestamp(timestamp).later(parse_duration(duration, 1)))
+def _add_duration(timestamp: str, duration: str) -> str:
+    return format_timestamp(parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1)))
 
 
-def _time_compare(first: str, second: str) -> int:
-    one = parse_timestamp(first, lenient=True).instant
-    other = parse_timestamp(second, 1, lenient=True).instant
-    return (one > other) - (one < other)
+def _compare_times(first: str, second: str) -> int:
+    first_instant = parse_timestamp(first, lenient=True).instant
+    second_instant = parse_timestamp(second, 1, lenient=True).instant
+    return (first_instant > second_instant) - (first_instant < second_instant)
 
 
 FUNCTIONS: Final = (
-    plain_function(
+    build_plain_function(
         "formatdate",
         "A formatted timestamp: YYYY, MM, DD, hh, mm, ss, EEE, MMM, ZZZ and text in single quotes.",
         [("format", STRING, "the format"), ("time", STRING, "a timestamp")],
@@ -272,36 +272,36 @@ FUNCTIONS: Final = (
         compute=_format_date,
         examples=[('formatdate("DD MMM YYYY hh:mm ZZZ", "2018-01-02T23:12:01Z")', '"02 Jan 2018 23:12 UTC"')],
     ),
-    plain_function(
+    build_plain_function(
         "timeadd",
         "A timestamp plus a duration, which may be negative.",
         [("timestamp", STRING, "a timestamp"), ("duration", STRING, 'for example "1h30m"')],
         returns=STRING,
-        compute=_time_add,
+        compute=_add_duration,
         examples=[('timeadd("2017-11-22T00:00:00Z", "10m")', '"2017-11-22T00:10:00Z"')],
     ),
-    plain_function(
+    build_plain_function(
         "timecmp",
         "-1, 0 or 1: the first timestamp is earlier, equal or later.",
         [("timestamp_a", STRING, "a timestamp"), ("timestamp_b", STRING, "another")],
         returns=NUMBER,
-        compute=_time_compare,
+        compute=_compare_times,
         examples=[('timecmp("2017-11-22T00:00:00Z", "2017-11-22T01:00:00Z")', "-1")],
     ),
 )
 
 
-def _utc_text(moment: datetime) -> str:
+def _format_utc(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def clock_functions(
+def build_clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
-    """timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
+    """Build timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
 
-    def timestamp() -> Value:
-        return Value(STRING, UNKNOWN if now is None else _utc_text(now()))
+    def compute_timestamp() -> Value:
+        return Value(STRING, UNKNOWN if now is None else _format_utc(now()))
 
     return (
         Function(
@@ -309,8 +309,8 @@ def clock_functions(
             "The time of the plan.",
             (),
             STRING,
-            lambda: Value(STRING, _utc_text(plan_time())),
+            lambda: Value(STRING, _format_utc(plan_time())),
             (Example("timecmp(plantimestamp(), plantimestamp())", "0"),),
         ),
-        Function("timestamp", "The time of the apply, known only then.", (), STRING, timestamp),
+        Function("timestamp", "The time of the apply, known only then.", (), STRING, compute_timestamp),
     )

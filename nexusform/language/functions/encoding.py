@@ -7,44 +7,44 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from nexusform.language.functions.base64_text import decode_base64, encode_base64
+from nexusform.language.functions.base64_codec import decode_base64, encode_base64
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
-    anything,
-    plain_function,
+    build_any_parameter,
+    build_plain_function,
 )
-from nexusform.language.functions.json_text import (
+from nexusform.language.functions.json_encoding import (
     clean_text,
-    json_beginning,
-    json_text,
+    get_json_prefix,
+    guess_type,
     parse_json,
-    type_by_beginning,
+    render_json,
 )
-from nexusform.language.functions.yaml_text import parse_yaml, yaml_text
-from nexusform.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
-from nexusform.values import UNKNOWN, Refinement, Value, refinement_of
+from nexusform.language.functions.yaml_encoding import parse_yaml, render_yaml
+from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
+from nexusform.values.value import UNKNOWN, Refinement, Value, get_refinement
 
-LARGEST_UNPACKED: Final = 64 * 1024 * 1024
+MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 
 
-def utf8_text(data: bytes, what: str) -> str:
-    """Bytes as text. Raises FunctionProblem when they are not UTF-8."""
+def decode_utf8(data: bytes, description: str) -> str:
+    """Decode bytes as text. Raises FunctionProblem if they are not UTF-8."""
     try:
         return clean_text(data.decode("utf-8"))
     except UnicodeDecodeError:
-        raise FunctionProblem(f"{what} is not valid UTF-8") from None
+        raise FunctionProblem(f"{description} is not valid UTF-8") from None
 
 
 def _decode_base64_text(text: str) -> str:
-    return utf8_text(decode_base64(text), "the result of decoding the provided string")
+    return decode_utf8(decode_base64(text), "the result of decoding the provided string")
 
 
-def _gzip(text: str) -> str:
-    # As Go's writer puts it: no time, no system, what is written flushed, an empty block at the end.
+def _compress(text: str) -> str:
+    # As Go's writer: no time, no system, flushed content, an empty block at the end.
     import zlib
 
     data = text.encode()
@@ -54,20 +54,20 @@ def _gzip(text: str) -> str:
     return encode_base64(head + packed + struct.pack("<II", zlib.crc32(data), len(data)))
 
 
-def _gunzip(text: str) -> str:
+def _decompress(text: str) -> str:
     import zlib
 
     packed = decode_base64(text)
     unpacker = zlib.decompressobj(wbits=31)
     try:
-        data = unpacker.decompress(packed, LARGEST_UNPACKED)
+        data = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
     except zlib.error as problem:
         raise FunctionProblem(f"failed to decompress bytes: {problem}", 0) from None
     if unpacker.unconsumed_tail:
-        raise FunctionProblem(f"the result has more than {LARGEST_UNPACKED} bytes", 0)
+        raise FunctionProblem(f"the result has more than {MAX_UNPACKED_BYTES} bytes", 0)
     if not unpacker.eof:
         raise FixedProblem("failed to decompress bytes: the data ends too early", 0)
-    return utf8_text(data, "the result of decompressing the provided string")
+    return decode_utf8(data, "the result of decompressing the provided string")
 
 
 def _quote_url(text: str) -> str:
@@ -82,10 +82,12 @@ _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 def _unquote_url(text: str) -> str:
     from urllib.parse import unquote_to_bytes
 
-    bad = _BAD_ESCAPE.search(text)
-    if bad is not None:
-        raise FunctionProblem(f'invalid URL escape "{text[bad.start() : bad.start() + 3]}"', 0)
-    return utf8_text(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
+    invalid_escape = _BAD_ESCAPE.search(text)
+    if invalid_escape is not None:
+        raise FunctionProblem(
+            f'invalid URL escape "{text[invalid_escape.start() : invalid_escape.start() + 3]}"', 0
+        )
+    return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
 
 
 # --- CSV to a list of objects (RFC 4180; quotes are strict) -------------------------------------
@@ -95,17 +97,19 @@ _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 
 
 def _parse_csv(text: str) -> Value:
-    """One object for every row after the first, which names the columns. Raises FunctionProblem."""
-    rows = _rows(text.replace("\r\n", "\n"))
+    """Parse one object for every row after the first, which contains the column names. Raises
+    FunctionProblem.
+    """
+    rows = _split_rows(text.replace("\r\n", "\n"))
     if not rows:
         raise FixedProblem("missing header line")
     _, header = rows[0]
-    seen: set[str] = set()
+    known_names: set[str] = set()
     for name in header:
-        if name in seen:
+        if name in known_names:
             raise FunctionProblem(f'duplicate column name "{name}"')
-        seen.add(name)
-    kind = ObjectType.of(dict.fromkeys(header, STRING))
+        known_names.add(name)
+    kind = ObjectType.create(dict.fromkeys(header, STRING))
     objects = []
     for line, row in rows[1:]:
         if len(row) != len(header):
@@ -115,48 +119,48 @@ def _parse_csv(text: str) -> Value:
     return Value(ListType(kind), tuple(objects))
 
 
-def _rows(text: str) -> list[tuple[int, list[str]]]:
+def _split_rows(text: str) -> list[tuple[int, list[str]]]:
     # Every row with the line it starts on; empty lines do not count.
     rows: list[tuple[int, list[str]]] = []
-    at, line = 0, 1
-    while at < len(text):
-        if text[at] == "\n":
-            at += 1
+    offset, line = 0, 1
+    while offset < len(text):
+        if text[offset] == "\n":
+            offset += 1
             line += 1
             continue
         start_line, row = line, []
         while True:
-            field, at, line = _field(text, at, line)
+            field, offset, line = _parse_field(text, offset, line)
             row.append(clean_text(field))
-            if at >= len(text) or text[at] == "\n":
+            if offset >= len(text) or text[offset] == "\n":
                 break
-            at += 1
+            offset += 1
         rows.append((start_line, row))
-        at += 1
+        offset += 1
         line += 1
     return rows
 
 
-def _field(text: str, at: int, line: int) -> tuple[str, int, int]:
-    # The field that begins here, where its end is (a comma, a line end, the end), and the line.
-    if text[at : at + 1] != '"':
-        end = min([i for i in (text.find(",", at), text.find("\n", at)) if i >= 0], default=len(text))
-        field = text[at:end]
+def _parse_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
+    # Returns the field that starts here, its end (a comma, a line end, the end), and the line.
+    if text[offset : offset + 1] != '"':
+        end = min([i for i in (text.find(",", offset), text.find("\n", offset)) if i >= 0], default=len(text))
+        field = text[offset:end]
         if '"' in field:
             raise FunctionProblem(f'CSV parse error on line {line}: bare " in non-quoted-field')
         return field, end, line
     pieces: list[str] = []
-    start_line, at = line, at + 1
+    start_line, offset = line, offset + 1
     while True:
-        quote = text.find('"', at)
+        quote = text.find('"', offset)
         if quote < 0:
             raise FunctionProblem(f"CSV parse error on line {start_line}: {_BAD_QUOTE}")
-        pieces.append(text[at:quote])
-        line += text.count("\n", at, quote)
+        pieces.append(text[offset:quote])
+        line += text.count("\n", offset, quote)
         following = text[quote + 1 : quote + 2]
         if following == '"':
             pieces.append('"')
-            at = quote + 2
+            offset = quote + 2
         elif following in {"", ",", "\n"}:
             return "".join(pieces), quote + 1, line
         else:
@@ -226,15 +230,15 @@ utf-16-le   UTF-16LE csUTF16LE
 """
 
 
-def _by_name() -> dict[str, str]:
+def _build_codec_table() -> dict[str, str]:
     rows = [line.split() for line in _ENCODINGS.strip().splitlines()]
     return {name.lower(): codec for codec, *names in rows for name in names}
 
 
-_CODECS: Final = _by_name()
+_CODECS: Final = _build_codec_table()
 
 
-def _codec(name: str) -> str:
+def _find_codec(name: str) -> str:
     codec = _CODECS.get(name.lower())
     if codec is None:
         raise FunctionProblem(
@@ -244,10 +248,10 @@ def _codec(name: str) -> str:
 
 
 def _encode_text(text: str, encoding: str) -> str:
-    """A text in another encoding, as base64. Raises FunctionProblem."""
-    codec = _codec(encoding)
+    """Encode a text in another encoding, as base64. Raises FunctionProblem."""
+    codec = _find_codec(encoding)
     try:
-        # UTF-16 without a named byte order is big-endian, and begins with a mark that says so.
+        # UTF-16 without a byte order in its name is big-endian, and starts with a byte order mark.
         encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
         return encode_base64(encoded)
     except UnicodeError:
@@ -257,8 +261,8 @@ def _encode_text(text: str, encoding: str) -> str:
 
 
 def _decode_text(text: str, encoding: str) -> str:
-    """The text that base64 of another encoding stands for. Raises FunctionProblem."""
-    codec = _codec(encoding)
+    """Decode base64 of a text in another encoding. Raises FunctionProblem."""
+    codec = _find_codec(encoding)
     try:
         data = decode_base64(text)
         if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
@@ -275,55 +279,57 @@ def _decode_text(text: str, encoding: str) -> str:
 
 def _encode_json(value: Value) -> Value:
     if value.is_wholly_known:
-        return Value(STRING, json_text(value))
-    mark = json_beginning(value.type) if refinement_of(value).not_null else ""
-    return Value(STRING, UNKNOWN, refinement=Refinement(not_null=True, prefix=mark))
+        return Value(STRING, render_json(value))
+    prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""
+    return Value(STRING, UNKNOWN, refinement=Refinement(not_null=True, prefix=prefix))
 
 
 def _encode_yaml(value: Value) -> Value:
-    return Value(STRING, yaml_text(value) if value.is_wholly_known else UNKNOWN)
+    return Value(STRING, render_yaml(value) if value.is_wholly_known else UNKNOWN)
 
 
-def _text_function(
+def _build_text_function(
     name: str,
     description: str,
     compute: Callable[..., str],
     parameters: Sequence[tuple[str, PrimitiveType, str]],
     *examples: tuple[str, str],
 ) -> Function:
-    return plain_function(name, description, parameters, returns=STRING, compute=compute, examples=examples)
+    return build_plain_function(
+        name, description, parameters, returns=STRING, compute=compute, examples=examples
+    )
 
 
 _TEXT: Final = [("str", STRING, "the text")]
-_ENCODED: Final = ("string", STRING, "the text")
+_STRING: Final = ("string", STRING, "the text")
 _ENCODING: Final = ("encoding", STRING, "an IANA name, for example UTF-16LE")
 
 FUNCTIONS: Final = (
-    _text_function(
+    _build_text_function(
         "base64decode",
         "The text decoded from base64.",
         _decode_base64_text,
         _TEXT,
         ('base64decode("SGVsbG8=")', '"Hello"'),
     ),
-    _text_function(
+    _build_text_function(
         "base64encode",
         "The text's UTF-8 bytes in base64.",
         lambda text: encode_base64(text.encode()),
         _TEXT,
         ('base64encode("Hello")', '"SGVsbG8="'),
     ),
-    _text_function(
+    _build_text_function(
         "base64gunzip",
         "The text decoded from base64 and gzip.",
-        _gunzip,
+        _decompress,
         _TEXT,
         ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
     ),
-    _text_function(
+    _build_text_function(
         "base64gzip",
         "The text's UTF-8 bytes compressed with gzip, in base64.",
-        _gzip,
+        _compress,
         _TEXT,
         ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
     ),
@@ -339,7 +345,7 @@ FUNCTIONS: Final = (
         "jsondecode",
         "The value of a JSON text.",
         (Parameter("str", STRING, "the text"),),
-        lambda arguments: type_by_beginning(refinement_of(arguments[0]).prefix),
+        lambda arguments: guess_type(get_refinement(arguments[0]).prefix),
         lambda text: parse_json(text.raw),
         (Example('jsondecode("{\\"hello\\": [1]}")', "{ hello = [1] }"),),
         may_be_null=True,
@@ -347,33 +353,33 @@ FUNCTIONS: Final = (
     Function(
         "jsonencode",
         "The value as JSON text.",
-        (anything("val", "a value"),),
+        (build_any_parameter("val", "a value"),),
         STRING,
         _encode_json,
         (Example('jsonencode({ hello = "world" })', '"{\\"hello\\":\\"world\\"}"'),),
     ),
-    _text_function(
+    _build_text_function(
         "textdecodebase64",
         "The text decoded from base64 in another character encoding.",
         _decode_text,
         [("source", STRING, "base64"), _ENCODING],
         ('textdecodebase64("SABlAGwAbABvAA==", "UTF-16LE")', '"Hello"'),
     ),
-    _text_function(
+    _build_text_function(
         "textencodebase64",
         "The text in another character encoding, in base64.",
         _encode_text,
-        [_ENCODED, _ENCODING],
+        [_STRING, _ENCODING],
         ('textencodebase64("Hello", "UTF-16LE")', '"SABlAGwAbABvAA=="'),
     ),
-    _text_function(
+    _build_text_function(
         "urldecode",
         "The text with percent escapes and plus signs decoded.",
         _unquote_url,
         _TEXT,
         ('urldecode("Hello+World%21")', '"Hello World!"'),
     ),
-    _text_function(
+    _build_text_function(
         "urlencode",
         "The text with percent escapes for the query of a URL.",
         _quote_url,
@@ -392,7 +398,7 @@ FUNCTIONS: Final = (
     Function(
         "yamlencode",
         "The value as YAML text.",
-        (anything("value", "a value"),),
+        (build_any_parameter("value", "a value"),),
         STRING,
         _encode_yaml,
         (Example('yamlencode({ a = ["b"] })', '"\\"a\\":\\n- \\"b\\"\\n"'),),

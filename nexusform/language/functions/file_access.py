@@ -1,4 +1,4 @@
-"""Functions that read files, through the Files port, and those on paths."""
+"""Functions that read files, through the Files port, and functions on paths."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from nexusform.language.evaluation import FileProblem, Files, NoDirectory
-from nexusform.language.functions.base64_text import encode_base64
-from nexusform.language.functions.encoding import utf8_text
+from nexusform.language.evaluation_run import FileProblem, Files, MissingDirectory
+from nexusform.language.functions.base64_codec import encode_base64
+from nexusform.language.functions.encoding import decode_utf8
 from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Parameter,
-    plain_function,
+    build_plain_function,
 )
 from nexusform.language.functions.hashing import HASHES
-from nexusform.value_types import BOOL, STRING, SetType
-from nexusform.values import Value, set_value
+from nexusform.schemas.value_types import BOOL, STRING, SetType
+from nexusform.values.value import Value, build_set
 
 _T = TypeVar("_T")
 
 _PATH: Final = [("path", STRING, "a path, relative to the working directory")]
 
 
-def _base_name(path: str) -> str:
+def _get_base_name(path: str) -> str:
     if not path:
         return "."
     return path.rstrip("/").rpartition("/")[2] or "/"
 
 
-def _directory(path: str) -> str:
+def _get_directory(path: str) -> str:
     head = path.rpartition("/")[0]
     if not head and path.startswith("/"):
         return "/"
@@ -39,99 +39,101 @@ def _directory(path: str) -> str:
 
 
 PATH_FUNCTIONS: Final = (
-    plain_function(
+    build_plain_function(
         "basename",
         "The last part of a path.",
         _PATH,
         returns=STRING,
-        compute=_base_name,
+        compute=_get_base_name,
         examples=[('basename("foo/bar/baz.txt")', '"baz.txt"')],
     ),
-    plain_function(
+    build_plain_function(
         "dirname",
         "A path without its last part.",
         _PATH,
         returns=STRING,
-        compute=_directory,
+        compute=_get_directory,
         examples=[('dirname("foo/bar/baz.txt")', '"foo/bar"'), ('dirname("foo")', '"."')],
     ),
 )
 
 
 class FileReader:
-    """Reads files for functions: relative paths start at the base directory."""
+    """Reader of files for functions: relative paths start at the base directory."""
 
     def __init__(self, files: Files, base_directory: str) -> None:
         self._files = files
         self._base = base_directory
 
-    def place(self, path: str) -> str:
-        """The path as the port takes it. Raises FunctionProblem."""
-        expanded = _ask(lambda: self._files.expand_home(path))
+    def resolve(self, path: str) -> str:
+        """Return the path for the port. Raises FunctionProblem."""
+        expanded = _call_port(lambda: self._files.expand_home(path))
         if self._base in {"", "."} or expanded.startswith("/"):
             return expanded
         return posixpath.join(self._base, expanded)
 
     def read(self, path: str) -> bytes:
-        """The content of a file. Raises FunctionProblem."""
-        place = self.place(path)
-        return _ask(lambda: self._files.read(place))
+        """Read the content of a file. Raises FunctionProblem."""
+        full_path = self.resolve(path)
+        return _call_port(lambda: self._files.read(full_path))
 
     def read_text(self, path: str) -> str:
-        """The content of a text file. Raises FunctionProblem."""
-        hint = f'the content of "{path}"'
-        return utf8_text(self.read(path), hint)
+        """Read the content of a text file. Raises FunctionProblem."""
+        description = f'the content of "{path}"'
+        return decode_utf8(self.read(path), description)
 
-    def exists(self, path: str) -> bool:
-        """Whether there is such a file. Raises FunctionProblem."""
-        place = self.place(path)
-        return _ask(lambda: self._files.exists(place))
+    def is_file(self, path: str) -> bool:
+        """Check whether a file exists. Raises FunctionProblem."""
+        full_path = self.resolve(path)
+        return _call_port(lambda: self._files.is_file(full_path))
 
-    def glob(self, path: str, pattern: str) -> list[str]:
-        """The files below a directory that match, none where it does not exist. Raises FunctionProblem."""
-        place = self.place(path)
+    def find_files(self, path: str, pattern: str) -> list[str]:
+        """Find the files below a directory that match, none if it does not exist. Raises FunctionProblem."""
+        full_path = self.resolve(path)
 
-        def names() -> list[str]:
-            with suppress(NoDirectory):
-                return self._files.glob(place, pattern)
+        def list_names() -> list[str]:
+            with suppress(MissingDirectory):
+                return self._files.find_files(full_path, pattern)
             return []
 
-        return _ask(names)
+        return _call_port(list_names)
 
-    def absolute(self, path: str) -> str:
-        """The absolute form of a path. Raises FunctionProblem."""
-        return _ask(lambda: self._files.absolute(path))
+    def resolve_path(self, path: str) -> str:
+        """Return the absolute form of a path. Raises FunctionProblem."""
+        return _call_port(lambda: self._files.resolve_path(path))
 
     def expand_home(self, path: str) -> str:
-        """`~` replaced. Raises FunctionProblem."""
-        return _ask(lambda: self._files.expand_home(path))
+        """Replace `~` at the start. Raises FunctionProblem."""
+        return _call_port(lambda: self._files.expand_home(path))
 
 
-def _ask(question: Callable[[], _T]) -> _T:
+def _call_port(call: Callable[[], _T]) -> _T:
     try:
-        return question()
+        return call()
     except FileProblem as problem:
         raise FunctionProblem(str(problem).rstrip("."), 0) from None
 
 
-def _file_set(reader: FileReader) -> Function:
-    def body(path: Value, pattern: Value) -> Value:
-        names = reader.glob(path.raw, pattern.raw)
-        return set_value([Value(STRING, name) for name in names], STRING)
+def _build_file_set(reader: FileReader) -> Function:
+    def list_files(path: Value, pattern: Value) -> Value:
+        names = reader.find_files(path.raw, pattern.raw)
+        return build_set([Value(STRING, name) for name in names], STRING)
 
     return Function(
         "fileset",
         "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
         (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
         SetType(STRING),
-        body,
+        list_files,
     )
 
 
-def _file_hash(reader: FileReader, name: str, what: str, digest: Callable[[bytes], str]) -> Function:
-    return plain_function(
+def _build_file_hash(
+    reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]
+) -> Function:
+    return build_plain_function(
         f"file{name}",
-        f"The {what} of a file.",
+        f"The {description} of a file.",
         _PATH,
         returns=STRING,
         compute=lambda path: digest(reader.read(path)),
@@ -139,25 +141,29 @@ def _file_hash(reader: FileReader, name: str, what: str, digest: Callable[[bytes
     )
 
 
-def file_functions(reader: FileReader) -> tuple[Function, ...]:
-    """The functions that read files."""
+def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
+    """Build the functions that read files."""
 
-    def text(name: str, description: str, compute: Callable[[str], str]) -> Function:
-        return plain_function(name, description, _PATH, returns=STRING, compute=compute, examples=[])
+    def build_text_function(name: str, description: str, compute: Callable[[str], str]) -> Function:
+        return build_plain_function(name, description, _PATH, returns=STRING, compute=compute, examples=[])
 
     return (
-        text("abspath", "The absolute form of a path.", reader.absolute),
-        text("file", "The content of a text file (UTF-8).", reader.read_text),
-        text("filebase64", "The content of a file in base64.", lambda p: encode_base64(reader.read(p))),
-        *[_file_hash(reader, *each) for each in HASHES],
-        plain_function(
+        build_text_function("abspath", "The absolute form of a path.", reader.resolve_path),
+        build_text_function("file", "The content of a text file (UTF-8).", reader.read_text),
+        build_text_function(
+            "filebase64", "The content of a file in base64.", lambda p: encode_base64(reader.read(p))
+        ),
+        *[_build_file_hash(reader, *hash_entry) for hash_entry in HASHES],
+        build_plain_function(
             "fileexists",
             "Whether a regular file exists at a path.",
             _PATH,
             returns=BOOL,
-            compute=reader.exists,
+            compute=reader.is_file,
             examples=[],
         ),
-        _file_set(reader),
-        text("pathexpand", "A path with ~ at its start replaced by the home directory.", reader.expand_home),
+        _build_file_set(reader),
+        build_text_function(
+            "pathexpand", "A path with ~ at its start replaced by the home directory.", reader.expand_home
+        ),
     )

@@ -6,30 +6,30 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from nexusform.language.functions.base64_text import encode_base64
-from nexusform.language.functions.function import Function, FunctionProblem, plain_function
-from nexusform.value_types import STRING
-from nexusform.values import UNKNOWN, Value
+from nexusform.language.functions.base64_codec import encode_base64
+from nexusform.language.functions.function import Function, FunctionProblem, build_plain_function
+from nexusform.schemas.value_types import STRING
+from nexusform.values.value import UNKNOWN, Value
 
 _Hash = Callable[[bytes], str]
 
 
-def _hexadecimal(algorithm: str) -> _Hash:
+def _build_hexadecimal_hash(algorithm: str) -> _Hash:
     return lambda data: hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
 
 
-def _base64(algorithm: str) -> _Hash:
+def _build_base64_hash(algorithm: str) -> _Hash:
     return lambda data: encode_base64(hashlib.new(algorithm, data, usedforsecurity=False).digest())
 
 
-# What each hash is called, what it is, and how it is computed.
+# Name, description and implementation of each hash.
 HASHES: Final[tuple[tuple[str, str, _Hash], ...]] = (
-    ("base64sha256", "SHA-256 in base64", _base64("sha256")),
-    ("base64sha512", "SHA-512 in base64", _base64("sha512")),
-    ("md5", "MD5 in hexadecimal", _hexadecimal("md5")),
-    ("sha1", "SHA-1 in hexadecimal", _hexadecimal("sha1")),
-    ("sha256", "SHA-256 in hexadecimal", _hexadecimal("sha256")),
-    ("sha512", "SHA-512 in hexadecimal", _hexadecimal("sha512")),
+    ("base64sha256", "SHA-256 in base64", _build_base64_hash("sha256")),
+    ("base64sha512", "SHA-512 in base64", _build_base64_hash("sha512")),
+    ("md5", "MD5 in hexadecimal", _build_hexadecimal_hash("md5")),
+    ("sha1", "SHA-1 in hexadecimal", _build_hexadecimal_hash("sha1")),
+    ("sha256", "SHA-256 in hexadecimal", _build_hexadecimal_hash("sha256")),
+    ("sha512", "SHA-512 in hexadecimal", _build_hexadecimal_hash("sha512")),
 )
 
 _SAMPLES: Final = {
@@ -40,11 +40,11 @@ _SAMPLES: Final = {
 }
 
 
-def _hash_function(name: str, what: str, digest: _Hash) -> Function:
+def _build_hash_function(name: str, description: str, digest: _Hash) -> Function:
     sample = _SAMPLES.get(name)
-    return plain_function(
+    return build_plain_function(
         name,
-        f"The {what} of the text's UTF-8 bytes.",
+        f"The {description} of the text's UTF-8 bytes.",
         [("str", STRING, "the text")],
         returns=STRING,
         compute=lambda text: digest(text.encode()),
@@ -52,26 +52,26 @@ def _hash_function(name: str, what: str, digest: _Hash) -> Function:
     )
 
 
-def _uuid5(namespace: str, name: str) -> str:
+def _compute_uuid5(namespace: str, name: str) -> str:
     import uuid
 
-    known = {
+    namespaces = {
         "dns": uuid.NAMESPACE_DNS,
         "url": uuid.NAMESPACE_URL,
         "oid": uuid.NAMESPACE_OID,
         "x500": uuid.NAMESPACE_X500,
     }
     try:
-        space = known[namespace] if namespace in known else uuid.UUID(namespace)
+        namespace_id = namespaces[namespace] if namespace in namespaces else uuid.UUID(namespace)
     except ValueError:
         raise FunctionProblem(
             f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and "x500"', 0
         ) from None
-    return str(uuid.uuid5(space, name))
+    return str(uuid.uuid5(namespace_id, name))
 
 
 FUNCTIONS: Final = (
-    *[_hash_function(*each) for each in HASHES],
+    *[_build_hash_function(*each) for each in HASHES],
     Function(
         "uuid",
         "A random UUID, known only after apply.",
@@ -79,12 +79,12 @@ FUNCTIONS: Final = (
         STRING,
         lambda: Value(STRING, UNKNOWN),
     ),
-    plain_function(
+    build_plain_function(
         "uuidv5",
         "The UUID of a name in a namespace.",
         [("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'), ("name", STRING, "the name")],
         returns=STRING,
-        compute=_uuid5,
+        compute=_compute_uuid5,
         examples=[('uuidv5("dns", "www.terraform.io")', '"a5008fae-b28c-5ba5-96cd-82b4c53552d6"')],
     ),
 )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.language.conversion import convert
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
-    anything,
+    build_any_parameter,
 )
-from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import (
+from nexusform.schemas.value_types import (
     DYNAMIC,
     STRING,
     ListType,
@@ -24,26 +24,26 @@ from nexusform.value_types import (
     ObjectType,
     TupleType,
     Type,
-    friendly_name,
+    describe_type,
 )
-from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, all_marks, object_value
+from nexusform.values.value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, build_object, collect_marks
 
 _STRINGS: Final = ListType(STRING)
 
 
-def _keys_type(arguments: Sequence[Value]) -> Type:
-    of = arguments[0].type
-    if isinstance(of, MapType):
+def _find_keys_type(arguments: Sequence[Value]) -> Type:
+    mapping_type = arguments[0].type
+    if isinstance(mapping_type, MapType):
         return _STRINGS
-    if isinstance(of, ObjectType):
-        return TupleType((STRING,) * len(of.attributes))
-    if of is DYNAMIC:
+    if isinstance(mapping_type, ObjectType):
+        return TupleType((STRING,) * len(mapping_type.attributes))
+    if mapping_type is DYNAMIC:
         return DYNAMIC
     raise FixedProblem("must have map or object type", 0)
 
 
-def _keys(mapping: Value) -> Value:
-    kind = _keys_type([mapping])
+def _compute_keys(mapping: Value) -> Value:
+    kind = _find_keys_type([mapping])
     if isinstance(mapping.type, ObjectType):
         return Value(kind, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
     if mapping.raw is UNKNOWN:
@@ -51,60 +51,60 @@ def _keys(mapping: Value) -> Value:
     return Value(kind, tuple([Value(STRING, k) for k in mapping.raw]))
 
 
-def _values_type(arguments: Sequence[Value]) -> Type:
-    of = arguments[0].type
-    if isinstance(of, MapType):
-        return ListType(of.element)
-    if isinstance(of, ObjectType):
-        return TupleType(tuple([t for _, t in of.attributes]))
+def _find_values_type(arguments: Sequence[Value]) -> Type:
+    mapping_type = arguments[0].type
+    if isinstance(mapping_type, MapType):
+        return ListType(mapping_type.element)
+    if isinstance(mapping_type, ObjectType):
+        return TupleType(tuple([t for _, t in mapping_type.attributes]))
     raise FixedProblem("values() requires a map as the first argument")
 
 
-def _values(mapping: Value) -> Value:
-    return Value(_values_type([mapping]), tuple(mapping.raw.values()))
+def _compute_values(mapping: Value) -> Value:
+    return Value(_find_values_type([mapping]), tuple(mapping.raw.values()))
 
 
-def _lookup_type(arguments: Sequence[Value]) -> Type:
-    of, key = arguments[0].type, arguments[1].raw
-    if isinstance(of, MapType):
-        return of.element
-    if not isinstance(of, ObjectType):
+def _find_lookup_type(arguments: Sequence[Value]) -> Type:
+    mapping_type, key = arguments[0].type, arguments[1].raw
+    if isinstance(mapping_type, MapType):
+        return mapping_type.element
+    if not isinstance(mapping_type, ObjectType):
         raise FixedProblem("lookup() requires a map as the first argument", 0)
-    attribute_type = None if key is UNKNOWN else of.attribute(key)
+    attribute_type = None if key is UNKNOWN else mapping_type.get_attribute(key)
     return attribute_type or DYNAMIC
 
 
 def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
-    of = mapping.type
+    mapping_type = mapping.type
     if mapping.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    kind = _lookup_type([mapping, key])
+    kind = _find_lookup_type([mapping, key])
     fallback = default[0] if default else None
-    if fallback is not None and isinstance(of, MapType):
+    if fallback is not None and isinstance(mapping_type, MapType):
         try:
-            fallback = convert(fallback, kind)
+            fallback = convert_value(fallback, kind)
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", 2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
-        return Value(kind, UNKNOWN, all_marks(fallback) if fallback is not None else NO_MARKS)
+        return Value(kind, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
     if fallback is not None:
         return fallback
-    hint = did_you_mean(key.raw, mapping.raw)
-    if isinstance(of, ObjectType):
+    hint = suggest_name(key.raw, mapping.raw)
+    if isinstance(mapping_type, ObjectType):
         raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint.rstrip("?")}', 0)
     raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint.rstrip("?")}')
 
 
-def _merge(*maps: Value) -> Value:
+def _merge_maps(*maps: Value) -> Value:
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(
-                f'arguments must be maps or objects, got "{friendly_name(mapping.type)}"', position
+                f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position
             )
     marks = NO_MARKS.union(*[m.marks for m in maps])
     kind = maps[0].type if maps else None
@@ -113,18 +113,18 @@ def _merge(*maps: Value) -> Value:
         if same_map:
             assert kind is not None
             return Value(kind, UNKNOWN, marks)
-        return _merged_unknown(maps).with_marks(marks)
+        return _build_unknown_merge(maps).add_marks(marks)
     items: dict[str, Value] = {}
     for mapping in maps:
         items.update(mapping.raw or {})
     if same_map:
         assert kind is not None
         return Value(kind, {k: items[k] for k in sorted(items)}, marks)
-    return object_value(items).with_marks(marks)
+    return build_object(items).add_marks(marks)
 
 
-def _merged_unknown(maps: Sequence[Value]) -> Value:
-    # Objects have known attributes even when they are unknown themselves.
+def _build_unknown_merge(maps: Sequence[Value]) -> Value:
+    # Unknown objects have known attributes.
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
@@ -135,10 +135,10 @@ def _merged_unknown(maps: Sequence[Value]) -> Value:
             return DYNAMIC_UNKNOWN
         else:
             attributes.update({k: v.type for k, v in mapping.raw.items()})
-    return Value(ObjectType.of(attributes), UNKNOWN)
+    return Value(ObjectType.create(attributes), UNKNOWN)
 
 
-def _transpose(mapping: Value) -> Value:
+def _compute_transpose(mapping: Value) -> Value:
     kind = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(kind, UNKNOWN)
@@ -150,14 +150,14 @@ def _transpose(mapping: Value) -> Value:
             if value.raw is None:
                 raise FixedProblem("input must not contain null string", 0)
             keys_by_value.setdefault(value.raw, []).append(key)
-    return Value(kind, {value: _string_list(keys_by_value[value]) for value in sorted(keys_by_value)})
+    return Value(kind, {value: _build_string_list(keys_by_value[value]) for value in sorted(keys_by_value)})
 
 
-def _string_list(texts: Sequence[str]) -> Value:
+def _build_string_list(texts: Sequence[str]) -> Value:
     return Value(_STRINGS, tuple([Value(STRING, text) for text in texts]))
 
 
-def _zip_map_type(arguments: Sequence[Value]) -> Type:
+def _find_zip_map_type(arguments: Sequence[Value]) -> Type:
     keys, values = arguments
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
@@ -166,11 +166,11 @@ def _zip_map_type(arguments: Sequence[Value]) -> Type:
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
         return DYNAMIC
     pairs = zip(keys.raw, values.type.elements, strict=True)
-    return ObjectType.of({str(k.raw): t for k, t in pairs})
+    return ObjectType.create({str(k.raw): t for k, t in pairs})
 
 
-def _zip_map(keys: Value, values: Value) -> Value:
-    kind = _zip_map_type([keys, values])
+def _build_zip_map(keys: Value, values: Value) -> Value:
+    kind = _find_zip_map_type([keys, values])
     if not keys.is_wholly_known:
         return Value(kind, UNKNOWN)
     if len(keys.raw) != len(values.raw):
@@ -183,24 +183,24 @@ def _zip_map(keys: Value, values: Value) -> Value:
     return Value(kind, {k: items[k] for k in sorted(items)})
 
 
-def _mapping(name: str, description: str, **more: bool) -> Parameter:
-    return Parameter(name, DYNAMIC, description, inner_marks=True, **more)
+def _build_parameter(name: str, description: str, **options: bool) -> Parameter:
+    return Parameter(name, DYNAMIC, description, inner_marks=True, **options)
 
 
 FUNCTIONS: Final = (
     Function(
         "keys",
         "The sorted keys of a map.",
-        (_mapping("inputMap", "a map or object", allow_unknown=True),),
-        _keys_type,
-        _keys,
+        (_build_parameter("inputMap", "a map or object", allow_unknown=True),),
+        _find_keys_type,
+        _compute_keys,
         (Example("keys({ c = 2, a = 1 })", '["a", "c"]'),),
     ),
     Function(
         "lookup",
         "The value of a key, or a default.",
         (
-            _mapping("inputMap", "a map or object", allow_unknown=True),
+            _build_parameter("inputMap", "a map or object", allow_unknown=True),
             Parameter("key", STRING, "the key", allow_unknown=True),
         ),
         DYNAMIC,
@@ -209,7 +209,7 @@ FUNCTIONS: Final = (
             Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'),
             Example('lookup({}, "c", "what?")', '"what?"'),
         ),
-        anything("default", "what to give when the key is absent", marked=True),
+        build_any_parameter("default", "what to give when the key is absent", allow_marked=True),
         may_be_null=True,
     ),
     Function(
@@ -217,32 +217,32 @@ FUNCTIONS: Final = (
         "One map or object with all elements. Later arguments override earlier ones.",
         (),
         DYNAMIC,
-        _merge,
+        _merge_maps,
         (Example("merge({ a = 1, b = 2 }, { b = 3 })", "{ a = 1, b = 3 }"),),
-        anything("maps", "maps and objects", inner_marks=True),
+        build_any_parameter("maps", "maps and objects", inner_marks=True),
     ),
     Function(
         "transpose",
         "A map of lists with keys and values swapped.",
         (Parameter("values", MapType(_STRINGS), "a map of lists of strings"),),
         MapType(_STRINGS),
-        _transpose,
+        _compute_transpose,
         (Example('transpose({ a = ["1", "2"], b = ["2"] })["2"]', 'tolist(["a", "b"])'),),
     ),
     Function(
         "values",
         "The values of a map, in the order of their keys.",
-        (_mapping("mapping", "a map or object"),),
-        _values_type,
-        _values,
+        (_build_parameter("mapping", "a map or object"),),
+        _find_values_type,
+        _compute_values,
         (Example("values({ c = 2, a = 1 })", "[1, 2]"),),
     ),
     Function(
         "zipmap",
         "A map from a list of keys and a list of values.",
-        (Parameter("keys", _STRINGS, "the keys"), _mapping("values", "the values, as many")),
-        _zip_map_type,
-        _zip_map,
+        (Parameter("keys", _STRINGS, "the keys"), _build_parameter("values", "the values, as many")),
+        _find_zip_map_type,
+        _build_zip_map,
         (Example('zipmap(["a", "b"], [1, 2])', "{ a = 1, b = 2 }"),),
     ),
 )

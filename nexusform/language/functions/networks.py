@@ -11,10 +11,10 @@ from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Parameter,
-    plain_function,
+    build_plain_function,
 )
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType
-from nexusform.values import Value
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
+from nexusform.values.value import Value
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -24,63 +24,63 @@ if TYPE_CHECKING:
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])")
 
 
-def _decimal_octets(text: str) -> str:
-    # Leading zeros in a dotted address mean nothing, as they always have in this function.
+def _normalize_octets(text: str) -> str:
+    # Leading zeros in a dotted address are ignored, as in Terraform.
     return text if ":" in text else _LEADING_ZEROS.sub("", text)
 
 
-def _network(text: str, position: int | None = None) -> _Network:
+def _parse_network(text: str, position: int | None = None) -> _Network:
     import ipaddress
 
     address, _, length = text.partition("/")
-    wrong = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", position)
+    problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", position)
     if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:
-        raise wrong
+        raise problem
     try:
-        return ipaddress.ip_network(f"{_decimal_octets(address)}/{int(length)}", strict=False)
+        return ipaddress.ip_network(f"{_normalize_octets(address)}/{int(length)}", strict=False)
     except ValueError:
-        raise wrong from None
+        raise problem from None
 
 
-def _whole(number: Any, name: str, position: int) -> int:
+def _require_whole(number: Any, name: str, position: int) -> int:
     if not isinstance(number, int):
         raise FunctionProblem(f"{name} must be a whole number", position)
     return number
 
 
-def _host(prefix: str, number: Any) -> str:
-    network = _network(prefix)
-    host = _whole(number, "hostnum", 1)
+def _compute_host(prefix: str, number: Any) -> str:
+    network = _parse_network(prefix)
+    host = _require_whole(number, "hostnum", 1)
     size = network.num_addresses
     if not -size <= host < size:
         raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
-    return _address_text(network[host])
+    return _format_address(network[host])
 
 
-def _netmask(prefix: str) -> str:
-    network = _network(prefix, 0)
+def _compute_netmask(prefix: str) -> str:
+    network = _parse_network(prefix, 0)
     if network.version != 4:
         raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
     return str(network.netmask)
 
 
-def _network_at(base: _Network, first: int, length: int) -> str:
+def _format_network(base: _Network, first: int, length: int) -> str:
     network = type(base)((first, length))
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
 
 
-# Bits before an IPv4 address that is written as an IPv6 one: it is shown as what it is.
+# Bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
 _MAPPED: Final = 96
 
 
-def _address_text(address: IPv4Address | IPv6Address) -> str:
+def _format_address(address: IPv4Address | IPv6Address) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _subnet(prefix: str, new_bits: Any, number: Any) -> str:
-    network = _network(prefix)
-    bits, subnet_number = _whole(new_bits, "newbits", 1), _whole(number, "netnum", 2)
+def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
+    network = _parse_network(prefix)
+    bits, subnet_number = _require_whole(new_bits, "newbits", 1), _require_whole(number, "netnum", 2)
     length = network.prefixlen + bits
     if bits < 0:
         raise FixedProblem("must extend prefix by a number of bits that is not negative", 1)
@@ -92,25 +92,25 @@ def _subnet(prefix: str, new_bits: Any, number: Any) -> str:
             f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}"
         )
     first = int(network.network_address) + (subnet_number % count << (network.max_prefixlen - length))
-    return _network_at(network, first, length)
+    return _format_network(network, first, length)
 
 
-# As in other implementations, so that a configuration means the same everywhere.
-_MOST_NEW_BITS: Final = 32
+# As in other implementations, for equal results.
+_MAX_NEW_BITS: Final = 32
 
 
-def _subnets(prefix: Value, *new_bits: Value) -> Value:
-    network = _network(prefix.raw, 0)
-    at = int(network.network_address)
-    end = at + network.num_addresses
+def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
+    network = _parse_network(prefix.raw, 0)
+    next_address = int(network.network_address)
+    end = next_address + network.num_addresses
     subnets: list[Value] = []
     for position, extension in enumerate(new_bits, 1):
-        bits = _whole(extension.raw, "newbits", position)
+        bits = _require_whole(extension.raw, "newbits", position)
         length = network.prefixlen + bits
         if bits < 1:
             raise FixedProblem("must extend prefix by at least one bit", position)
-        if bits > _MOST_NEW_BITS:
-            raise FunctionProblem(f"may not extend prefix by more than {_MOST_NEW_BITS} bits", position)
+        if bits > _MAX_NEW_BITS:
+            raise FunctionProblem(f"may not extend prefix by more than {_MAX_NEW_BITS} bits", position)
         if length > network.max_prefixlen:
             raise FunctionProblem(
                 f"would extend prefix to {length} bits, which is too long for an address of "
@@ -118,29 +118,29 @@ def _subnets(prefix: Value, *new_bits: Value) -> Value:
                 position,
             )
         size = 1 << (network.max_prefixlen - length)
-        first = -(-at // size) * size
+        first = -(-next_address // size) * size
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""
             raise FunctionProblem(
                 f"not enough remaining address space for a subnet with a prefix of {length} bits{after}",
                 position,
             )
-        subnets.append(Value(STRING, _network_at(network, first, length)))
-        at = first + size
+        subnets.append(Value(STRING, _format_network(network, first, length)))
+        next_address = first + size
     return Value(ListType(STRING), tuple(subnets))
 
 
-def _contains(prefix: str, inner: str) -> bool:
+def _is_contained(prefix: str, inner: str) -> bool:
     import ipaddress
 
-    network = _network(prefix, 0)
+    network = _parse_network(prefix, 0)
     if "/" in inner:
-        other = _network(inner, 1)
-        first: Any = other.network_address
-        last: Any = other.broadcast_address
+        inner_network = _parse_network(inner, 1)
+        first: Any = inner_network.network_address
+        last: Any = inner_network.broadcast_address
     else:
         try:
-            first = last = ipaddress.ip_address(_decimal_octets(inner))
+            first = last = ipaddress.ip_address(_normalize_octets(inner))
         except ValueError:
             raise FunctionProblem(f"invalid IP address or prefix: {inner}", 1) from None
     if first.version != network.version:
@@ -151,39 +151,39 @@ def _contains(prefix: str, inner: str) -> bool:
 _PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
 
 FUNCTIONS: Final = (
-    plain_function(
+    build_plain_function(
         "cidrcontains",
         "Whether a prefix contains an address or another prefix.",
         [("containing_prefix", STRING, "a prefix"), ("contained", STRING, "an address or a prefix")],
         returns=BOOL,
-        compute=_contains,
+        compute=_is_contained,
         examples=[('cidrcontains("10.0.0.0/8", "10.1.2.3")', "true")],
     ),
-    plain_function(
+    build_plain_function(
         "cidrhost",
         "The address of a host number in a prefix. Negative numbers count from the end.",
         [_PREFIX, ("hostnum", NUMBER, "the number of the host")],
         returns=STRING,
-        compute=_host,
+        compute=_compute_host,
         examples=[
             ('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'),
             ('cidrhost("fd00::/64", 1)', '"fd00::1"'),
         ],
     ),
-    plain_function(
+    build_plain_function(
         "cidrnetmask",
         "The netmask of an IPv4 prefix.",
         [_PREFIX],
         returns=STRING,
-        compute=_netmask,
+        compute=_compute_netmask,
         examples=[('cidrnetmask("172.16.0.0/12")', '"255.240.0.0"')],
     ),
-    plain_function(
+    build_plain_function(
         "cidrsubnet",
         "A subnet of a prefix by extra bits and number.",
         [_PREFIX, ("newbits", NUMBER, "number of extra bits"), ("netnum", NUMBER, "the subnet's number")],
         returns=STRING,
-        compute=_subnet,
+        compute=_compute_subnet,
         examples=[('cidrsubnet("172.16.0.0/12", 4, 2)', '"172.18.0.0/16"')],
     ),
     Function(
@@ -191,7 +191,7 @@ FUNCTIONS: Final = (
         "Consecutive subnets of a prefix by their extra bits.",
         (Parameter(*_PREFIX),),
         ListType(STRING),
-        _subnets,
+        _compute_subnets,
         (Example('cidrsubnets("10.1.0.0/16", 4, 4)', 'tolist(["10.1.0.0/20", "10.1.16.0/20"])'),),
         Parameter("newbits", NUMBER, "how many bits longer, for each subnet"),
     ),

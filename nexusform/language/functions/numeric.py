@@ -6,67 +6,76 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from nexusform.exact_numbers import normalised, number_from_decimal
-from nexusform.language.conversion import convert
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
     Function,
     FunctionProblem,
     Parameter,
-    plain_function,
+    build_plain_function,
 )
-from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, friendly_name
-from nexusform.values import UNKNOWN, Value
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+)
+from nexusform.values.exact_numbers import convert_decimal, normalize_number
+from nexusform.values.value import UNKNOWN, Value
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _extreme(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
-    def body(*numbers: Value) -> Value:
+def _build_extreme(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
+    def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
             raise FixedProblem("must pass at least one number")
         if any(n.raw is UNKNOWN for n in numbers):
             return Value(NUMBER, UNKNOWN)
         return Value(NUMBER, choose([n.raw for n in numbers]))
 
-    body.__doc__ = f"The {kind} of the arguments."
-    return body
+    compute_extreme.__doc__ = f"The {kind} of the arguments."
+    return compute_extreme
 
 
-def _float_result(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
+def _compute_float(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
     try:
-        return number_from_decimal(compute(float(first), float(second)))
+        return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
         raise FixedProblem("division by zero") from None
     except (ValueError, OverflowError):
         raise FixedProblem("the result is not a finite number") from None
 
 
-def _log(of: Any, base: Any) -> Any:
-    if base == 0 and of > 0:
+def _compute_logarithm(argument: Any, base: Any) -> Any:
+    if base == 0 and argument > 0:
         return 0  # the limit as the base goes to zero
-    return _float_result(lambda x, b: math.log(x) / math.log(b), of, base)
+    return _compute_float(lambda x, b: math.log(x) / math.log(b), argument, base)
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _compute_power(base: Any, exponent: Any) -> Any:
     if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
         if base.bit_length() * exponent > 4096:
-            return _float_result(math.pow, base, exponent)
-        return normalised(base**exponent)
-    return _float_result(math.pow, base, exponent)
+            return _compute_float(math.pow, base, exponent)
+        return normalize_number(base**exponent)
+    return _compute_float(math.pow, base, exponent)
 
 
-def _parsed_type(arguments: Sequence[Value]) -> Type:
+def _find_parse_type(arguments: Sequence[Value]) -> Type:
     text_type = arguments[0].type
     if text_type != STRING:
-        raise FunctionProblem(f"first argument must be a string, not {friendly_name(text_type)}", 0)
+        raise FunctionProblem(f"first argument must be a string, not {describe_type(text_type)}", 0)
     return NUMBER
 
 
 def _parse_integer(text: Value, base: Value) -> Value:
-    _parsed_type([text])
+    _find_parse_type([text])
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
         raise FixedProblem("base must be a whole number between 2 and 62 inclusive", 1)
@@ -80,34 +89,34 @@ def _parse_integer(text: Value, base: Value) -> Value:
     result = 0
     for value in values:
         result = result * radix + value
-    return Value(NUMBER, normalised(-result if numeral[0] == "-" else result))
+    return Value(NUMBER, normalize_number(-result if numeral[0] == "-" else result))
 
 
-def _sum(numbers: Value) -> Value:
+def _compute_sum(numbers: Value) -> Value:
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", 0)
     if not numbers.raw:
         raise FixedProblem("cannot sum an empty list", 0)
     total: Any = 0
-    known = True
+    is_known = True
     for element in numbers.raw:
         try:
-            raw = convert(element, NUMBER).raw
+            raw = convert_value(element, NUMBER).raw
         except ConversionProblem:
             raise FixedProblem("argument must be list, set, or tuple of number values", 0) from None
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", 0)
         if raw is UNKNOWN:
-            known = False
-        elif known:
-            total = normalised(total + raw)
-    return Value(NUMBER, total if known else UNKNOWN)
+            is_known = False
+        elif is_known:
+            total = normalize_number(total + raw)
+    return Value(NUMBER, total if is_known else UNKNOWN)
 
 
 _NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
 
 FUNCTIONS: Final = (
-    plain_function(
+    build_plain_function(
         "abs",
         "The absolute value of a number.",
         [("num", NUMBER, "a number")],
@@ -115,7 +124,7 @@ FUNCTIONS: Final = (
         compute=abs,
         examples=[("abs(-12.4)", "12.4"), ("abs(0)", "0")],
     ),
-    plain_function(
+    build_plain_function(
         "ceil",
         "The number rounded up to an integer.",
         [("num", NUMBER, "a number")],
@@ -123,7 +132,7 @@ FUNCTIONS: Final = (
         compute=math.ceil,
         examples=[("ceil(5.1)", "6"), ("ceil(-5.1)", "-5")],
     ),
-    plain_function(
+    build_plain_function(
         "floor",
         "The number rounded down to an integer.",
         [("num", NUMBER, "a number")],
@@ -131,12 +140,12 @@ FUNCTIONS: Final = (
         compute=math.floor,
         examples=[("floor(4.9)", "4"), ("floor(-4.9)", "-5")],
     ),
-    plain_function(
+    build_plain_function(
         "log",
         "The logarithm of a number to a base.",
         [("num", NUMBER, "a number above zero"), ("base", NUMBER, "the base")],
         returns=NUMBER,
-        compute=_log,
+        compute=_compute_logarithm,
         examples=[("log(16, 2)", "4"), ("ceil(log(15, 2))", "4")],
     ),
     Function(
@@ -144,7 +153,7 @@ FUNCTIONS: Final = (
         "The maximum of the arguments.",
         (),
         NUMBER,
-        _extreme(max, "greatest"),
+        _build_extreme(max, "greatest"),
         (Example("max(12, 54, 3)", "54"), Example("max([12, 54, 3]...)", "54")),
         _NUMBERS,
     ),
@@ -153,7 +162,7 @@ FUNCTIONS: Final = (
         "The minimum of the arguments.",
         (),
         NUMBER,
-        _extreme(min, "least"),
+        _build_extreme(min, "least"),
         (Example("min(12, 54, 3)", "3"),),
         _NUMBERS,
     ),
@@ -161,19 +170,19 @@ FUNCTIONS: Final = (
         "parseint",
         "The integer value of a text in a base from 2 to 62.",
         (Parameter("number", DYNAMIC, "the text"), Parameter("base", NUMBER, "the base")),
-        _parsed_type,
+        _find_parse_type,
         _parse_integer,
         (Example('parseint("FF", 16)', "255"), Example('parseint("-1010", 2)', "-10")),
     ),
-    plain_function(
+    build_plain_function(
         "pow",
         "A number raised to a power.",
         [("num", NUMBER, "the number"), ("power", NUMBER, "the power")],
         returns=NUMBER,
-        compute=_power,
+        compute=_compute_power,
         examples=[("pow(3, 2)", "9"), ("pow(4, 0.5)", "2"), ("pow(2, -1)", "0.5")],
     ),
-    plain_function(
+    build_plain_function(
         "signum",
         "-1, 0 or 1 for a negative number, zero or a positive one.",
         [("num", NUMBER, "a number")],
@@ -186,7 +195,7 @@ FUNCTIONS: Final = (
         "The sum of a list or set of numbers.",
         (Parameter("list", DYNAMIC, "a list, set or tuple of numbers, not empty"),),
         NUMBER,
-        _sum,
+        _compute_sum,
         (Example("sum([10, 13, 6, 4.5])", "33.5"),),
     ),
 )

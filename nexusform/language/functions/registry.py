@@ -1,4 +1,4 @@
-"""Every function by name: what a configuration may call, and the page that describes them."""
+"""Table of every function by name, and the reference page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.language.evaluation import Clock, FileProblem, Files
+from nexusform.language.evaluation_run import Clock, FileProblem, Files
 from nexusform.language.functions import (
     conversions,
     dates,
     elements,
     encoding,
     file_access,
-    formatting,
+    format_verbs,
     hashing,
     mappings,
     networks,
@@ -27,15 +27,15 @@ from nexusform.language.functions import (
     templating,
     text,
 )
-from nexusform.language.functions.function import Function, Functions, signature
-from nexusform.value_types import friendly_name
-from nexusform.values import string
+from nexusform.language.functions.function import Function, Functions, format_signature
+from nexusform.schemas.value_types import describe_type
+from nexusform.values.value import build_string
 
-# One line for every family: its title on the page, and the functions that need nothing from outside.
+# One line for every family: its title on the page, and the functions without outside access.
 FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (
     ("Numbers", numeric.FUNCTIONS),
     ("Text", text.FUNCTIONS),
-    ("Text from patterns", formatting.FUNCTIONS),
+    ("Text from patterns", format_verbs.FUNCTIONS),
     ("Regular expressions", regular_expressions.FUNCTIONS),
     ("Lists", (*elements.FUNCTIONS, *sequences.FUNCTIONS)),
     ("Maps", mappings.FUNCTIONS),
@@ -49,57 +49,59 @@ FAMILIES: Final[tuple[tuple[str, tuple[Function, ...]], ...]] = (
 )
 
 
-def standard_functions(
+def build_functions(
     files: Files,
     clock: Clock,
     base_directory: str,
     *,
     plan_time: datetime | None = None,
-    applying: bool = False,
+    is_applying: bool = False,
     new_uuid: Callable[[], str] | None = None,
 ) -> Functions:
-    """Every function, reading files below `base_directory` and the clock.
+    """Build every function, with files below `base_directory` and the clock.
 
-    `plan_time` is what plantimestamp() gives (the first moment it is asked for, by default).
-    timestamp() is unknown unless `applying`, and so is uuid(), which then takes its random ones from
-    `new_uuid`.
+    `plan_time` is the result of plantimestamp() (the time of its first call, by default). timestamp() is
+    unknown unless `is_applying`, and so is uuid(), which then uses `new_uuid`.
     """
-    families = [*FAMILIES, *_outside_families(files, clock, base_directory, plan_time, applying=applying)]
+    families = [
+        *FAMILIES,
+        *_build_outside_families(files, clock, base_directory, plan_time, is_applying=is_applying),
+    ]
     functions: dict[str, Function] = {}
     for _, family in families:
         functions.update({function.name: function for function in family})
-    if applying and new_uuid is not None:
-        functions["uuid"] = replace(functions["uuid"], body=lambda: string(new_uuid()))
-    return _with_templates(functions, files, base_directory)
+    if is_applying and new_uuid is not None:
+        functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
+    return _add_template_functions(functions, files, base_directory)
 
 
-def _with_templates(functions: dict[str, Function], files: Files, base_directory: str) -> Functions:
-    """All functions by name, those that render templates among them, which may call all others."""
+def _add_template_functions(functions: dict[str, Function], files: Files, base_directory: str) -> Functions:
+    """Add the functions for templates; they may call all others. Return all functions by name."""
     renderer = templating.TemplateRenderer()
     reader = file_access.FileReader(files, base_directory)
-    for each in templating.template_functions(reader, renderer):
-        functions[each.name] = each
-    ordered = MappingProxyType(dict(sorted(functions.items())))
-    renderer.functions = ordered
-    return ordered
+    for function in templating.build_template_functions(reader, renderer):
+        functions[function.name] = function
+    sorted_functions = MappingProxyType(dict(sorted(functions.items())))
+    renderer.functions = sorted_functions
+    return sorted_functions
 
 
-def _outside_families(
-    files: Files, clock: Clock, base_directory: str, plan_time: datetime | None, *, applying: bool
+def _build_outside_families(
+    files: Files, clock: Clock, base_directory: str, plan_time: datetime | None, *, is_applying: bool
 ) -> Sequence[tuple[str, tuple[Function, ...]]]:
-    """The functions that look at a clock and at files. While a plan is made the time stands still."""
-    fixed: list[datetime] = [plan_time] if plan_time is not None else []
+    """Build the functions that read a clock and files. The time is fixed during planning."""
+    plan_times: list[datetime] = [plan_time] if plan_time is not None else []
 
-    def planned() -> datetime:
-        if not fixed:
-            fixed.append(clock.now())
-        return fixed[0]
+    def read_plan_time() -> datetime:
+        if not plan_times:
+            plan_times.append(clock.read_time())
+        return plan_times[0]
 
-    now: Callable[[], datetime] | None = clock.now if applying else None
+    now: Callable[[], datetime] | None = clock.read_time if is_applying else None
     reader = file_access.FileReader(files, base_directory)
     return (
-        ("Clock", dates.clock_functions(planned, now)),
-        ("Files", file_access.file_functions(reader)),
+        ("Clock", dates.build_clock_functions(read_plan_time, now)),
+        ("Files", file_access.build_file_functions(reader)),
     )
 
 
@@ -107,17 +109,17 @@ def _outside_families(
 
 
 class _NoFiles:
-    # Stands where functions are only described.
+    # Used where functions are only described.
     def read(self, path: str) -> bytes:
         raise FileProblem(f"No file can be read here: {path}")
 
-    def exists(self, path: str) -> bool:
+    def is_file(self, path: str) -> bool:
         raise FileProblem(f"No file can be looked for here: {path}")
 
-    def glob(self, base: str, pattern: str) -> list[str]:
+    def find_files(self, base: str, pattern: str) -> list[str]:
         raise FileProblem(f"No file can be looked for here: {base}/{pattern}")
 
-    def absolute(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         return path
 
     def expand_home(self, path: str) -> str:
@@ -125,27 +127,27 @@ class _NoFiles:
 
 
 class _NoClock:
-    def now(self) -> datetime:
+    def read_time(self) -> datetime:
         return datetime(2000, 1, 1, tzinfo=UTC)
 
     def sleep(self, seconds: float) -> None:
         del seconds
 
 
-def described_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
-    """Every family with its title; those that need something from outside cannot be called."""
+def build_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
+    """Build every family with its title; functions with outside access cannot be called."""
     files, clock = _NoFiles(), _NoClock()
     reader = file_access.FileReader(files, "")
     return (
         *FAMILIES,
-        *_outside_families(files, clock, "", clock.now(), applying=False),
-        ("Templates", templating.template_functions(reader, templating.TemplateRenderer())),
+        *_build_outside_families(files, clock, "", clock.read_time(), is_applying=False),
+        ("Templates", templating.build_template_functions(reader, templating.TemplateRenderer())),
     )
 
 
-def reference_markdown() -> str:
-    """The reference page of all functions, as Markdown."""
-    families = described_families()
+def render_reference() -> str:
+    """Render the reference page of all functions, as Markdown."""
+    families = build_families()
     count = sum(len(family) for _, family in families)
     lines = [
         "# Functions",
@@ -157,28 +159,28 @@ def reference_markdown() -> str:
     for title, family in families:
         lines += [f"## {title}", ""]
         for function in sorted(family, key=lambda f: f.name):
-            lines += _section(function)
+            lines += _render_section(function)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _section(function: Function) -> list[str]:
-    """The Markdown of one function."""
-    lines = [f"### `{signature(function)}`", "", function.description, ""]
+def _render_section(function: Function) -> list[str]:
+    """Render the Markdown of one function."""
+    lines = [f"### `{format_signature(function)}`", "", function.description, ""]
     if function.examples:
         lines += ["```hcl", *[f"{e.call} # {e.result}" for e in function.examples], "```", ""]
     parameters = [*function.parameters, *([function.variadic] if function.variadic else [])]
     for parameter in parameters:
-        kind = friendly_name(parameter.type, constraint=True)
+        kind = describe_type(parameter.type, constraint=True)
         lines.append(f"- `{parameter.name}` ({kind}): {parameter.description}")
     if parameters:
         lines.append("")
     return lines
 
 
-def example_calls() -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """The examples of every function: what is called, and what it gives."""
+def list_examples() -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """List the examples of every function: call and result."""
     calls: dict[str, tuple[tuple[str, str], ...]] = {}
-    for _, family in described_families():
+    for _, family in build_families():
         for function in family:
-            calls[function.name] = tuple([(each.call, each.result) for each in function.examples])
+            calls[function.name] = tuple([(example.call, example.result) for example in function.examples])
     return calls

@@ -1,38 +1,47 @@
-"""Functions that make lists from lists, tuples and sets."""
+"""Functions that create lists from lists, tuples and sets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from nexusform.exact_numbers import normalised
-from nexusform.language.conversion import convert as _convert
-from nexusform.language.functions.elements import SEQUENCES, list_parameter
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value as _convert
+from nexusform.language.functions.elements import SEQUENCES, build_list_parameter
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
-from nexusform.language.unification import equals, unify
-from nexusform.plain_data import ConversionProblem
-from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, friendly_name
-from nexusform.values import (
+from nexusform.language.unification import compare_values, unify_types
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+)
+from nexusform.values.exact_numbers import normalize_number
+from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
     UNKNOWN,
     Refinement,
     Value,
-    order_key,
-    refined,
-    refinement_of,
-    tuple_value,
+    add_refinement,
+    build_tuple,
+    compute_order_key,
+    get_refinement,
 )
 
-RANGE_LIMIT: Final = 1024
+MAX_RANGE: Final = 1024
 _ANY_LIST: Final = ListType(DYNAMIC)
 
 
-def _chunked_type(arguments: Sequence[Value]) -> Type:
+def _find_chunk_type(arguments: Sequence[Value]) -> Type:
     return ListType(arguments[0].type)
 
 
-def _chunk_list(sequence: Value, size: Value) -> Value:
+def _split_chunks(sequence: Value, size: Value) -> Value:
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FixedProblem("the size argument must be a whole number that is not negative", 1)
     step = size.raw or max(len(sequence.raw), 1)
@@ -40,14 +49,14 @@ def _chunk_list(sequence: Value, size: Value) -> Value:
     return Value(ListType(sequence.type), tuple(pieces))
 
 
-def _compact(strings: Value) -> Value:
+def _remove_empty(strings: Value) -> Value:
     if not strings.is_wholly_known:
         return Value(ListType(STRING), UNKNOWN)
     return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))
 
 
-def _concatenated_type(arguments: Sequence[Value]) -> Type:
-    """A list where all arguments agree on one, else a tuple."""
+def _find_concat_type(arguments: Sequence[Value]) -> Type:
+    """Return a list type if all arguments have a common one, else a tuple type."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     kinds = []
@@ -56,7 +65,7 @@ def _concatenated_type(arguments: Sequence[Value]) -> Type:
             raise FixedProblem("all arguments must be lists or tuples", position)
         kinds.append(argument.type)
     if all(isinstance(k, ListType) for k in kinds):
-        common = unify([k.element for k in kinds if isinstance(k, ListType)])
+        common = unify_types([k.element for k in kinds if isinstance(k, ListType)])
         if common is not None:
             return ListType(common)
     parts: list[Type] = []
@@ -70,8 +79,8 @@ def _concatenated_type(arguments: Sequence[Value]) -> Type:
     return TupleType(tuple(parts))
 
 
-def _concat(*arguments: Value) -> Value:
-    kind = _concatenated_type(arguments)
+def _join_lists(*arguments: Value) -> Value:
+    kind = _find_concat_type(arguments)
     items: list[Value] = []
     for argument in arguments:
         items += argument.raw
@@ -80,22 +89,22 @@ def _concat(*arguments: Value) -> Value:
     return Value(kind, tuple(items))
 
 
-def _distinct(sequence: Value) -> Value:
+def _remove_duplicates(sequence: Value) -> Value:
     if not sequence.is_wholly_known:
         return Value(sequence.type, UNKNOWN)
-    kept: dict[Any, Value] = {}
+    unique_items: dict[Any, Value] = {}
     for item in sequence.raw:
-        kept.setdefault(order_key(item), item)
-    return Value(sequence.type, tuple(kept.values()))
+        unique_items.setdefault(compute_order_key(item), item)
+    return Value(sequence.type, tuple(unique_items.values()))
 
 
-def _flatten(sequence: Value) -> Value:
+def _flatten_sequence(sequence: Value) -> Value:
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("can only flatten lists, sets and tuples", 0)
     elements: list[Value] = []
     marks: list[frozenset[str]] = []
-    known = _collect_flat(sequence, elements, marks)
-    return (tuple_value(elements) if known else DYNAMIC_UNKNOWN).with_marks(NO_MARKS.union(*marks))
+    is_known = _collect_flat(sequence, elements, marks)
+    return (build_tuple(elements) if is_known else DYNAMIC_UNKNOWN).add_marks(NO_MARKS.union(*marks))
 
 
 def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
@@ -104,26 +113,26 @@ def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         return False
-    known = True
+    is_known = True
     for item in sequence.raw:
         is_sequence = isinstance(item.type, SEQUENCES)
         if item.raw is UNKNOWN and (item.type is DYNAMIC or is_sequence):
             marks.append(item.marks)
-            known = False
+            is_known = False
         elif is_sequence and item.raw is not None:
-            known = _collect_flat(item, elements, marks) and known
+            is_known = _collect_flat(item, elements, marks) and is_known
         else:
             elements.append(item)
-    return known
+    return is_known
 
 
-def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """`matchkeys`: the values whose keys are in the search set."""
+def _select_by_keys(values: Value, keys: Value, searchset: Value) -> Value:
+    """Evaluate `matchkeys`: the values with keys in the search set."""
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)
     assert isinstance(searchset.type, ListType)
-    common = unify([keys.type.element, searchset.type.element])
+    common = unify_types([keys.type.element, searchset.type.element])
     if common is None:
         raise FixedProblem("keys and searchset must be of the same type")
     if not searchset.raw:
@@ -132,23 +141,30 @@ def _match_keys(values: Value, keys: Value, searchset: Value) -> Value:
         return Value(values.type, UNKNOWN)
     try:
         search = [_convert(key, common) for key in searchset.raw]
-        sought = [_convert(key, common) for key in keys.raw]
+        wanted_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    first = {order_key(key): at for at, key in reversed(list(enumerate(search))) if key.is_wholly_known}
-    unsure = [(at, key) for at, key in enumerate(search) if not key.is_wholly_known]
+    first = {
+        compute_order_key(key): index
+        for index, key in reversed(list(enumerate(search)))
+        if key.is_wholly_known
+    }
+    unknown_keys = [(index, key) for index, key in enumerate(search) if not key.is_wholly_known]
     chosen = []
-    for key, value in zip(sought, values.raw, strict=True):
-        place = first.get(order_key(key), len(search))
-        if any(at < place and equals(key, other).raw is UNKNOWN for at, other in unsure):
-            # Too early, as in Terraform: once all is known there may be a match.
+    for key, value in zip(wanted_keys, values.raw, strict=True):
+        first_index = first.get(compute_order_key(key), len(search))
+        if any(
+            index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
+            for index, unknown_key in unknown_keys
+        ):
+            # Decided early, as in Terraform: once all is known there may be a match.
             return Value(values.type, ())
-        if place < len(search):
+        if first_index < len(search):
             chosen.append(value)
     return Value(values.type, tuple(chosen))
 
 
-def _range(*limits: Value) -> Value:
+def _generate_range(*limits: Value) -> Value:
     if not 1 <= len(limits) <= 3:
         raise FixedProblem("must have one, two, or three arguments")
     numbers: list[Any] = [v.raw for v in limits]
@@ -164,34 +180,34 @@ def _range(*limits: Value) -> Value:
     elements: list[Value] = []
     current = start
     while (current < end) if end > start else (current > end):
-        if len(elements) == RANGE_LIMIT:
+        if len(elements) == MAX_RANGE:
             raise FunctionProblem(
-                f"more than {RANGE_LIMIT} values were generated; either decrease the difference between "
+                f"more than {MAX_RANGE} values were generated; either decrease the difference between "
                 "start and end or use a smaller step"
             )
         elements.append(Value(NUMBER, current))
-        current = normalised(current + step)
+        current = normalize_number(current + step)
     return Value(ListType(NUMBER), tuple(elements))
 
 
-def _reversed_type(arguments: Sequence[Value]) -> Type:
-    of = arguments[0].type
-    if isinstance(of, TupleType):
-        return TupleType(of.elements[::-1])
-    if isinstance(of, (ListType, SetType)):
-        return ListType(of.element)
-    raise FunctionProblem(f"can only reverse list or tuple values, not {friendly_name(of)}", 0)
+def _find_reverse_type(arguments: Sequence[Value]) -> Type:
+    sequence_type = arguments[0].type
+    if isinstance(sequence_type, TupleType):
+        return TupleType(sequence_type.elements[::-1])
+    if isinstance(sequence_type, (ListType, SetType)):
+        return ListType(sequence_type.element)
+    raise FunctionProblem(f"can only reverse list or tuple values, not {describe_type(sequence_type)}", 0)
 
 
-def _reverse(sequence: Value) -> Value:
-    kind = _reversed_type([sequence])
+def _revert_order(sequence: Value) -> Value:
+    result_type = _find_reverse_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        # How many elements there are is kept; where the unknown ones stand is open.
-        return refined(Value(kind, UNKNOWN), refinement_of(sequence))
-    return Value(kind, sequence.raw[::-1])
+        # The number of elements is kept; the positions of the unknown ones are open.
+        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))
+    return Value(result_type, sequence.raw[::-1])
 
 
-def _sliced_type(arguments: Sequence[Value]) -> Type:
+def _find_slice_type(arguments: Sequence[Value]) -> Type:
     sequence, start, end = arguments
     if isinstance(sequence.type, ListType):
         return sequence.type
@@ -202,7 +218,7 @@ def _sliced_type(arguments: Sequence[Value]) -> Type:
     return TupleType(sequence.type.elements[start.raw : end.raw])
 
 
-def _slice(sequence: Value, start: Value, end: Value) -> Value:
+def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
     if isinstance(sequence.type, SetType):
         raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
     if not isinstance(sequence.type, (ListType, TupleType)):
@@ -215,22 +231,24 @@ def _slice(sequence: Value, start: Value, end: Value) -> Value:
         raise FixedProblem("end index must not be greater than the length of the list", 2)
     if start.raw > end.raw:
         raise FixedProblem("start index must not be greater than end index", 1)
-    return Value(_sliced_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
+    return Value(_find_slice_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
-def _sort(strings: Value) -> Value:
+def _sort_strings(strings: Value) -> Value:
     if strings.raw is UNKNOWN:
-        known = refinement_of(strings)
-        return refined(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))
+        refinement = get_refinement(strings)
+        return add_refinement(
+            strings, Refinement(not_null=True, shortest=refinement.shortest, longest=refinement.longest)
+        )
     if any(v.raw is None for v in strings.raw):
         raise FixedProblem("given list element is null; a null string cannot be sorted", 0)
     if not strings.is_wholly_known:
-        # Only how many there will be is certain.
+        # Only the number of elements is certain.
         return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))
     return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 
-def _own_type(arguments: Sequence[Value]) -> Type:
+def _get_own_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
@@ -242,8 +260,8 @@ FUNCTIONS: Final = (
             Parameter("list", _ANY_LIST, "a list", inner_marks=True),
             Parameter("size", NUMBER, "elements per list, 0 for all"),
         ),
-        _chunked_type,
-        _chunk_list,
+        _find_chunk_type,
+        _split_chunks,
         (Example('chunklist(["a", "b", "c"], 2)[1][0]', '"c"'),),
     ),
     Function(
@@ -251,15 +269,15 @@ FUNCTIONS: Final = (
         "The list without null and empty strings.",
         (Parameter("list", ListType(STRING), "a list of strings"),),
         ListType(STRING),
-        _compact,
+        _remove_empty,
         (Example('compact(["a", "", "b", null])', 'tolist(["a", "b"])'),),
     ),
     Function(
         "concat",
         "The concatenated lists.",
         (),
-        _concatenated_type,
-        _concat,
+        _find_concat_type,
+        _join_lists,
         (Example('concat(["a"], ["b", "c"])', '["a", "b", "c"]'),),
         Parameter("seqs", DYNAMIC, "lists or tuples", inner_marks=True),
     ),
@@ -267,16 +285,16 @@ FUNCTIONS: Final = (
         "distinct",
         "The list without duplicates.",
         (Parameter("list", _ANY_LIST, "a list"),),
-        _own_type,
-        _distinct,
+        _get_own_type,
+        _remove_duplicates,
         (Example('distinct(["a", "b", "a"])', 'tolist(["a", "b"])'),),
     ),
     Function(
         "flatten",
         "All elements of nested lists as one tuple.",
-        (list_parameter("a list of lists", inner_marks=True),),
+        (build_list_parameter("a list of lists", inner_marks=True),),
         DYNAMIC,
-        _flatten,
+        _flatten_sequence,
         (Example('flatten([["a", "b"], [], ["c", ["d"]]])', '["a", "b", "c", "d"]'),),
     ),
     Function(
@@ -287,37 +305,37 @@ FUNCTIONS: Final = (
             Parameter("keys", _ANY_LIST, "a key per element"),
             Parameter("searchset", _ANY_LIST, "the keys to select"),
         ),
-        _own_type,
-        _match_keys,
+        _get_own_type,
+        _select_by_keys,
         (Example('matchkeys(["a", "b"], ["east", "west"], ["west"])', 'tolist(["b"])'),),
     ),
     Function(
         "range",
-        f"Numbers from a start up to a limit, by a step; at most {RANGE_LIMIT}.",
+        f"Numbers from a start up to a limit, by a step; at most {MAX_RANGE}.",
         (),
         ListType(NUMBER),
-        _range,
+        _generate_range,
         (Example("range(3)", "tolist([0, 1, 2])"), Example("range(1, 8, 2)", "tolist([1, 3, 5, 7])")),
         Parameter("params", NUMBER, "limit; or start and limit; or start, limit and step"),
     ),
     Function(
         "reverse",
         "The list in reverse order.",
-        (list_parameter(inner_marks=True),),
-        _reversed_type,
-        _reverse,
+        (build_list_parameter(inner_marks=True),),
+        _find_reverse_type,
+        _revert_order,
         (Example("reverse([1, 2, 3])", "[3, 2, 1]"),),
     ),
     Function(
         "slice",
         "The elements from a start index to an end index (exclusive).",
         (
-            list_parameter("a list or tuple", inner_marks=True),
+            build_list_parameter("a list or tuple", inner_marks=True),
             Parameter("start_index", NUMBER, "the first index"),
             Parameter("end_index", NUMBER, "the index after the last"),
         ),
-        _sliced_type,
-        _slice,
+        _find_slice_type,
+        _slice_sequence,
         (Example('slice(["a", "b", "c", "d"], 1, 3)', '["b", "c"]'),),
     ),
     Function(
@@ -325,7 +343,7 @@ FUNCTIONS: Final = (
         "The strings sorted by Unicode code points.",
         (Parameter("list", ListType(STRING), "a list of strings", allow_unknown=True),),
         ListType(STRING),
-        _sort,
+        _sort_strings,
         (Example('sort(["e", "d", "a", "x"])', 'tolist(["a", "d", "e", "x"])'),),
     ),
 )

@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.functions.file_access import FileReader
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Functions, Parameter
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.source import SourceFile
-from nexusform.value_types import DYNAMIC, STRING, MapType, ObjectType, Type, friendly_name
-from nexusform.values import DYNAMIC_UNKNOWN, Value
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.schemas.value_types import DYNAMIC, STRING, MapType, ObjectType, Type, describe_type
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value
 
-# How deep templates may render templates.
-DEEPEST: Final = 32
+# Maximum nesting of template calls.
+MAX_DEPTH: Final = 32
 _NAME: Final = re.compile(r"[^\W\d][\w-]*\Z")
 
 
 class _TemplateScope:
-    # The variables that a template is given, and nothing else.
+    # Contains only the variables passed to a template.
     def __init__(self, variables: Mapping[str, Value], functions: Functions) -> None:
         self._variables = variables
         self._functions = functions
@@ -34,47 +34,47 @@ class _TemplateScope:
         value = self._variables.get(name)
         if value is not None:
             return value, 0, []
-        hint = did_you_mean(name, self._variables)
+        hint = suggest_name(name, self._variables)
         detail = f'vars map does not contain key "{name}".{hint}'
-        problem = error("unknown-template-variable", detail, traversal.root.span)
+        problem = build_error("unknown-template-variable", detail, traversal.root.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
 class TemplateRenderer:
-    """Renders templates with the functions of the configuration, nested only so deep."""
+    """Renderer of templates with the functions of the configuration, with limited nesting."""
 
     def __init__(self) -> None:
         self.functions: Functions = {}
         self._depth = 0
 
     def render(self, name: str, text: str, variables: Value) -> Value:
-        """The template's value: text, or of any type when it is one interpolation.
+        """Render a template to its value: text, or of any type if it is one interpolation.
 
         Raises FunctionProblem.
         """
-        from nexusform.language.evaluator import evaluate
+        from nexusform.language.evaluator import evaluate_expression
         from nexusform.language.parser import parse_template
 
-        if self._depth >= DEEPEST:
-            raise FunctionProblem(f"templates render one another more than {DEEPEST} levels deep")
-        by_name = _checked(variables)
+        if self._depth >= MAX_DEPTH:
+            raise FunctionProblem(f"templates render one another more than {MAX_DEPTH} levels deep")
+        by_name = _check_variables(variables)
         expression, problems = parse_template(SourceFile(name, text))
         if expression is None or has_errors(problems):
-            raise FunctionProblem(_sentence(problems))
+            raise FunctionProblem(_describe_first_error(problems))
         self._depth += 1
         try:
-            value, problems = evaluate(expression, _TemplateScope(by_name, self.functions))
+            value, problems = evaluate_expression(expression, _TemplateScope(by_name, self.functions))
         finally:
             self._depth -= 1
         if has_errors(problems):
-            raise FunctionProblem(_sentence(problems))
+            raise FunctionProblem(_describe_first_error(problems))
         return value
 
 
-def _checked(variables: Value) -> Mapping[str, Value]:
-    """The variables of a template by name."""
+def _check_variables(variables: Value) -> Mapping[str, Value]:
+    """Return the variables of a template by name."""
     if not isinstance(variables.type, (MapType, ObjectType)):
-        raise FunctionProblem(f"invalid vars value: must be a map, not {friendly_name(variables.type)}", 1)
+        raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", 1)
     for name in variables.raw:
         if not _NAME.match(name):
             raise FunctionProblem(
@@ -86,42 +86,42 @@ def _checked(variables: Value) -> Mapping[str, Value]:
     return by_name
 
 
-def _sentence(problems: Sequence[Diagnostic]) -> str:
+def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
     first = next(p for p in problems if has_errors([p]))
-    place = first.subject
-    where = f"{place.filename}:{place.start.line},{place.start.column}: " if place else ""
-    return f"{where}{first.summary}; {first.detail.rstrip('.')}"
+    span = first.subject
+    position = f"{span.filename}:{span.start.line},{span.start.column}: " if span else ""
+    return f"{position}{first.summary}; {first.detail.rstrip('.')}"
 
 
 _VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template's variables")
 
 
-def _returns(_: Sequence[Value]) -> Type:
+def _get_return_type(_: Sequence[Value]) -> Type:
     return DYNAMIC
 
 
-def _template_file(reader: FileReader, renderer: TemplateRenderer) -> Callable[[Value, Value], Value]:
-    def body(path: Value, variables: Value) -> Value:
+def _build_template_file(reader: FileReader, renderer: TemplateRenderer) -> Callable[[Value, Value], Value]:
+    def render_file(path: Value, variables: Value) -> Value:
         return renderer.render(path.raw, reader.read_text(path.raw), variables)
 
-    return body
+    return render_file
 
 
-def template_functions(reader: FileReader, renderer: TemplateRenderer) -> tuple[Function, ...]:
-    """Templatefile and templatestring."""
+def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> tuple[Function, ...]:
+    """Build templatefile and templatestring."""
     return (
         Function(
             "templatefile",
             "The content of a file rendered as a template.",
             (Parameter("path", STRING, "the file"), _VARIABLES),
-            _returns,
-            _template_file(reader, renderer),
+            _get_return_type,
+            _build_template_file(reader, renderer),
         ),
         Function(
             "templatestring",
             "A text rendered as a template.",
             (Parameter("template", STRING, "the text"), _VARIABLES),
-            _returns,
+            _get_return_type,
             lambda text, variables: renderer.render("<templatestring argument>", text.raw, variables),
             (Example('templatestring("Hello, $${name}!", { name = "Ander" })', '"Hello, Ander!"'),),
         ),

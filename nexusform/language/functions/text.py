@@ -1,4 +1,4 @@
-"""Functions on text. Positions and lengths count what a reader calls characters (grapheme clusters)."""
+"""Functions on text. Positions and lengths count grapheme clusters (characters, as seen by a reader)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Parameter,
+    build_plain_function,
     check_length,
-    plain_function,
 )
 from nexusform.language.syntax.positions import count_clusters
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType
-from nexusform.values import FALSE, TRUE, UNKNOWN, Value, boolean, refinement_of
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
+from nexusform.values.value import FALSE, TRUE, UNKNOWN, Value, build_boolean, get_refinement
 
 _STRINGS: Final = ListType(STRING)
 
 
-def clusters(text: str) -> list[str]:
-    """The text cut into grapheme clusters."""
+def split_clusters(text: str) -> list[str]:
+    """Split the text into grapheme clusters."""
     if text.isascii() and "\r\n" not in text:
         return list(text)
     pieces: list[str] = []
@@ -39,50 +39,52 @@ def clusters(text: str) -> list[str]:
     return pieces
 
 
-def _each_character(change: Callable[[str], str]) -> Callable[[str], str]:
-    # Letter by letter, so that the length never changes: `ß` has no capital of its own.
-    def changed(text: str) -> str:
+def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], str]:
+    # Character by character, so that the length never changes: `ß` has no single capital.
+    def change_text(text: str) -> str:
         if text.isascii():
             return change(text)
-        return "".join([_simple(c, change(c)) for c in text])
+        return "".join([_keep_single(c, change(c)) for c in text])
 
-    return changed
+    return change_text
 
 
-def _simple(before: str, after: str) -> str:
+def _keep_single(before: str, after: str) -> str:
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before
 
 
-def _title(text: str) -> str:
-    """`title`: words begin with capitals. Beside ASCII anything but space is part of a word."""
-    capital = _each_character(str.title)
+def _build_title(text: str) -> str:
+    """Build the title form: words start with capitals. Outside of ASCII anything but space is part of a
+    word.
+    """
+    capital = _build_character_mapping(str.title)
     result = []
     at_start = True
     for character in text:
         result.append(capital(character) if at_start else character)
-        ascii_word = character.isascii() and (character.isalnum() or character == "_")
-        word = ascii_word or (not character.isascii() and not character.isspace())
-        at_start = not word
+        is_ascii_word = character.isascii() and (character.isalnum() or character == "_")
+        is_word = is_ascii_word or (not character.isascii() and not character.isspace())
+        at_start = not is_word
     return "".join(result)
 
 
-def _chomp(text: str) -> str:
+def _trim_newlines(text: str) -> str:
     return text.rstrip("\r\n")
 
 
-def _indent(spaces: int, text: str) -> str:
+def _add_indentation(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
         raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", 0)
     check_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
 
-def _substring(text: str, offset: int, length: int) -> str:
+def _slice_text(text: str, offset: int, length: int) -> str:
     if not isinstance(offset, int) or not isinstance(length, int):
         raise FixedProblem("offset and length must be whole numbers", 1)
-    characters = clusters(text)
+    characters = split_clusters(text)
     if offset < 0:
         offset = max(offset + len(characters), 0)
     end = len(characters) if length < 0 else offset + length
@@ -97,55 +99,57 @@ def _trim_suffix(text: str, suffix: str) -> str:
     return text.removesuffix(suffix) if suffix else text
 
 
-def _reversed(text: str) -> str:
-    return unicodedata.normalize("NFC", "".join(reversed(clusters(text))))
+def _revert_text(text: str) -> str:
+    return unicodedata.normalize("NFC", "".join(reversed(split_clusters(text))))
 
 
-def _split(separator: Value, text: Value) -> Value:
+def _split_text(separator: Value, text: Value) -> Value:
     parts = text.raw.split(separator.raw) if separator.raw else list(text.raw)
     return Value(_STRINGS, tuple([Value(STRING, p) for p in parts]))
 
 
-def _join(separator: Value, *lists: Value) -> Value:
+def _join_texts(separator: Value, *lists: Value) -> Value:
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []
     for position, strings in enumerate(lists, 1):
-        for place, item in enumerate(strings.raw):
+        for index, item in enumerate(strings.raw):
             if item.raw is UNKNOWN:
                 return Value(STRING, UNKNOWN)
             if item.raw is None:
-                raise FunctionProblem(f"element {place} is null; cannot concatenate null values", position)
+                raise FunctionProblem(f"element {index} is null; cannot concatenate null values", position)
             pieces.append(item.raw)
     check_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
     return Value(STRING, separator.raw.join(pieces))
 
 
-def _starts_with(text: Value, prefix: Value) -> Value:
+def _has_prefix(text: Value, prefix: Value) -> Value:
     if text.raw is not UNKNOWN:
-        return boolean(text.raw.startswith(prefix.raw))
-    # Of an unknown text the beginning may be known.
-    known = refinement_of(text).prefix
-    if known.startswith(prefix.raw):
+        return build_boolean(text.raw.startswith(prefix.raw))
+    # The prefix of an unknown text may be known.
+    known_prefix = get_refinement(text).prefix
+    if known_prefix.startswith(prefix.raw):
         return TRUE
-    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known) else FALSE
+    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE
 
 
-def _text(name: str, description: str, compute: Callable[[str], str], *examples: tuple[str, str]) -> Function:
-    return plain_function(
+def _build_text_function(
+    name: str, description: str, compute: Callable[[str], str], *examples: tuple[str, str]
+) -> Function:
+    return build_plain_function(
         name, description, [("str", STRING, "the text")], returns=STRING, compute=compute, examples=examples
     )
 
 
 FUNCTIONS: Final = (
-    _text(
+    _build_text_function(
         "chomp",
         "The text without trailing newlines.",
-        _chomp,
+        _trim_newlines,
         ('chomp("hello\\n")', '"hello"'),
         ('chomp("hello\\r\\n\\n")', '"hello"'),
     ),
-    plain_function(
+    build_plain_function(
         "endswith",
         "Whether the text ends with a suffix.",
         [("str", STRING, "the text"), ("suffix", STRING, "the suffix")],
@@ -153,12 +157,12 @@ FUNCTIONS: Final = (
         compute=str.endswith,
         examples=[('endswith("hello world", "world")', "true")],
     ),
-    plain_function(
+    build_plain_function(
         "indent",
         "The text with every line but the first indented.",
         [("spaces", NUMBER, "number of spaces"), ("str", STRING, "the text")],
         returns=STRING,
-        compute=_indent,
+        compute=_add_indentation,
         examples=[('indent(2, "a\\nb")', '"a\\n  b"')],
     ),
     Function(
@@ -166,17 +170,19 @@ FUNCTIONS: Final = (
         "The strings of one or more lists, joined with a separator.",
         (Parameter("separator", STRING, "the separator"),),
         STRING,
-        _join,
+        _join_texts,
         (Example('join(", ", ["foo", "bar"])', '"foo, bar"'), Example('join("-", ["a"], ["b"])', '"a-b"')),
         Parameter("lists", _STRINGS, "lists of strings"),
     ),
-    _text("lower", "The text in lower case.", _each_character(str.lower), ('lower("HELLO")', '"hello"')),
+    _build_text_function(
+        "lower", "The text in lower case.", _build_character_mapping(str.lower), ('lower("HELLO")', '"hello"')
+    ),
     Function(
         "split",
         "The parts of a text between separators.",
         (Parameter("separator", STRING, "the separator"), Parameter("str", STRING, "the text")),
         _STRINGS,
-        _split,
+        _split_text,
         (Example('split(",", "a,b")', 'tolist(["a", "b"])'), Example('split(",", "")', 'tolist([""])')),
     ),
     Function(
@@ -187,10 +193,10 @@ FUNCTIONS: Final = (
             Parameter("prefix", STRING, "the prefix"),
         ),
         BOOL,
-        _starts_with,
+        _has_prefix,
         (Example('startswith("hello world", "hello")', "true"),),
     ),
-    plain_function(
+    build_plain_function(
         "strcontains",
         "Whether the text contains another text.",
         [("str", STRING, "the text"), ("substr", STRING, "the text to find")],
@@ -198,8 +204,10 @@ FUNCTIONS: Final = (
         compute=lambda text, part: part in text,
         examples=[('strcontains("hello world", "wor")', "true")],
     ),
-    _text("strrev", "The text in reverse order.", _reversed, ('strrev("hello")', '"olleh"')),
-    plain_function(
+    _build_text_function(
+        "strrev", "The text in reverse order.", _revert_text, ('strrev("hello")', '"olleh"')
+    ),
+    build_plain_function(
         "substr",
         "A part of the text by offset and length.",
         [
@@ -208,16 +216,16 @@ FUNCTIONS: Final = (
             ("length", NUMBER, "number of characters, -1 for the rest"),
         ],
         returns=STRING,
-        compute=_substring,
+        compute=_slice_text,
         examples=[('substr("hello world", 1, 4)', '"ello"'), ('substr("hello", -3, -1)', '"llo"')],
     ),
-    _text(
+    _build_text_function(
         "title",
         "The text with the first letter of each word in upper case.",
-        _title,
+        _build_title,
         ('title("hello world")', '"Hello World"'),
     ),
-    plain_function(
+    build_plain_function(
         "trim",
         "The text without leading and trailing characters of a set.",
         [("str", STRING, "the text"), ("cutset", STRING, "the characters to remove")],
@@ -225,7 +233,7 @@ FUNCTIONS: Final = (
         compute=lambda text, cut: text.strip(cut) if cut else text,
         examples=[('trim("?!hello?!", "!?")', '"hello"')],
     ),
-    plain_function(
+    build_plain_function(
         "trimprefix",
         "The text without a prefix.",
         [("str", STRING, "the text"), ("prefix", STRING, "the text to remove")],
@@ -233,13 +241,13 @@ FUNCTIONS: Final = (
         compute=_trim_prefix,
         examples=[('trimprefix("helloworld", "hello")', '"world"')],
     ),
-    _text(
+    _build_text_function(
         "trimspace",
         "The text without leading and trailing white space.",
         str.strip,
         ('trimspace("  hello\\n\\n")', '"hello"'),
     ),
-    plain_function(
+    build_plain_function(
         "trimsuffix",
         "The text without a suffix.",
         [("str", STRING, "the text"), ("suffix", STRING, "the text to remove")],
@@ -247,5 +255,7 @@ FUNCTIONS: Final = (
         compute=_trim_suffix,
         examples=[('trimsuffix("helloworld", "world")', '"hello"')],
     ),
-    _text("upper", "The text in upper case.", _each_character(str.upper), ('upper("hello")', '"HELLO"')),
+    _build_text_function(
+        "upper", "The text in upper case.", _build_character_mapping(str.upper), ('upper("hello")', '"HELLO"')
+    ),
 )

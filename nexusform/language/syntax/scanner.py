@@ -1,8 +1,8 @@
-"""Text to tokens: names, numbers, operators, and the pieces of templates.
+"""Scanner of tokens: names, numbers, operators, and the pieces of templates.
 
-A token is a kind and two character offsets, kept in three parallel lists because a large
-configuration has hundreds of thousands of them. Punctuation is its own kind ("{", "==").
-Comments are left out unless asked for; a comment that ends its line counts as the newline.
+A token is a kind and two character offsets, stored in three parallel lists because a large configuration has
+hundreds of thousands of them. Punctuation is its own kind ("{", "=="). Comments are omitted by default; a
+comment that ends its line counts as the newline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLOSE_QUOTE = "close quote"
 OPEN_HEREDOC = "open heredoc"
 CLOSE_HEREDOC = "close heredoc"
 QUOTED_TEXT = "quoted text"  # a literal piece of a quoted template: backslash escapes apply
-PLAIN_TEXT = "plain text"  # a literal piece of a heredoc or template file: they do not
+PLAIN_TEXT = "plain text"  # a literal piece of a heredoc or template file: no backslash escapes
 INTERPOLATION = "${"
 DIRECTIVE = "%{"
 SEQUENCE_END = "sequence end"
@@ -67,12 +67,12 @@ _PLAIN = re.compile(
     re.VERBOSE,
 )
 _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
-_MOST_ODD = 1_000  # characters of no meaning: what has more of them is no configuration
+_MAX_INVALID = 1_000  # invalid characters: a text with more of them is no configuration
 _SPACE = " \t\n\v\f\r\x85\xa0"
 
 
 class Tokens(Struct):
-    """The tokens of one text, in order, an END token last."""
+    """Tokens of one text, in order, an END token last."""
 
     text: str
     kinds: list[str] = field(default_factory=list)
@@ -85,114 +85,116 @@ class Tokens(Struct):
         self.starts.append(start)
         self.ends.append(end)
 
-    def word(self, index: int) -> str:
-        """The text of a token."""
+    def get_text(self, index: int) -> str:
+        """Return the text of a token."""
         return self.text[self.starts[index] : self.ends[index]]
 
 
-class _Template(Struct):
-    """A template the scanner is inside of: how it ends."""
+class _TemplateMode(Struct):
+    """Open template: its expected end."""
 
     ending: str  # CLOSE_QUOTE, CLOSE_HEREDOC or END
     marker: str = ""
     line_start: bool = True
 
 
-class _Sequence(Struct):
-    """A `${` or `%{` the scanner is inside of, and how many braces are open within."""
+class _SequenceMode(Struct):
+    """Open `${` or `%{`, and the number of open braces in it."""
 
     braces: int = 0
 
 
 class _Scanner:
-    """One pass over a text. What it is inside of is a stack, so depth costs no Python frames."""
+    """Scanner of a text in one pass. Open templates and sequences are a stack, so depth costs no Python
+    frames.
+    """
 
-    def __init__(self, text: str, *, comments: bool) -> None:
+    def __init__(self, text: str, *, with_comments: bool) -> None:
         self.text = text
         self.tokens = Tokens(text)
-        self.comments = comments
-        self.stack: list[_Template | _Sequence] = []
-        self.at = 1 if text.startswith("\ufeff") else 0
-        self.odd = 0
+        self.with_comments = with_comments
+        self.stack: list[_TemplateMode | _SequenceMode] = []
+        self.offset = 1 if text.startswith("\ufeff") else 0
+        self.invalid_count = 0
 
     def run(self) -> Tokens:
         """Scan to the end."""
         size = len(self.text)
-        while self.at < size:
-            inside = self.stack[-1] if self.stack else None
-            if not isinstance(inside, _Template):
-                self._code(inside)
-            elif inside.ending == CLOSE_QUOTE:
-                self._quoted()
+        while self.offset < size:
+            mode = self.stack[-1] if self.stack else None
+            if not isinstance(mode, _TemplateMode):
+                self._scan_code(mode)
+            elif mode.ending == CLOSE_QUOTE:
+                self._scan_quoted()
             else:
-                self._plain(inside)
+                self._scan_plain(mode)
         self.tokens.add(END, size, size)
         return self.tokens
 
-    def _code(self, inside: _Sequence | None) -> None:
-        """Names, numbers and operators, until a template begins or ends."""
-        next_token, text, at, size = _NORMAL.match, self.text, self.at, len(self.text)
+    def _scan_code(self, mode: _SequenceMode | None) -> None:
+        """Scan names, numbers and operators, until a template begins or ends."""
+        next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
         plain = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)
-        wide = not text.isascii()
-        while at < size:
-            match = next_token(text, at)
+        has_non_ascii = not text.isascii()
+        while offset < size:
+            match = next_token(text, offset)
             group = match.lastindex if match else None
             if match is None or group is None:
-                at = size
+                offset = size
                 break
-            begin, at = match.span(group)
+            begin, offset = match.span(group)
             if group == 4 or group == 11:  # noqa: PLR1714 - a set would be built for every token
-                kinds.append(text[begin:at])
+                kinds.append(text[begin:offset])
             elif group < 4 or group == 6:
-                if wide and group == 1:
-                    at = _name_end(text, at)
+                if has_non_ascii and group == 1:
+                    offset = _find_name_end(text, offset)
                 kinds.append(plain[group])  # type: ignore[arg-type]
             else:
-                self.at = at
-                if self._special(group, begin, at, inside):
+                self.offset = offset
+                if self._scan_special(group, begin, offset, mode):
                     return
-                at = self.at
+                offset = self.offset
                 continue
             starts.append(begin)
-            ends.append(at)
-        self.at = at
+            ends.append(offset)
+        self.offset = offset
 
-    def _special(self, group: int, begin: int, end: int, inside: _Sequence | None) -> bool:
-        """The tokens that need a thought; true when the mode changes."""
+    def _scan_special(self, group: int, begin: int, end: int, mode: _SequenceMode | None) -> bool:
+        """Scan the less common tokens; true if the mode changes."""
         if group == 5:
-            return self._brace(begin, end, inside)
+            return self._scan_brace(begin, end, mode)
         if group in {7, 8}:
-            self._comment(begin, end)
+            self._scan_comment(begin, end)
         elif group in {9, 10}:
             self._open_template(group, begin, end)
             return True
         else:
-            self._odd(begin, end)
+            self._scan_other(begin, end)
         return False
 
-    def _brace(self, begin: int, end: int, inside: _Sequence | None) -> bool:
-        """Take a brace; whether it ends the sequence inside which tokens are."""
+    def _scan_brace(self, begin: int, end: int, mode: _SequenceMode | None) -> bool:
+        """Scan a brace. Return whether it ends the enclosing sequence."""
         word = self.text[begin:end]
         if word == "~":
             self.tokens.add(word, begin, end)
             return False
-        if inside is not None:
+        if mode is not None:
             if word == "{":
-                inside.braces += 1
-            elif inside.braces == 0:
+                mode.braces += 1
+            elif mode.braces == 0:
                 self.tokens.add(SEQUENCE_END, begin, end)
                 self.stack.pop()
                 return True
             else:
-                inside.braces -= 1
+                mode.braces -= 1
         self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)
         return False
 
-    def _comment(self, begin: int, end: int) -> None:
-        """Take a comment, or the line end in it where comments do not count."""
+    def _scan_comment(self, begin: int, end: int) -> None:
+        """Scan a comment, or its line end if comments are omitted."""
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
-        if not self.comments:
+        if not self.with_comments:
             if ends_line:
                 self.tokens.add(NEWLINE, begin, end)
             return
@@ -204,48 +206,48 @@ class _Scanner:
             self.tokens.add(NEWLINE, stop, end)
 
     def _open_template(self, group: int, begin: int, end: int) -> None:
-        """Go into a quoted text or a heredoc."""
+        """Open a quoted text or a heredoc."""
         if group == 10:
             self.tokens.add(OPEN_QUOTE, begin, end)
-            self.stack.append(_Template(CLOSE_QUOTE))
+            self.stack.append(_TemplateMode(CLOSE_QUOTE))
             return
         self.tokens.add(OPEN_HEREDOC, begin, end)
         name = _HEREDOC_NAME.match(self.text, begin)
         assert name is not None
-        self.stack.append(_Template(CLOSE_HEREDOC, name.group(1)))
+        self.stack.append(_TemplateMode(CLOSE_HEREDOC, name.group(1)))
 
-    def _odd(self, begin: int, end: int) -> None:
-        """A name that begins outside ASCII, a comment without end, or a character of no meaning."""
+    def _scan_other(self, begin: int, end: int) -> None:
+        """Scan a name that starts outside ASCII, a comment without end, or an invalid character."""
         char = self.text[begin:end]
         if char == "/*":
-            self.at = len(self.text)
-            self.tokens.add(INVALID, begin, self.at)
+            self.offset = len(self.text)
+            self.tokens.add(INVALID, begin, self.offset)
         elif char.isidentifier():
-            self.at = _name_end(self.text, end)
-            self.tokens.add(IDENT, begin, self.at)
+            self.offset = _find_name_end(self.text, end)
+            self.tokens.add(IDENT, begin, self.offset)
         else:
-            self.odd += 1
+            self.invalid_count += 1
             self.tokens.add(INVALID, begin, end)
-            if self.odd > _MOST_ODD:
-                self.at = len(self.text)
+            if self.invalid_count > _MAX_INVALID:
+                self.offset = len(self.text)
 
-    def _enter(self, kind: str, begin: int, end: int) -> None:
+    def _enter_sequence(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)
-        self.stack.append(_Sequence())
+        self.stack.append(_SequenceMode())
 
-    def _quoted(self) -> None:
-        """The next piece of a quoted template."""
-        match = _QUOTED.match(self.text, self.at)
+    def _scan_quoted(self) -> None:
+        """Scan the next piece of a quoted template."""
+        match = _QUOTED.match(self.text, self.offset)
         assert match is not None
-        group, begin, end = match.lastindex, self.at, match.end()
-        self.at = end
+        group, begin, end = match.lastindex, self.offset, match.end()
+        self.offset = end
         if group == 1:
             self.tokens.add(QUOTED_TEXT, begin, end)
         elif group == 2:
             self.tokens.add(CLOSE_QUOTE, begin, end)
             self.stack.pop()
         elif group in {3, 4}:
-            self._enter(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+            self._enter_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
         elif group == 5:
             # The string is taken to end with its line, so that one forgotten quotation mark
             # does not turn the rest of the file inside out.
@@ -255,48 +257,48 @@ class _Scanner:
         else:
             self.tokens.add(INVALID, begin, end)
 
-    def _plain(self, inside: _Template) -> None:
-        """The next piece of a heredoc or of a bare template: at most one line."""
-        text, begin = self.text, self.at
-        if inside.marker and inside.line_start and self._closes(inside.marker):
+    def _scan_plain(self, mode: _TemplateMode) -> None:
+        """Scan the next piece of a heredoc or of a bare template: at most one line."""
+        text, begin = self.text, self.offset
+        if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):
             return
         match = _PLAIN.match(text, begin)
         assert match is not None
-        self.at = end = match.end()
+        self.offset = end = match.end()
         if match.lastindex == 1:
-            inside.line_start = text[end - 1] == "\n"
+            mode.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:
-            inside.line_start = False
-            self._enter(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
+            mode.line_start = False
+            self._enter_sequence(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
 
-    def _closes(self, marker: str) -> bool:
-        """Whether the line here is the heredoc's end marker; takes it when it is."""
-        newline = self.text.find("\n", self.at)
-        if newline < 0 or self.text[self.at : newline].strip(_SPACE) != marker:
+    def _scan_heredoc_end(self, marker: str) -> bool:
+        """Check for the heredoc's end marker on the current line, and scan it."""
+        newline = self.text.find("\n", self.offset)
+        if newline < 0 or self.text[self.offset : newline].strip(_SPACE) != marker:
             return False
         stop = newline - 1 if self.text[newline - 1] == "\r" else newline
-        self.tokens.add(CLOSE_HEREDOC, self.at, stop)
+        self.tokens.add(CLOSE_HEREDOC, self.offset, stop)
         self.tokens.add(NEWLINE, stop, newline + 1)
-        self.at = newline + 1
+        self.offset = newline + 1
         self.stack.pop()
         return True
 
 
-def _name_end(text: str, at: int) -> int:
-    """Where a name that has reached `at` ends, by the Unicode rules for identifiers."""
-    while at < len(text) and (text[at] == "-" or ("a" + text[at]).isidentifier()):
-        at += 1
-    return at
+def _find_name_end(text: str, offset: int) -> int:
+    """Find the end of a name that extends to `offset`, by the Unicode rules for identifiers."""
+    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):
+        offset += 1
+    return offset
 
 
-def scan(text: str, *, comments: bool = False) -> Tokens:
-    """The tokens of configuration text; with `comments`, comments are tokens too."""
-    return _Scanner(text, comments=comments).run()
+def scan_text(text: str, *, with_comments: bool = False) -> Tokens:
+    """Scan configuration text; with `with_comments`, comments are tokens too."""
+    return _Scanner(text, with_comments=with_comments).run()
 
 
 def scan_template(text: str) -> Tokens:
-    """The tokens of a bare template: what stands in a template file or between quotes."""
-    scanner = _Scanner(text, comments=False)
-    scanner.stack.append(_Template(END))
+    """Scan a bare template: the content of a template file or of quotes."""
+    scanner = _Scanner(text, with_comments=False)
+    scanner.stack.append(_TemplateMode(END))
     return scanner.run()

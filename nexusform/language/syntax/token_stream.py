@@ -1,8 +1,8 @@
-"""Reading tokens one after another: what the parsers of bodies, expressions and templates share; and what
-a literal piece of a string means, its escapes decoded, its Unicode normalised.
+"""Token stream of the parsers of bodies, expressions and templates, and decoding of literal pieces of
+strings.
 
-A syntax error is noted as a diagnostic and then unwinds, by `MalformedError`, to the body item (or the
-whole expression) it stands in, where reading goes on; the exception never leaves the parser.
+A syntax error is reported as a diagnostic and then unwinds, by `MalformedError`, to its body item (or the
+whole expression), and parsing continues; the exception never leaves the parser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from unicodedata import normalize
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Span
 from nexusform.language.syntax.positions import Positions
 from nexusform.language.syntax.scanner import (
     END,
@@ -27,7 +28,6 @@ from nexusform.language.syntax.scanner import (
     STRING,
     Tokens,
 )
-from nexusform.source import Span
 
 # How deep expressions, templates and blocks may nest. Reading, evaluating and storing a tree
 # recurse, so the bound keeps every one of them clear of the interpreter's own limit.
@@ -50,7 +50,7 @@ _CHARACTERS = {
     ";": 'The ";" character is not valid. Use newlines to separate arguments and blocks, and commas to '
     "separate items in collection values.",
 }
-_CURLY = (
+_CURLY_QUOTES_DETAIL = (
     '"Curly quotes" are not valid here. They come in when text is copied from documents or discussions. '
     'Write straight quotes instead: "...".'
 )
@@ -59,9 +59,9 @@ _BARE_SEQUENCE = (
     "value = var.name."
 )
 CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
-_WORDS = {"and": "&&", "or": "||", "is": "=="}
-# Signs of other languages, as the two tokens that they are read as: how they are written, and what is meant.
-_SIGNS = {
+_FOREIGN_WORDS = {"and": "&&", "or": "||", "is": "=="}
+# Signs of other languages, as the two tokens they are scanned as: the sign, and advice.
+_FOREIGN_SIGNS = {
     ("==", "="): ("===", 'Did you mean "=="?'),
     ("!=", "="): ("!==", 'Did you mean "!="?'),
     ("<", ">"): ("<>", 'Did you mean "!="?'),
@@ -72,15 +72,15 @@ _HEREDOC = re.compile(r"<<(-?)[ \t]*([\"']?)([^\W\d][\w-]*)\2([^\r\n]*)")
 
 
 class MalformedError(Exception):
-    """Unwinds to the nearest place where reading can go on; its diagnostic is already noted."""
+    """Error that unwinds to the nearest recovery point; its diagnostic is already reported."""
 
 
 class TokenStream(Struct):
-    """The tokens of a text, where reading stands in them, and what was wrong so far.
+    """Tokens of a text, the current position, and the problems so far.
 
-    With `skip_newlines`, as inside parentheses, newline tokens are passed over. `depth` counts
-    the expressions and blocks that reading is inside of; `reach` is the greatest depth that a
-    node of the expression at hand has in the finished tree.
+    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open
+    expressions and blocks; `reach` is the greatest depth of a node of the current expression in the finished
+    tree.
     """
 
     tokens: Tokens
@@ -93,7 +93,7 @@ class TokenStream(Struct):
     block: str = ""
 
     def peek(self) -> str:
-        """The kind of the next token."""
+        """Return the kind of the next token."""
         kinds, index = self.tokens.kinds, self.index
         if self.skip_newlines and kinds[index] == NEWLINE:
             while kinds[index] == NEWLINE:
@@ -101,93 +101,93 @@ class TokenStream(Struct):
             self.index = index
         return kinds[index]
 
-    def take(self) -> int:
-        """Read the next token; gives its index. The END token is never passed."""
+    def read_token(self) -> int:
+        """Read the next token and return its index. The END token is never passed."""
         kind = self.peek()
         index = self.index
         if kind != END:
             self.index = index + 1
         return index
 
-    def peek_is_word(self, word: str) -> bool:
-        """Whether the next token is this name (keywords are plain names in HCL)."""
-        return self.peek() == IDENT and self.tokens.word(self.index) == word
+    def is_next_word(self, word: str) -> bool:
+        """Check whether the next token is this name (keywords are plain names in HCL)."""
+        return self.peek() == IDENT and self.tokens.get_text(self.index) == word
 
-    def span(self, first: int, last: int) -> Span:
-        """The span from one token to another, both included."""
-        return self.positions.span(self.tokens.starts[first], self.tokens.ends[last])
+    def build_span(self, first: int, last: int) -> Span:
+        """Build the span from one token to another, both included."""
+        return self.positions.build_span(self.tokens.starts[first], self.tokens.ends[last])
 
-    def note(
-        self, kind: str, detail: str, subject: Span, context: Span | None = None, headline: str = ""
+    def add_problem(
+        self, diagnostic_id: str, detail: str, subject: Span, context: Span | None = None, headline: str = ""
     ) -> None:
-        """Add a diagnostic and read on; a second one about the very same place is left out."""
+        """Add a diagnostic and continue; a second one at the same span is omitted."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
             return
         self.diagnostics.append(
-            error(kind, detail, subject, context=context, block=self.block, headline=headline)
+            build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
         )
 
-    def problem(
+    def report_error(
         self,
-        kind: str,
+        diagnostic_id: str,
         detail: str,
         index: int | None = None,
         since: int | None = None,
         headline: str = "",
     ) -> MalformedError:
-        """Note a syntax error at a token (the next one) and give the exception to raise.
+        """Report a syntax error at a token (the next one) and return the exception to raise.
 
-        `since` is the token where the construct began. A token that can never stand in the
-        language is called that, whatever was expected in its place.
+        `since` is the first token of the construct. A token that is always invalid is reported as such,
+        whatever was expected.
         """
         if index is None:
             self.peek()
             index = self.index
-        if self._follows_not(index):
+        if self._is_after_not(index):
             index -= 1
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
-        # Of a string in the wrong place, its opening quotation mark is the subject.
-        subject = self.positions.span(begin, begin + 1 if token == STRING else end)
-        context = self.span(since, index) if since is not None and since <= index else None
-        misfit = self._misfit(token, index)
-        if misfit is not None:
-            kind, detail = misfit
+        # For a misplaced string, its opening quotation mark is the subject.
+        subject = self.positions.build_span(begin, begin + 1 if token == STRING else end)
+        context = self.build_span(since, index) if since is not None and since <= index else None
+        invalid_token = self._describe_invalid_token(token, index)
+        if invalid_token is not None:
+            diagnostic_id, detail = invalid_token
             headline = ""
-        self.note(kind, detail, subject, context, headline)
-        if self._begins_heredoc(index):
-            self._leave_heredoc(begin)
-        return MalformedError(kind)
+        self.add_problem(diagnostic_id, detail, subject, context, headline)
+        if self._is_malformed_heredoc(index):
+            self._skip_heredoc(begin)
+        return MalformedError(diagnostic_id)
 
-    def _follows_not(self, index: int) -> bool:
-        """Whether the token stands behind a `not` that is meant for an operator."""
+    def _is_after_not(self, index: int) -> bool:
+        """Check whether the token follows a `not` intended as an operator."""
         kinds = self.tokens.kinds
         return (
             index > 1
             and kinds[index] in {IDENT, NUMBER, STRING, OPEN_QUOTE}
             and kinds[index - 1] == IDENT
-            and self.tokens.word(index - 1) == "not"
+            and self.tokens.get_text(index - 1) == "not"
             and kinds[index - 2] not in {".", NEWLINE, "{"}
         )
 
-    def _begins_heredoc(self, index: int) -> bool:
-        """Whether `<<` stands here, which is a heredoc only where a name and the end of the line follow."""
+    def _is_malformed_heredoc(self, index: int) -> bool:
+        """Check for `<<` without a valid name and line end."""
         tokens = self.tokens
         return tokens.text.startswith("<<", tokens.starts[index]) and tokens.kinds[index] == "<"
 
-    def _leave_heredoc(self, begin: int) -> None:
-        """Go behind the text of a heredoc whose beginning is malformed: it is no configuration."""
-        opened = _HEREDOC.match(self.tokens.text, begin)
-        if opened is None:
+    def _skip_heredoc(self, begin: int) -> None:
+        """Skip the text of a heredoc with a malformed start: it is not configuration."""
+        opening = _HEREDOC.match(self.tokens.text, begin)
+        if opening is None:
             return
-        closing = re.compile(rf"^[ \t]*{re.escape(opened.group(3))}[ \t]*\r?$", re.MULTILINE)
-        closed = closing.search(self.tokens.text, opened.end())
-        if closed is not None:
+        closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
+        closing_match = closing.search(self.tokens.text, opening.end())
+        if closing_match is not None:
             last = len(self.tokens.kinds) - 1
-            self.index = min(bisect_left(self.tokens.starts, closed.end()), last)
+            self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
-    def _misfit(self, kind: str, index: int) -> tuple[str, str] | None:
-        """What to say of a token that the language does not have at all."""
+    def _describe_invalid_token(self, kind: str, index: int) -> tuple[str, str] | None:
+        """Describe a token that the language does not have."""
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":
@@ -200,85 +200,88 @@ class TokenStream(Struct):
         if kind == QUOTED_NEWLINE:
             return "invalid-multi-line-string", _MULTI_LINE
         if kind == INVALID:
-            return self._invalid_character(index)
+            return self._describe_invalid_character(index)
         if kind == IDENT:
-            return self._foreign_operator(index)
-        if self._begins_heredoc(index):
-            return "invalid-expression", self._bad_heredoc(index)
-        return self._foreign_sign(kind, index)
+            return self._describe_foreign_operator(index)
+        if self._is_malformed_heredoc(index):
+            return "invalid-expression", self._describe_bad_heredoc(index)
+        return self._describe_foreign_sign(kind, index)
 
-    def _invalid_character(self, index: int) -> tuple[str, str]:
-        """What to say of a character that begins no token."""
-        word = self.tokens.word(index)
+    def _describe_invalid_character(self, index: int) -> tuple[str, str]:
+        """Describe a character that starts no token."""
+        word = self.tokens.get_text(index)
         if word.startswith("/*"):
             return "unterminated-comment", 'There is no closing "*/" for this comment.'
         if word in CURLY_QUOTES:
-            return "invalid-character", _CURLY
+            return "invalid-character", _CURLY_QUOTES_DETAIL
         if word == "$" and self.tokens.kinds[index + 1] == "{":
             return "invalid-character", _BARE_SEQUENCE
         return "invalid-character", "This character is not used within the language."
 
-    def _foreign_sign(self, kind: str, index: int) -> tuple[str, str] | None:
-        """What to say of another language's sign for an operator, of which this is the second half."""
+    def _describe_foreign_sign(self, kind: str, index: int) -> tuple[str, str] | None:
+        """Describe a foreign operator sign; the token is its second half."""
         tokens = self.tokens
-        before = tokens.kinds[index - 1] if index else ""
-        written, instead = _SIGNS.get((before, kind), ("", ""))
-        if not written or tokens.ends[index - 1] != tokens.starts[index]:
+        previous = tokens.kinds[index - 1] if index else ""
+        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))
+        if not sign or tokens.ends[index - 1] != tokens.starts[index]:
             return None
-        return "unsupported-operator", f'There is no operator "{written}". {instead}'
+        return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
-    def _foreign_operator(self, index: int) -> tuple[str, str] | None:
-        """What to say of another language's word for an operator."""
-        word = self.tokens.word(index)
+    def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
+        """Describe a foreign operator word."""
+        word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
-        if word == "not" and self._follows_not(index + 1):
+        if word == "not" and self._is_after_not(index + 1):
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
         if following in {"=", ":"}:
             return None
-        if word in _WORDS:
-            return "unsupported-operator", f'There is no operator "{word}". Did you mean "{_WORDS[word]}"?'
-        if word == "in" and self.tokens.kinds[index - 1] != "," and self._word_at(index - 1) != "for":
+        if word in _FOREIGN_WORDS:
+            return (
+                "unsupported-operator",
+                f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?',
+            )
+        if word == "in" and self.tokens.kinds[index - 1] != "," and self._get_word(index - 1) != "for":
             return "unsupported-operator", 'There is no operator "in". Use contains(list, value).'
-        if word == "if" and self._is_on_the_line("else", index):
+        if word == "if" and self._has_word_on_line("else", index):
             return "unsupported-operator", 'There is no "a if b else c". Write "b ? a : c".'
         return None
 
-    def _word_at(self, index: int) -> str:
-        return self.tokens.word(index) if index >= 0 and self.tokens.kinds[index] == IDENT else ""
+    def _get_word(self, index: int) -> str:
+        return self.tokens.get_text(index) if index >= 0 and self.tokens.kinds[index] == IDENT else ""
 
-    def _is_on_the_line(self, word: str, index: int) -> bool:
-        """Whether a word stands behind a token, before the line ends."""
+    def _has_word_on_line(self, word: str, index: int) -> bool:
+        """Check for a word after a token on the same line."""
         while self.tokens.kinds[index] not in {NEWLINE, END}:
             index += 1
-            if self._word_at(index) == word:
+            if self._get_word(index) == word:
                 return True
         return False
 
-    def _bad_heredoc(self, index: int) -> str:
-        """What is wrong with the line that should begin a heredoc."""
-        opened = _HEREDOC.match(self.tokens.text, self.tokens.starts[index])
-        if opened is None:
+    def _describe_bad_heredoc(self, index: int) -> str:
+        """Describe the error in the first line of a heredoc."""
+        opening = _HEREDOC.match(self.tokens.text, self.tokens.starts[index])
+        if opening is None:
             return 'Behind "<<" a heredoc needs the name of its closing marker, as in "<<EOT".'
-        dash, _, marker, _ = opened.groups()
+        dash, _, marker, _ = opening.groups()
         return (
             f"A heredoc begins with its marker alone, without blanks or quotes and with nothing behind it on "
             f'the line: write "<<{dash}{marker}".'
         )
 
-    def descend(self) -> None:
-        """Go one level deeper; a level too many is a syntax error. The caller restores `depth`."""
+    def enter_level(self) -> None:
+        """Enter one more level; exceeding the maximum is a syntax error. The caller restores `depth`."""
         self.depth += 1
         self.reach = max(self.reach, self.depth)
         self._check_depth()
 
-    def lengthen(self, levels: int = 1) -> None:
-        """Everything read of the expression at hand moves down, below a new node (or several)."""
+    def add_levels(self, levels: int = 1) -> None:
+        """Move the current expression down, below one or several new nodes."""
         self.reach += levels
         self._check_depth()
 
     def _check_depth(self) -> None:
         if self.reach > MAX_DEPTH:
-            raise self.problem(
+            raise self.report_error(
                 "configuration-is-nested-too-deeply",
                 f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each operator "
                 "of a chain is a level too. Split this one up, for example with local values.",
@@ -292,34 +295,34 @@ _ESCAPE = re.compile(
 _TEMPLATE_ESCAPE = re.compile(r"([$%])\1\{")
 _SIMPLE = {"\\n": "\n", "\\r": "\r", "\\t": "\t", '\\"': '"', "\\\\": "\\", "$${": "${", "%%{": "%{"}
 
-Complain = Callable[[str, int, int], None]  # what is wrong, and from which to which character
+ReportEscape = Callable[[str, int, int], None]  # arguments: the problem, its first and last character
 
 
-def normalized(text: str) -> str:
-    """The text in Unicode normal form C, as HCL keeps every string."""
+def normalize_text(text: str) -> str:
+    """Normalize the text to Unicode normal form C, as HCL does for every string."""
     return text if text.isascii() else normalize("NFC", text)
 
 
-def decode_quoted(text: str, complain: Complain) -> str:
-    """The meaning of what stands between quotation marks. `complain` hears of bad escapes."""
+def decode_quoted(text: str, report_escape: ReportEscape) -> str:
+    """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
     if "\\" not in text and "{" not in text:
-        return normalized(text)
+        return normalize_text(text)
 
     def replace(match: re.Match[str]) -> str:
         escape = match.group()
         simple = _SIMPLE.get(escape)
         if simple is not None:
             return simple
-        problem, meaning = _unusual(escape)
+        problem, meaning = _decode_escape(escape)
         if problem:
-            complain(problem, *match.span())
+            report_escape(problem, *match.span())
         return meaning
 
-    return normalized(_ESCAPE.sub(replace, text))
+    return normalize_text(_ESCAPE.sub(replace, text))
 
 
-def _unusual(escape: str) -> tuple[str, str]:
-    r"""What is wrong with an escape (nothing for a good \u or \U) and what it stands for."""
+def _decode_escape(escape: str) -> tuple[str, str]:
+    r"""Decode an escape. Return its error (none for a valid \u or \U) and its text."""
     selector = escape[1:2]
     if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
@@ -336,7 +339,7 @@ def _unusual(escape: str) -> tuple[str, str]:
 
 
 def decode_plain(text: str) -> str:
-    """The meaning of a literal piece of a heredoc or template file: only `$${` and `%%{` are escapes."""
+    """Decode a literal piece of a heredoc or template file: only `$${` and `%%{` are escapes."""
     if "{" in text:
         text = _TEMPLATE_ESCAPE.sub(r"\1{", text)
-    return normalized(text)
+    return normalize_text(text)

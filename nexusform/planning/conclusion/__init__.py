@@ -1,11 +1,11 @@
-"""What was worked out to the plan: changes, rows, tables, steps. Start at conclusion.py."""
+"""Assembly of the plan: changes, rows, tables, steps. Start at plan_assembly.py."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "changes": "drift_between",
-    "conclusion": "without_changes",
-    "conservation": "kinds_held names_of",
+# Public names of the package, by module.
+PUBLIC = {
+    "changes": "compute_drift",
+    "plan_assembly": "build_unchanged_plan",
+    "placement_accounting": "list_kinds count_names",
     "result": "ExplainedVm PlanResult",
-    "room_left": "with_room",
-    "running_out": "RUNS_OUT",
+    "site_records": "add_capacity",
+    "resource_shortages": "RESOURCE_SHORTAGE",
 }

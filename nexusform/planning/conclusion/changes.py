@@ -1,4 +1,4 @@
-"""Instances to changes: creation numbers, protections, duplicates, drift."""
+"""Changes built from instances: creation numbers, protections, duplicates, drift."""
 
 from __future__ import annotations
 
@@ -7,90 +7,92 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.address import Address, ConfigAddress, address_order
-from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, ResourceBlock
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.forecasts import FORECASTS
-from nexusform.plain_data import Path
-from nexusform.planning.instances.blocks import Blocks
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.json_data.plain_data import Path
+from nexusform.placements.prediction_scores import RECORD_KEY
+from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.preparation.order import Order
-from nexusform.planning.preparation.prior import Prior, without_configuration
-from nexusform.planning.request import PlanRequest
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import PlanningOrder
+from nexusform.planning.preparation.prior_state import PriorState, build_missing_configuration_error
 from nexusform.plans.plan import Action, Change, Drift
-from nexusform.ports import UNFINISHED
+from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.state.objects import ObjectState, State
 
-_DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-_CHANGING = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-_MAKING = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_DESTROY_ACTIONS = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 def build_changes(
-    instances: Mapping[Address, Instance], order: Order, prior: Prior
+    instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """A change per instance in planning order, then per deposed object. Numbers new objects."""
+    """Build a change per instance in planning order, then per deposed object. Numbers new objects."""
     blocks = {block.address: block for block in order.blocks}
     changes: list[Change] = []
-    problems = _duplicate_ids(instances)
+    problems = _check_duplicate_ids(instances)
     last = prior.state.last_creation
-    written: dict[ConfigAddress, tuple[Path, ...]] = {}
+    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
     for instance in instances.values():
         if instance.prior is None and instance.planned is None:
             continue
-        is_made = instance.action in _MAKING
-        last += is_made
-        block = instance.block or blocks.get(instance.address.config)
-        problems += _protected(instance, block)
-        change = _change(instance, block, last if is_made else 0)
-        if block is not None and change.action in _CHANGING:
-            if block.address not in written:
-                written[block.address] = tuple(dict.fromkeys(block.body.places()))
-            change = replace(change, written=written[block.address])
+        is_created = instance.action in _CREATE_ACTIONS
+        last += is_created
+        block = instance.block or blocks.get(instance.address.config_address)
+        problems += _check_prevent_destroy(instance, block)
+        change = _build_change(instance, block, last if is_created else 0)
+        if block is not None and change.action in _CHANGE_ACTIONS:
+            if block.address not in configured_paths:
+                configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_paths()))
+            change = replace(change, configured_paths=configured_paths[block.address])
         changes.append(change)
-    for address in sorted(prior.instances, key=address_order):
-        if not _is_left_alone(instances.get(address)):
-            deposed = sorted(prior.deposed(address).items())
-            changes += [_deposed_change(address, key, remains) for key, remains in deposed]
+    for address in sorted(prior.instances, key=compute_address_order):
+        if not _is_outside_selection(instances.get(address)):
+            deposed = sorted(prior.get_deposed(address).items())
+            changes += [
+                _build_deposed_change(address, key, deposed_object) for key, deposed_object in deposed
+            ]
     return changes, problems
 
 
-def _is_left_alone(instance: Instance | None) -> bool:
-    """Whether the plan leaves an object out: then its deposed objects are left, too."""
+def _is_outside_selection(instance: Instance | None) -> bool:
+    """Return whether an object is outside the selection, and with it its deposed objects."""
     if instance is None or instance.prior is None:
         return False
     return instance.block is None and instance.action is Action.NO_OP
 
 
-def _deposed_change(address: Address, key: str, remains: ObjectState) -> Change:
-    """What is left of a replacement goes with the next plan."""
+def _build_deposed_change(address: Address, key: str, deposed_object: ObjectState) -> Change:
+    """Build the deletion of an object left over from a replacement."""
     return Change(
         address=address,
         action=Action.DELETE,
-        before=remains.attributes,
+        before=deposed_object.attributes,
         after=None,
-        provider=remains.provider,
+        provider=deposed_object.provider,
         creation=0,
-        prior_creation=remains.creation,
-        sensitive_before=remains.sensitive,
+        prior_creation=deposed_object.creation,
+        sensitive_before=deposed_object.sensitive,
         deposed=key,
-        dependencies=remains.dependencies,
+        dependencies=deposed_object.dependencies,
     )
 
 
-def _change(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
-    """What becomes of an instance, as the plan has it; `creation` is its number if it is made, else 0."""
+def _build_change(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
+    """Build the change of an instance; `creation` is its number if it is created, else 0."""
     prior = instance.prior
-    going = instance.going
+    is_removed = instance.is_removed
     prior_creation = prior.creation if prior is not None else 0
     create_first = instance.create_first
-    if going and prior is not None:
+    if is_removed and prior is not None:
         create_first = create_first or prior.create_before_destroy
     dependencies = instance.dependencies
-    if prior is not None and (going or instance.block is None):
+    if prior is not None and (is_removed or instance.block is None):
         dependencies = prior.dependencies
     before = prior.attributes if prior is not None else None
-    after: Mapping[str, Any] | None = None if going else instance.planned
+    after: Mapping[str, Any] | None = None if is_removed else instance.planned
     if instance.action is Action.NO_OP and before == after:
         after = before  # one object, that of the state: written once, and compared at once
     return Change(
@@ -98,50 +100,54 @@ def _change(instance: Instance, block: ResourceBlock | None, creation: int) -> C
         action=instance.action,
         before=before,
         after=after,
-        provider=_provider(block, prior, going=going),
-        creation=creation or (0 if going else prior_creation),
+        provider=_select_provider(block, prior, is_removed=is_removed),
+        creation=creation or (0 if is_removed else prior_creation),
         prior_creation=prior_creation,
         sensitive_before=prior.sensitive if prior is not None else (),
-        sensitive_after=() if going else instance.hidden,
-        refined_after=() if going else instance.arguments.refined,
+        sensitive_after=() if is_removed else instance.hidden_paths,
+        refined_after=() if is_removed else instance.arguments.refined,
         replace_paths=instance.decision.replace_paths,
-        reason=instance.decision.reason if instance.going or instance.action in _DESTROYING else "",
-        previous_address=instance.previous,
+        reason=instance.decision.reason if instance.is_removed or instance.action in _DESTROY_ACTIONS else "",
+        previous_address=instance.previous_address,
         importing=instance.importing,
         dependencies=dependencies,
         create_before_destroy=create_first,
         tainted_before=prior.tainted if prior is not None else False,
-        private=_private(instance),
+        private=_build_private_note(instance),
         source=block.span if block is not None else None,
         block=block.header if block is not None else "",
-        ignored=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
+        ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
 
 
-def _private(instance: Instance) -> Mapping[str, Any] | None:
-    """The private note of an object after the plan: a new one, else the one of the object that stays. What
-    became of earlier claims stays with the object, and so does a change that is not done.
+def _build_private_note(instance: Instance) -> Mapping[str, Any] | None:
+    """Return the private note after the plan: a new one, else that of the unchanged object. Results of
+    earlier predictions and unfinished changes are kept.
     """
-    noted = instance.prior.private if instance.prior is not None and not instance.replaced else None
+    prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
     if instance.private is None:
-        return noted
-    kept = {name: noted[name] for name in (FORECASTS, UNFINISHED) if name in noted} if noted else {}
-    return {**instance.private, **kept} or None
+        return prior_note
+    preserved = (
+        {name: prior_note[name] for name in (RECORD_KEY, UNFINISHED_KEY) if name in prior_note}
+        if prior_note
+        else {}
+    )
+    return {**instance.private, **preserved} or None
 
 
-def _provider(block: ResourceBlock | None, prior: ObjectState | None, *, going: bool) -> str:
-    """Which provider carries it out: the block's, for what goes the one that made it."""
-    if prior is not None and (going or block is None):
+def _select_provider(block: ResourceBlock | None, prior: ObjectState | None, *, is_removed: bool) -> str:
+    """Return the provider of the change: the block's, or for removed objects the one that created it."""
+    if prior is not None and (is_removed or block is None):
         return prior.provider
     return (block.provider if block is not None else "") or DEFAULT_PROVIDER
 
 
-def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnostic]:
-    """The error of an object that the plan destroys and prevent_destroy keeps."""
-    if block is None or not block.lifecycle.prevent_destroy or instance.action not in _DESTROYING:
+def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None) -> list[Diagnostic]:
+    """Return the error for a destroyed object with prevent_destroy."""
+    if block is None or not block.lifecycle.prevent_destroy or instance.action not in _DESTROY_ACTIONS:
         return []
     return [
-        error(
+        build_error(
             "instance-cannot-be-destroyed",
             f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to be "
             "destroyed. Take prevent_destroy out if that is wanted, or keep the object out of the plan with "
@@ -153,26 +159,26 @@ def _protected(instance: Instance, block: ResourceBlock | None) -> list[Diagnost
     ]
 
 
-def _duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Two objects of one type under one id: providers could not tell them apart."""
+def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
+    """Return errors for two objects of one type with the same id, which providers cannot distinguish."""
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():
-        if instance.planned is None or instance.going or instance.broken:
+        if instance.planned is None or instance.is_removed or instance.is_invalid:
             continue
         object_id = instance.planned.get("id")
         if not isinstance(object_id, str) or not object_id:
             continue
-        first = first_of_id.setdefault((instance.type.name, object_id), instance)
-        # What offers something is told by its own type, when the inventory is offered it twice.
-        if first is not instance and instance.type.offer is None:
-            problems.append(_duplicate(instance, first, object_id))
+        first_instance = first_of_id.setdefault((instance.type.name, object_id), instance)
+        # Duplicate inventory objects are reported by their own type.
+        if first_instance is not instance and instance.type.add_to_inventory is None:
+            problems.append(_build_duplicate_error(instance, first_instance, object_id))
     return problems
 
 
-def _duplicate(instance: Instance, first: Instance, object_id: str) -> Diagnostic:
+def _build_duplicate_error(instance: Instance, first: Instance, object_id: str) -> Diagnostic:
     noun = instance.type.noun
-    return instance.error(
+    return instance.build_error(
         "duplicate-object",
         f'{first.address} already describes the {noun} "{object_id}". Give one of the two another '
         "name, or remove it.",
@@ -182,14 +188,14 @@ def _duplicate(instance: Instance, first: Instance, object_id: str) -> Diagnosti
 
 
 def find_drift(request: PlanRequest) -> tuple[Drift, ...]:
-    """Objects that changed outside nexusform."""
-    return drift_between(request.state, request.refreshed)
+    """Find objects that changed outside nexusform."""
+    return compute_drift(request.state, request.refreshed_objects)
 
 
-def drift_between(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
-    """Objects whose attributes were observed otherwise than state has them."""
+def compute_drift(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
+    """Return the objects with observed attributes that differ from state."""
     drift = []
-    for address in sorted(refreshed, key=address_order):
+    for address in sorted(refreshed, key=compute_address_order):
         instance = state.instances.get(address)
         if instance is None or instance.current is None:
             continue
@@ -200,11 +206,11 @@ def drift_between(state: State, refreshed: Mapping[Address, ObjectState | None])
     return tuple(drift)
 
 
-def missing_targets(blocks: Blocks) -> list[Diagnostic]:
-    """Objects that are to be taken over, and that no instance of the configuration stands for."""
+def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
+    """Return errors for objects to import without an instance in the configuration."""
     problems = []
     for address, imported in blocks.prior.imports.items():
         instance = blocks.instances.get(address)
-        if instance is None or not instance.configured:
-            problems.append(without_configuration(address, imported.span))
+        if instance is None or not instance.is_configured:
+            problems.append(build_missing_configuration_error(address, imported.span))
     return problems

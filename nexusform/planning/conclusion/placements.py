@@ -1,5 +1,5 @@
-"""The placement rows of a plan: every VM, what happens to it, why, and how sure that is; and the table of
-the Nexus document, a row per pool.
+"""Placement rows of a plan: every VM, its action, reason and certainty; and the table of the Nexus document,
+a row per pool.
 """
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nexusform.demands import PoolDemand, VmDemand
 from nexusform.placement_kinds.kinds import VM
+from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.result import ExplainedVm
 from nexusform.planning.verdicts.fit import SiteCertainty
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import VmKey, VmObject
-from nexusform.plans.plan import FORGOTTEN, PlacementAction, PlacementChange, PlacementTable
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
+from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
 from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.vms import Placement
 
@@ -42,100 +42,104 @@ REASONS: Mapping[str, str] = {
 }
 
 
-def placement_changes(
+def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """One row per VM: those that leave, then those that come, by pool and number, and those that were
-    observed elsewhere. With `everything` also those that stay, and the machines that were refused: a site may
-    hold a million.
+    """Yield one row per VM: removed ones, then added ones, by pool and number, and those observed elsewhere.
+    With `everything` also unchanged VMs, and the machines that were rejected: a site may have a million.
     """
     for vms in objects:
-        yield from _leaving(vms)
-        yield from _without_us(vms)
-        if everything or vms.housing.tokens or vms.before.recorded:
-            yield from _present(vms, certainty, everything=everything)
+        yield from _list_removed_rows(vms)
+        yield from _list_lost_and_forgotten_rows(vms)
+        if everything or vms.placements.tokens or vms.prior.recorded_placements:
+            yield from _list_present_rows(vms, certainty, everything=everything)
 
 
-def _leaving(vms: VmObject) -> Iterator[PlacementChange]:
-    """Rows of the VMs that go, also of those that come back as others."""
-    renamed = {key: trigger for key, trigger in vms.asked.moves.again.items() if _renamed(vms, key)}
-    for key, trigger in {**vms.asked.moves.leave, **renamed}.items():
-        yield _row_without_target(vms, key, PlacementAction.REMOVE, trigger)
+def _list_removed_rows(vms: VmObject) -> Iterator[PlacementChange]:
+    """Yield rows of removed VMs, also of those re-created under another name."""
+    renamed_vms = {
+        key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_renamed(vms, key)
+    }
+    for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
+        yield _build_row_without_target(vms, key, PlacementAction.REMOVE, trigger)
 
 
-def _without_us(vms: VmObject) -> Iterator[PlacementChange]:
-    """Rows of the VMs to which something happens that no step does: their machine goes, or they are left to
-    run on.
+def _list_lost_and_forgotten_rows(vms: VmObject) -> Iterator[PlacementChange]:
+    """Yield rows of VMs affected without a step: their machine is removed, or they are forgotten."""
+    for key, trigger in vms.request.actions.losses.items():
+        yield _build_row_without_target(vms, key, PlacementAction.LOSE, trigger)
+    for key, trigger in vms.request.actions.forgets.items():
+        yield _build_row_without_target(vms, key, PlacementAction.FORGET, trigger)
+
+
+def _build_row_without_target(
+    vms: VmObject, key: VmKey, action: PlacementAction, trigger: str
+) -> PlacementChange:
+    """Build the row of a VM in state without a location after this plan. A waiting VM has none before,
+    either.
     """
-    for key, trigger in vms.asked.moves.lost.items():
-        yield _row_without_target(vms, key, PlacementAction.LOSE, trigger)
-    for key, trigger in vms.asked.moves.forgotten.items():
-        yield _row_without_target(vms, key, PlacementAction.FORGET, trigger)
-
-
-def _row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
-    """The row of a VM of state that this plan gives no place. One that waits has none before, either."""
-    prior, vm = vms.before.demand, vms.before.standing.get(key)
-    record = vms.before.unplaced.get(key, {})
+    prior, existing_vm = vms.prior.demand, vms.prior.existing.get(key)
+    record = vms.prior.unplaced.get(key, {})
     pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
     return PlacementChange(
         address=vms.instance.address,
         kind=VM,
-        object=vm.name if vm is not None else str(record.get("name")),
+        object=existing_vm.name if existing_vm is not None else str(record.get("name")),
         action=action,
-        source=vm.placement if vm is not None else None,
+        source=existing_vm.placement if existing_vm is not None else None,
         target=None,
         trigger=trigger,
         cluster=prior.cluster if prior is not None else "",
         pool=key[0],
         number=key[1],
-        sku=vm.sku_name if vm is not None else (pool.sku.name if pool is not None else ""),
+        sku=existing_vm.sku_name if existing_vm is not None else (pool.sku.name if pool is not None else ""),
         site_id=prior.site_id if prior is not None else "",
-        reason=FORGOTTEN if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
-        provenance=vm.provenance if vm is not None else "predicted",
-        platform_name=(vm.platform_name if vm is not None else record.get("platform_name")) or "",
+        reason=FORGOTTEN_REASON if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
+        provenance=existing_vm.provenance if existing_vm is not None else "predicted",
+        platform_name=(existing_vm.platform_name if existing_vm is not None else record.get("platform_name"))
+        or "",
     )
 
 
-def _renamed(vms: VmObject, key: VmKey) -> bool:
-    """Whether a VM that stands comes back under another name or on another site: the one leaves and the
-    other comes, it does not move.
+def _is_renamed(vms: VmObject, key: VmKey) -> bool:
+    """Return whether an existing VM is re-created under another name or on another site: a removal and an
+    addition, not a move.
     """
-    vm, prior, demand = vms.before.standing.get(key), vms.before.demand, vms.asked.demand
+    vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
     if vm is None or prior is None or demand is None:
         return False
     pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
     return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names
 
 
-def _present(
+def _list_present_rows(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Rows of the VMs that stand after the plan; with `everything` also of those that nothing happens to."""
-    if vms.asked.demand is None or vms.going:
+    """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
+    if vms.request.demand is None or vms.is_removed:
         return
-    site_certainty = certainty.get(vms.asked.demand.site_id)
-    for pool in vms.asked.demand.pools:
+    site_certainty = certainty.get(vms.request.demand.site_id)
+    for pool in vms.request.demand.pools:
         for number in pool.numbers:
             key = (pool.pool, number)
-            if key in vms.housing.placed and (
-                everything or key in vms.housing.tokens or key in vms.before.recorded
+            if key in vms.placements.vms and (
+                everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
             ):
-                yield _present_row(vms, pool, key, site_certainty, everything=everything)
+                yield _build_present_row(vms, pool, key, site_certainty, everything=everything)
 
 
-def _present_row(
+def _build_present_row(
     vms: VmObject, pool: PoolDemand, key: VmKey, site_certainty: SiteCertainty | None, *, everything: bool
 ) -> PlacementChange:
-    """The row of a VM that stands after the plan; with `everything` also which machines refused it."""
-    assert vms.asked.demand is not None
-    vm = vms.housing.placed[key]
-    action, source = _action(vms, key)
-    trigger = vms.trigger_of(key)
-    token = vms.housing.tokens.get(key)
-    if token is None and key in vms.before.recorded:
-        source, trigger = vms.before.recorded[key], OBSERVED_ELSEWHERE
-    explanation = vms.housing.explained.get(key)
+    """Build the row of a VM after the plan; with `everything` also the machines that rejected it."""
+    assert vms.request.demand is not None
+    vm = vms.placements.vms[key]
+    action, source = _determine_action(vms, key)
+    trigger = vms.get_trigger(key)
+    token = vms.placements.tokens.get(key)
+    if token is None and key in vms.prior.recorded_placements:
+        source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
+    explanation = vms.placements.explanations.get(key)
     certainty = None
     if site_certainty is not None and token is not None:
         certainty = site_certainty.vms.get(token)
@@ -147,33 +151,33 @@ def _present_row(
         source=source,
         target=vm.placement,
         trigger=trigger,
-        cluster=vms.asked.demand.cluster,
+        cluster=vms.request.demand.cluster,
         pool=pool.pool,
         number=vm.number,
         sku=pool.sku.name,
-        site_id=vms.asked.demand.site_id,
+        site_id=vms.request.demand.site_id,
         reason=REASONS.get(trigger, ""),
-        scores=_scores(explanation),
+        scores=_collect_scores(explanation),
         certainty=certainty,
         provenance=vm.provenance,
-        rejected=explanation.refusals if explanation is not None and everything else (),
-        platform_name=vms.before.standing.get(key, vm).platform_name or "",
+        rejections=explanation.rejections if explanation is not None and everything else (),
+        platform_name=vms.prior.existing.get(key, vm).platform_name or "",
     )
 
 
-def _action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
-    """What happens to a VM that is there after the plan, and where it comes from."""
-    standing = vms.before.standing.get(key)
-    source = standing.placement if standing is not None else None
-    if key not in vms.housing.tokens:
+def _determine_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
+    """Return the action on a VM after the plan, and its prior placement."""
+    existing_vm = vms.prior.existing.get(key)
+    source = existing_vm.placement if existing_vm is not None else None
+    if key not in vms.placements.tokens:
         return PlacementAction.KEEP, source
-    if (standing is not None and not _renamed(vms, key)) or key in vms.before.unplaced:
+    if (existing_vm is not None and not _is_renamed(vms, key)) or key in vms.prior.unplaced:
         return PlacementAction.MOVE, source
     return PlacementAction.PLACE, None
 
 
-def _scores(explanation: Explanation | None) -> dict[str, float]:
-    """The figures that decided: those of the chosen rack, then of the chosen machine."""
+def _collect_scores(explanation: Explanation | None) -> dict[str, float]:
+    """Return the deciding figures: those of the chosen rack, then of the chosen machine."""
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}
     chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
@@ -183,21 +187,21 @@ def _scores(explanation: Explanation | None) -> dict[str, float]:
     return scores
 
 
-def explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """The explanations that were asked for."""
-    explained = []
+def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
+    """Return the requested explanations."""
+    explained_vms = []
     for vms in objects:
-        if not vms.housing.explained or vms.asked.demand is None:
+        if not vms.placements.explanations or vms.request.demand is None:
             continue
-        names = _names(vms.asked.demand)
-        for key, explanation in vms.housing.explained.items():
-            trigger = vms.trigger_of(key)
-            explained.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
-    return tuple(explained)
+        names = _map_names(vms.request.demand)
+        for key, explanation in vms.placements.explanations.items():
+            trigger = vms.get_trigger(key)
+            explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
+    return tuple(explained_vms)
 
 
-def _names(demand: VmDemand) -> dict[VmKey, str]:
-    """The names of the VMs that are asked for."""
+def _map_names(demand: VmDemand) -> dict[VmKey, str]:
+    """Return the names of the requested VMs by key."""
     names: dict[VmKey, str] = {}
     for pool in demand.pools:
         for number, name in zip(pool.numbers, pool.names, strict=True):
@@ -208,61 +212,65 @@ def _names(demand: VmDemand) -> dict[VmKey, str]:
 # --- the table of the Nexus document -----------------------------------------------------------
 
 
-def placement_tables(
+def build_placement_tables(
     objects: Iterable[VmObject], sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty]
 ) -> Iterator[PlacementTable]:
-    """A row per pool of every cluster that stays or comes.
-
-    The VMs of one block of plain VMs are one pool, as in the placement rule; its row stands where
-    the first of them does.
+    """Yield a row per pool of every unchanged or added cluster. The VMs of one block of plain VMs are one
+    pool, as in the placement rule; its row is at the position of the first VM.
     """
-    open_racks = {site_id: _open_racks(site) for site_id, site in sites.items()}
+    open_racks = {site_id: _find_open_racks(site) for site_id, site in sites.items()}
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
-        demand = vms.asked.demand
-        if demand is None or vms.going:
+        demand = vms.request.demand
+        if demand is None or vms.is_removed:
             continue
         for pool in demand.pools:
-            whose = pool.rule_pool or str(vms.instance.address)
-            rows.setdefault((demand.site_id, whose, pool.pool), []).append((vms, pool))
+            owner = pool.rule_pool or str(vms.instance.address)
+            rows.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
     for (site_id, _, _), members in rows.items():
-        yield _row(members, open_racks.get(site_id, {}), certainty.get(site_id))
+        yield _build_table(members, open_racks.get(site_id, {}), certainty.get(site_id))
 
 
-def _open_racks(site: SitePlan) -> dict[str, str]:
-    """Racks with a schedulable machine, and their zones."""
+def _find_open_racks(site: SitePlan) -> dict[str, str]:
+    """Return the racks with a schedulable machine, and their zones."""
     return {
-        machine.rack: machine.availability_zone for machine in site.machines.values() if not machine.refusal
+        machine.rack: machine.availability_zone
+        for machine in site.machines.values()
+        if not machine.unschedulable_reason
     }
 
 
-def _row(
+def _build_table(
     members: Sequence[tuple[VmObject, PoolDemand]],
     racks: Mapping[str, str],
     certainty: SiteCertainty | None,
 ) -> PlacementTable:
-    """The table's row of one pool, or of several that the platform takes for one."""
+    """Build the row of one pool, or of several that the platform treats as one."""
     vms, pool = members[0]
-    demand = vms.asked.demand
+    demand = vms.request.demand
     assert demand is not None
     keys: list[tuple[VmObject, VmKey]] = []
     for owner, member_pool in members:
         keys += [(owner, (member_pool.pool, number)) for number in member_pool.numbers]
-    racks_taken = Counter(owner.place_after(key).rack for owner, key in keys if key in owner.housing.placed)
+    vms_per_rack = Counter(
+        owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms
+    )
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
-    fewest_on_rack = len(keys) // expected if expected else 0
-    most_on_rack = -(-len(keys) // expected) if expected else 0
-    sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    if certainty is not None and _is_drawn(racks, pool.zones, certainty):
-        sure = None
-    placed = sum(
-        1 for owner, key in keys if key in owner.housing.tokens and key not in owner.housing.put_back
+    minimum_on_rack = len(keys) // expected if expected else 0
+    maximum_on_rack = -(-len(keys) // expected) if expected else 0
+    pool_certainty = (
+        certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     )
-    racks_certain = sure.vms_on_certain_counts if sure is not None else 0
-    machines_certain = sure.machine_certain if sure is not None else 0
-    if demand.provenance == "decided":  # somebody else chose the places: nothing is drawn
-        racks_certain = machines_certain = placed
+    if certainty is not None and _has_unknown_cells(racks, pool.zones, certainty):
+        pool_certainty = None
+    placed_count = sum(
+        1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
+    )
+    racks_certain = pool_certainty.vms_on_certain_counts if pool_certainty is not None else 0
+    machines_certain = pool_certainty.vms_on_certain_machines if pool_certainty is not None else 0
+    if demand.provenance == "decided":  # the locations are configured: nothing is sampled
+        racks_certain = machines_certain = placed_count
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
         address=vms.instance.address,
@@ -272,42 +280,46 @@ def _row(
         vm_sku_name=pool.sku.name if len(sizes) == 1 else f"{len(sizes)} sizes",
         total_count=len(keys),
         expected_racks=expected,
-        actual_racks=len(racks_taken),
-        expected_vms_per_rack=(fewest_on_rack, most_on_rack),
-        actual_vms_per_rack=dict(sorted(racks_taken.items())),
-        placed=placed,
+        actual_racks=len(vms_per_rack),
+        expected_vms_per_rack=(minimum_on_rack, maximum_on_rack),
+        actual_vms_per_rack=dict(sorted(vms_per_rack.items())),
+        placed=placed_count,
         racks_certain=racks_certain,
         machines_certain=machines_certain,
-        counts_certain=sure.certain_racks if sure is not None else (),
-        fewest_left_on_a_rack=_worst_left(vms, pool) if platform_shrinks(vms, pool) else None,
+        certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
+        minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool)
+        if is_platform_scale_in(vms, pool)
+        else None,
         provenance=demand.provenance,
     )
 
 
-def _is_drawn(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
-    """Whether what the repetitions say of a pool hangs on cells that nobody told."""
-    return any(zones is None or racks.get(rack) in zones for rack in certainty.loose_racks)
+def _has_unknown_cells(
+    racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty
+) -> bool:
+    """Return whether the certainty of a pool depends on unknown NUMA cells."""
+    return any(zones is None or racks.get(rack) in zones for rack in certainty.uncertain_racks)
 
 
-def platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
-    """Whether the pool loses VMs that the platform chooses, and the choice matters: others stay where they
-    are, some of them together. A VNF's manager takes the newest.
+def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
+    """Return whether the platform chooses which VMs of the pool a scale-in removes, and the choice matters.
+    It matters if other VMs stay and some of them share a rack. The manager of a VNF removes the newest.
     """
-    if vms.asked.demand is None or vms.asked.demand.provenance == "decided":
+    if vms.request.demand is None or vms.request.demand.provenance == "decided":
         return False
-    gone = vms.asked.moves.leave.items()
-    if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in gone):
+    removed = vms.request.actions.removals.items()
+    if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in removed):
         return False
-    if not any(name == pool.pool for name, _ in vms.asked.moves.stay):
+    if not any(name == pool.pool for name, _ in vms.request.actions.unchanged):
         return False
-    on_rack = Counter(vms.place_before(key).rack for key in vms.before.standing if key[0] == pool.pool)
+    on_rack = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
     return max(on_rack.values()) > 1
 
 
-def _worst_left(vms: VmObject, pool: PoolDemand) -> int:
-    """The fewest VMs that may be left on a rack that has some now: on a real site the platform chooses which
-    ones a scale-in takes.
+def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
+    """Return the minimum number of VMs that may remain on a currently used rack: the platform chooses which
+    VMs a scale-in removes.
     """
-    before = Counter(vms.place_before(key).rack for key in vms.before.standing if key[0] == pool.pool)
-    gone = sum(1 for key in vms.asked.moves.leave if key[0] == pool.pool)
-    return max(min(before.values(), default=0) - gone, 0)
+    before = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
+    removed = sum(1 for key in vms.request.actions.removals if key[0] == pool.pool)
+    return max(min(before.values(), default=0) - removed, 0)

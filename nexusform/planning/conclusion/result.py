@@ -1,4 +1,4 @@
-"""What comes out besides the plan."""
+"""Result of planning besides the plan."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.planning.phases import Contribution
-from nexusform.planning.verdicts.fit import Unplaced
+from nexusform.planning.verdicts.fit import UnplacedPool
 from nexusform.planning.verdicts.separation import OpenRule
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Plan
+from nexusform.resources.address import Address
 from nexusform.scheduling.racks.explanation import Explanation
 
 
 class ExplainedVm(Struct, frozen=True):
-    """Why one VM is where it is: the decision, and its share of the repeated tie-breaks."""
+    """Explanation of the location of one VM: the decision, and its frequency in the samples."""
 
     address: Address
     object: str
@@ -31,24 +31,24 @@ Edge: TypeAlias = tuple[str, str]
 
 
 class PlanResult(Struct, frozen=True):
-    """A plan with what only displays need: the resource graph as (from, to) addresses, the
-    explanations asked for, the shortages behind the errors, the separation rules that may not hold, and
-    what domains added. `noted` are the notes of racks and machines before the plan, where it takes machines
-    from under VMs that they remember.
+    """Plan with data for display only: the resource graph as (from, to) addresses, the requested
+    explanations, the shortages behind the errors, the separation rules that may be violated, and the
+    contributions of domains. `prior_notes` are the notes of racks and machines before the plan, if it removes
+    machines under recorded VMs.
     """
 
     plan: Plan
     edges: tuple[Edge, ...] = ()
     nodes: tuple[str, ...] = ()
-    explained: tuple[ExplainedVm, ...] = ()
-    unplaced: tuple[Unplaced, ...] = ()
+    explanations: tuple[ExplainedVm, ...] = ()
+    unplaced: tuple[UnplacedPool, ...] = ()
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
-    separations: tuple[OpenRule, ...] = ()
+    open_rules: tuple[OpenRule, ...] = ()
     contributions: tuple[Contribution, ...] = ()
-    noted: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    prior_notes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All that was found."""
+        """All diagnostics of the plan."""
         return self.plan.diagnostics

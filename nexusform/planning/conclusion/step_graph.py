@@ -1,5 +1,5 @@
-"""The graph that steps are drafted in: each change's steps, what each waits for, and the room that others
-must free first; for that, on which racks and machines the VMs of an object stand before and after.
+"""Graph of draft steps: each change's steps, their waits, and the capacity that other steps must free first.
+For this it knows the racks and machines of the VMs of an object before and after.
 """
 
 from __future__ import annotations
@@ -10,67 +10,77 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.address import Address
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.scheduling.racks.uncertainty.certainty import VmReleased
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.uncertainty.certainty import ReleaseOperation
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine
 
 
 class MachineUse(Struct, frozen=True):
-    """`held` are (site, rack, machine) of the VMs before, `left_early` the machines whose room is free
-    before anything is placed, `taken` those of VMs that the plan places, `makers` the addresses (text) of
-    what offers these, `emptied` of what offers the machines that its VMs leave as these are evacuated.
-    `keeps_old`: the old VMs hold their room until the new ones stand.
+    """Machines used by an object. `occupied` are (site, rack, machine) of the VMs before, `freed_early` the
+    machines with capacity freed before anything is placed, `allocated` those of newly placed VMs,
+    `offering_addresses` the addresses (text) of the resources that offer these, `evacuated_addresses` those
+    that offer machines under evacuation. `keeps_old`: the old VMs occupy their capacity until the new ones
+    exist.
     """
 
-    held: frozenset[tuple[str, str, str]] = frozenset()
-    left_early: frozenset[OnSite] = frozenset()
-    taken: frozenset[OnSite] = frozenset()
-    makers: frozenset[str] = frozenset()
-    emptied: frozenset[str] = frozenset()
+    occupied: frozenset[tuple[str, str, str]] = frozenset()
+    freed_early: frozenset[OnSite] = frozenset()
+    allocated: frozenset[OnSite] = frozenset()
+    offering_addresses: frozenset[str] = frozenset()
+    evacuated_addresses: frozenset[str] = frozenset()
     keeps_old: bool = False
 
 
-def machine_use(vms: VmObject) -> MachineUse:
-    """What the VMs of an object use."""
-    held: set[tuple[str, str, str]] = set()
-    left_early: set[OnSite] = set()
-    if vms.before.demand is not None:
-        site_id = vms.before.demand.site_id
-        for key in vms.before.standing:
-            place = vms.place_before(key)
-            held.add((site_id, place.rack, place.machine))
-            if vms.leaves_early(key):
-                left_early.add((site_id, place.machine))
-    taken = set()
-    if vms.asked.demand is not None:
-        taken = {(vms.asked.demand.site_id, vms.place_after(key).machine) for key in vms.housing.tokens}
-    makers: set[str] = set()
-    emptied: set[str] = set()
-    if vms.asked.site is not None:
-        makers = {vms.asked.site.offered_by.get(machine, "") for _, machine in taken}
-        evacuated = [key for key, why in vms.asked.moves.again.items() if why == MACHINE_EVACUATED]
-        emptied = {vms.asked.site.offered_by.get(vms.place_before(key).machine, "") for key in evacuated}
+def compute_machine_use(vms: VmObject) -> MachineUse:
+    """Compute the machines used by the VMs of an object."""
+    occupied: set[tuple[str, str, str]] = set()
+    freed_early: set[OnSite] = set()
+    if vms.prior.demand is not None:
+        site_id = vms.prior.demand.site_id
+        for key in vms.prior.existing:
+            placement = vms.get_prior_placement(key)
+            occupied.add((site_id, placement.rack, placement.machine))
+            if vms.is_released_early(key):
+                freed_early.add((site_id, placement.machine))
+    allocated = set()
+    if vms.request.demand is not None:
+        allocated = {
+            (vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens
+        }
+    offering_addresses: set[str] = set()
+    evacuated_addresses: set[str] = set()
+    if vms.request.site is not None:
+        offering_addresses = {
+            vms.request.site.offering_addresses.get(machine, "") for _, machine in allocated
+        }
+        evacuated = [
+            key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_EVACUATED
+        ]
+        evacuated_addresses = {
+            vms.request.site.offering_addresses.get(vms.get_prior_placement(key).machine, "")
+            for key in evacuated
+        }
     return MachineUse(
-        frozenset(held),
-        frozenset(left_early),
-        frozenset(taken),
-        frozenset(makers),
-        frozenset(emptied),
-        vms.keeps_old,
+        frozenset(occupied),
+        frozenset(freed_early),
+        frozenset(allocated),
+        frozenset(offering_addresses),
+        frozenset(evacuated_addresses),
+        vms.keeps_old_vms,
     )
 
 
-Waits: TypeAlias = dict[int, set[int]]  # step -> the steps it waits for
-# More steps than these are waited for through a gate: many that wait for many would make n x m edges.
+Waits: TypeAlias = dict[int, set[int]]  # step -> steps it waits for
+# Larger groups of steps get a gate: many steps waiting for many would make n x m edges.
 GATE_ABOVE = 4
 
 
-class Draft(Struct):
-    """A step whose waits are not complete yet."""
+class DraftStep(Struct):
+    """Step with incomplete waits."""
 
     id: int
     kind: StepKind
@@ -82,23 +92,22 @@ class Draft(Struct):
 
 
 class StepGraph:
-    """Steps by id, and which step makes, deletes or releases what.
-
-    `made_by` and `destroyed_by` list the steps of a block (its address as text): its creates and updates,
-    and its deletes.
+    """Steps by id, and the steps that create, delete or release each object. `creation_steps` and
+    `deletion_steps` list the steps of a block (its address as text): its creates and updates, and its
+    deletes.
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self.changes = changes
-        self.drafts: list[Draft] = []
-        self.making: dict[Address, int] = {}
-        self.deleting: dict[tuple[Address, str], int] = {}  # by address and deposed key
-        self.releasing: dict[Address, int] = {}
-        self.made_by: dict[str, list[int]] = {}
-        self.destroyed_by: dict[str, list[int]] = {}
+        self.drafts: list[DraftStep] = []
+        self.apply_step: dict[Address, int] = {}
+        self.delete_step: dict[tuple[Address, str], int] = {}  # by address and deposed key
+        self.release_step: dict[Address, int] = {}
+        self.creation_steps: dict[str, list[int]] = {}
+        self.deletion_steps: dict[str, list[int]] = {}
         self._gates: dict[tuple[str, str], list[int]] = {}
 
-    def add(
+    def add_step(
         self,
         kind: StepKind,
         change: int,
@@ -107,36 +116,36 @@ class StepGraph:
         *,
         main: bool = True,
     ) -> int:
-        """A new step, its id."""
-        draft = Draft(len(self.drafts), kind, change, prior, planned, main)
+        """Add a step and return its id."""
+        draft = DraftStep(len(self.drafts), kind, change, prior, planned, main)
         self.drafts.append(draft)
         return draft.id
 
-    def wait(self, step: int, awaited: Iterable[int]) -> None:
+    def add_waits(self, step: int, awaited: Iterable[int]) -> None:
         """Let a step wait for others; never for itself."""
         self.drafts[step].waits |= set(awaited) - {step}
 
-    def gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """All of these steps as few things to wait for; `name` tells the gate from others."""
+    def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
+        """Return a short list of steps to wait for, representing all of these; `name` identifies the gate."""
         if name not in self._gates:
-            self._gates[name] = self._gated(steps) if len(steps) > GATE_ABOVE else steps
+            self._gates[name] = self._add_gate(steps) if len(steps) > GATE_ABOVE else steps
         return self._gates[name]
 
-    def _gated(self, steps: list[int]) -> list[int]:
-        """A gate that waits for all of these steps."""
+    def _add_gate(self, steps: list[int]) -> list[int]:
+        """Add a gate that waits for all of these steps."""
         first = self.drafts[steps[0]]
-        gate = self.add(StepKind.GATE, first.change, None, None, main=False)
-        self.wait(gate, steps)
+        gate = self.add_step(StepKind.GATE, first.change, None, None, main=False)
+        self.add_waits(gate, steps)
         return [gate]
 
-    def replaces(self, step: int) -> bool:
-        """Whether a delete is the first half of a replacement: its create waits for it, so it must not
-        wait for those that wait for the create.
+    def is_replacement(self, step: int) -> bool:
+        """Return whether a delete is the first half of a replacement. Its create waits for it, so it must not
+        wait for steps that wait for the create.
         """
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
-    def steps(self) -> list[Step]:
-        """What apply follows."""
+    def build_steps(self) -> list[Step]:
+        """Build the steps for apply."""
         return [
             Step(
                 id=draft.id,
@@ -151,137 +160,150 @@ class StepGraph:
         ]
 
 
-# --- room that must be freed first -------------------------------------------------------------
+# --- capacity that must be freed first ----------------------------------------------------------
 
 
-def wait_for_room(
+def add_capacity_waits(
     graph: StepGraph,
     machines: Mapping[Address, MachineUse],
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
 ) -> None:
-    """Add these waits, and those for machines that are evacuated, except where references already say the
-    opposite order (an object that used to refer to the one whose room it takes): references win.
+    """Add waits for freed capacity and evacuated machines, unless references require the opposite order:
+    references win. That happens for an object that used to refer to the one with the freed capacity.
     """
-    waits = _waits_for_leaving(graph, machines)
-    for step, updates in _waits_for_rolling(graph, objects, sites).items():
+    waits = _find_capacity_waits(graph, machines)
+    for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
-    stuck = _stuck_steps(graph)
-    for step in stuck:
-        against_references = waits.get(step, set()) & stuck
+    stuck_steps = _find_stuck_steps(graph)
+    for step in stuck_steps:
+        against_references = waits.get(step, set()) & stuck_steps
         graph.drafts[step].waits -= against_references
 
 
-def _waits_for_leaving(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
-    """Makers wait for the deletes and releases that free room on their machines, and what leaves a machine
-    that is evacuated waits until that takes no new VMs.
+def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
+    """Return waits for deletes and releases that free capacity, and of VMs on an evacuated machine until it
+    is cordoned.
     """
     freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
-        delete = graph.deleting.get((address, ""))
-        step = delete if delete is not None else graph.releasing.get(address)
+        delete = graph.delete_step.get((address, ""))
+        step = delete if delete is not None else graph.release_step.get(address)
         if step is None:
             continue
-        everything = {(site, machine) for site, _, machine in use.held}
-        for machine in everything if delete is not None else use.left_early:
+        occupied = {(site, machine) for site, _, machine in use.occupied}
+        for machine in occupied if delete is not None else use.freed_early:
             freeing.setdefault(machine, set()).add(step)
     waits: Waits = {}
     for address, use in machines.items():
-        making = graph.making.get(address)
-        if making is None or not freeing:
+        apply_step = graph.apply_step.get(address)
+        if apply_step is None or not freeing:
             continue
-        # Under create_before_destroy the old VMs hold their room until the new ones stand.
-        own_delete = graph.deleting.get((address, "")) if use.keeps_old else None
-        for machine in use.taken:
+        # Under create_before_destroy the old VMs occupy their capacity until the new ones exist.
+        own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
+        for machine in use.allocated:
             steps = freeing.get(machine, set())
-            waits.setdefault(making, set()).update(steps - {making, own_delete})
-    for step, updates in _waits_for_cordons(graph, machines):
+            waits.setdefault(apply_step, set()).update(steps - {apply_step, own_delete})
+    for step, updates in _find_cordon_waits(graph, machines):
         waits.setdefault(step, set()).update(updates)
     return waits
 
 
-def _waits_for_cordons(
+def _find_cordon_waits(
     graph: StepGraph, machines: Mapping[Address, MachineUse]
 ) -> Iterator[tuple[int, set[int]]]:
-    """VMs leave a machine that is evacuated once it takes no new ones: or they might come there again."""
+    """Yield the waits of VMs on an evacuated machine until it takes no new VMs; otherwise they might
+    return.
+    """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
-        updates = {graph.making[by_text[text]] for text in use.emptied if by_text.get(text) in graph.making}
-        for step in (graph.releasing.get(address), graph.making.get(address)):
+        updates = {
+            graph.apply_step[by_text[text]]
+            for text in use.evacuated_addresses
+            if by_text.get(text) in graph.apply_step
+        }
+        for step in (graph.release_step.get(address), graph.apply_step.get(address)):
             if step is not None and updates:
                 yield step, updates - {step}
 
 
-def _waits_for_rolling(
+def _find_rolling_waits(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Waits:
-    """Rolling VMs free their room only as their object is updated: whatever was placed there afterwards
-    waits for that update, except an object that rolled earlier itself.
+    """Return the waits for rolling updates. Rolling VMs free their capacity only when their object is
+    updated: VMs placed there later wait for that update, except those of an object that rolled earlier
+    itself.
     """
-    rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.asked.moves.again.values()}
-    turn = {
+    rolling = {
+        address: vms
+        for address, vms in objects.items()
+        if ROLLING in vms.request.actions.recreations.values()
+    }
+    creation_numbers = {
         address: vms.instance.prior.creation
         for address, vms in rolling.items()
         if vms.instance.prior is not None
     }
-    owners = _owners_of_rolling(rolling)
+    owners = _map_rolling_owners(rolling)
     waits: Waits = {}
     for site in sites.values() if rolling else ():
-        for owner, taker in _successions(site, owners, _placed_on(site, objects)):
-            update, making = graph.making.get(owner), graph.making.get(taker)
-            if update is None or making is None or update == making:
+        for owner, successor in _find_successions(site, owners, _map_placed_vms(site, objects)):
+            update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
+            if update is None or apply_step is None or update == apply_step:
                 continue
-            if turn.get(taker, inf) >= turn[owner]:
-                waits.setdefault(making, set()).add(update)
+            if creation_numbers.get(successor, inf) >= creation_numbers[owner]:
+                waits.setdefault(apply_step, set()).add(update)
     return waits
 
 
-def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, str, int | str], Address]:
-    """Whose the rolling VMs are, by owner, pool and number as the placement rule knows them."""
+def _map_rolling_owners(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, str, int | str], Address]:
+    """Return the addresses of rolling VMs by owner, pool and number in terms of the placement rule."""
     owners = {}
     for address, vms in rolling.items():
-        for key, trigger in vms.asked.moves.again.items():
-            if trigger == ROLLING and vms.before.demand is not None:
-                owners[vms.before.demand.owner, *key] = address
+        for key, trigger in vms.request.actions.recreations.items():
+            if trigger == ROLLING and vms.prior.demand is not None:
+                owners[vms.prior.demand.owner, *key] = address
     return owners
 
 
-def _placed_on(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
-    """The VMs that this plan places on a site, by handle: whose they are, and the machine."""
-    placed: dict[Hashable, tuple[Address, str]] = {}
+def _map_placed_vms(
+    site: SitePlan, objects: Mapping[Address, VmObject]
+) -> dict[Hashable, tuple[Address, str]]:
+    """Return the VMs placed on a site by handle: their address and machine."""
+    placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vms in objects.items():
-        if vms.asked.site is site:
-            for key, token in vms.housing.tokens.items():
-                placed[token] = (address, vms.place_after(key).machine)
-    return placed
+        if vms.request.site is site:
+            for key, token in vms.placements.tokens.items():
+                placed_vms[token] = (address, vms.get_placement(key).machine)
+    return placed_vms
 
 
-def _successions(
+def _find_successions(
     site: SitePlan,
     owners: Mapping[tuple[str, str, int | str], Address],
-    placed: Mapping[Hashable, tuple[Address, str]],
+    placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
-    """Whose rolling VM left a machine, and who was placed on it after that."""
+    """Yield the owners of rolling VMs that left a machine, with the objects placed on it after that."""
     if site.base is None:
         return
-    owners_rolled_off: dict[str, set[Address]] = {}  # by machine: whose VMs rolled away from it
+    owners_rolled_off: dict[str, set[Address]] = {}  # owners of VMs that rolled off, by machine
     for operation in site.operations:
-        if not isinstance(operation, VmReleased):
-            if operation.token in placed:
-                taker, machine = placed[operation.token]
+        if not isinstance(operation, ReleaseOperation):
+            if operation.token in placed_vms:
+                successor, machine = placed_vms[operation.token]
                 for owner in sorted(owners_rolled_off.get(machine, ()), key=str):
-                    yield owner, taker
+                    yield owner, successor
         elif operation.handle is not None:
-            vm = site.base.vm(operation.handle)
+            vm = site.base.get_vm(operation.handle)
             owner_of_vm = owners.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
             if owner_of_vm is not None:
                 owners_rolled_off.setdefault(vm.placement.machine, set()).add(owner_of_vm)
 
 
-def _stuck_steps(graph: StepGraph) -> set[int]:
-    """Steps that wait for each other in a circle, or for one that does."""
+def _find_stuck_steps(graph: StepGraph) -> set[int]:
+    """Return the steps that wait for each other in a cycle, or for such a step."""
     followers: dict[int, list[int]] = {}
     open_waits: dict[int, int] = {}
     for draft in graph.drafts:

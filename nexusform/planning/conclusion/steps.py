@@ -1,9 +1,7 @@
-"""The graph of steps that apply follows.
-
-A step waits for the steps that make what it refers to or uses; destroys run in reverse; whatever
-takes room waits for what frees it. A `release` gives up VMs of a kept object and waits for
-nothing. What goes beside something (`ResourceType.goes_beside`) waits only for what that waits for. Where
-many steps wait for all of many, one gate stands between.
+"""Graph of steps for apply. A step waits for the steps that create the objects it refers to or uses; destroys
+run in reverse; steps that need capacity wait for those that free it. A `release` removes VMs of an updated
+object and waits for nothing. Objects that start together with another one (`ResourceType.goes_beside`) wait
+only for the same steps as that one. If many steps wait for all of many, a gate connects them.
 """
 
 from __future__ import annotations
@@ -13,15 +11,20 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
 
-from nexusform.address import Address
-from nexusform.plain_data import has_unknown
-from nexusform.planning.conclusion.step_graph import MachineUse, StepGraph, machine_use, wait_for_room
-from nexusform.planning.preparation.prior import Prior
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
+from nexusform.json_data.plain_data import has_unknown
+from nexusform.planning.conclusion.step_graph import (
+    MachineUse,
+    StepGraph,
+    add_capacity_waits,
+    compute_machine_use,
+)
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.ports import Kind, ResourceType, Surroundings
-from nexusform.schema import Reference
+from nexusform.resources.address import Address
+from nexusform.schemas.block_schema import ObjectReference
 
 Types = Mapping[str, ResourceType]
 Values = Mapping[str, Any]
@@ -33,193 +36,208 @@ def build_steps(
     changes: Sequence[Change],
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
-    prior: Prior,
-    surroundings: Surroundings,
+    prior: PriorState,
+    context: ResourceContext,
     types: Mapping[str, ResourceType],
 ) -> list[Step]:
-    """The steps of a plan; `surroundings` are those of the prior objects."""
-    remaining: dict[Address, Values] = {}
+    """Build the steps of a plan; `context` is the context of the prior objects."""
+    remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vms = objects.get(change.address)
-        if change.action is Action.UPDATE and vms is not None and _makes_room(vms):
-            remaining[change.address] = _without_leaving(vms, surroundings)
-    machines = {address: machine_use(vms) for address, vms in objects.items()}
-    graph = draft_steps(changes, remaining, prior, machines, types)
-    wait_for_room(graph, machines, objects, sites)
-    return graph.steps()
+        if change.action is Action.UPDATE and vms is not None and _has_early_release(vms):
+            remaining_attributes[change.address] = _build_remaining_attributes(vms, context)
+    machines = {address: compute_machine_use(vms) for address, vms in objects.items()}
+    graph = build_step_graph(changes, remaining_attributes, prior, machines, types)
+    add_capacity_waits(graph, machines, objects, sites)
+    return graph.build_steps()
 
 
-def draft_steps(
+def build_step_graph(
     changes: Sequence[Change],
     remaining: Mapping[Address, Values],
-    prior: Prior,
+    prior: PriorState,
     machines: Mapping[Address, MachineUse],
     types: Types,
 ) -> StepGraph:
-    """The steps of changes with all waits but those for room. `remaining` are the attributes of updated
-    objects once their VMs have left that make room for others; `machines` are those of their VMs.
+    """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of
+    updated objects after removal of the VMs that free capacity; `machines` are those of their VMs.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
-        _own_steps(graph, index, change, remaining.get(change.address))
-    beside = _besides(changes, types)
-    _wait_for_references(graph, beside)
+        _add_own_steps(graph, index, change, remaining.get(change.address))
+    concurrent_blocks = _find_concurrent_blocks(changes, types)
+    _wait_for_references(graph, concurrent_blocks)
     _wait_for_dependents(graph, prior)
-    _wait_for_uses(graph, _Uses(changes, machines, types))
-    _begin_together(graph, beside)
+    _wait_for_uses(graph, _UsedObjects(changes, machines, types))
+    _start_together(graph, concurrent_blocks)
     return graph
 
 
-def _makes_room(vms: VmObject) -> bool:
-    return any(vms.leaves_early(key) for key in (*vms.asked.moves.leave, *vms.asked.moves.again))
+def _has_early_release(vms: VmObject) -> bool:
+    return any(
+        vms.is_released_early(key)
+        for key in (*vms.request.actions.removals, *vms.request.actions.recreations)
+    )
 
 
-def _own_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """The steps of one change, in their own order."""
+def _add_own_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
+    """Add the steps of one change, in their own order."""
     action, address = change.action, change.address
     if action is Action.FORGET:
-        graph.add(StepKind.FORGET, index, change.before, None)
+        graph.add_step(StepKind.FORGET, index, change.before, None)
         return
     if action is Action.UPDATE:
-        _update_steps(graph, index, change, remaining)
+        _add_update_steps(graph, index, change, remaining)
         return
-    block = str(address.config)
-    delete = create = None
+    block = str(address.config_address)
+    delete_step = create_step = None
     if action in _DELETES:
-        delete = graph.add(StepKind.DELETE, index, change.before, None)
-        graph.deleting[address, change.deposed] = delete
-        graph.destroyed_by.setdefault(block, []).append(delete)
+        delete_step = graph.add_step(StepKind.DELETE, index, change.before, None)
+        graph.delete_step[address, change.deposed] = delete_step
+        graph.deletion_steps.setdefault(block, []).append(delete_step)
     if action in _CREATES:
-        create = graph.add(StepKind.CREATE, index, None, change.after)
-        graph.making[address] = create
-        graph.made_by.setdefault(block, []).append(create)
-    if delete is not None and create is not None:
+        create_step = graph.add_step(StepKind.CREATE, index, None, change.after)
+        graph.apply_step[address] = create_step
+        graph.creation_steps.setdefault(block, []).append(create_step)
+    if delete_step is not None and create_step is not None:
         create_first = action is Action.REPLACE_CREATE_FIRST
-        first, second = (create, delete) if create_first else (delete, create)
-        graph.wait(second, [first])
+        first, second = (create_step, delete_step) if create_first else (delete_step, create_step)
+        graph.add_waits(second, [first])
 
 
-def _update_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """An update, after a release where VMs of the object make room for others."""
+def _add_update_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
+    """Add an update, after a release if VMs of the object free capacity."""
     address, prior = change.address, change.before
     if remaining is not None:
-        graph.releasing[address] = graph.add(StepKind.RELEASE, index, prior, remaining, main=False)
+        graph.release_step[address] = graph.add_step(StepKind.RELEASE, index, prior, remaining, main=False)
         prior = remaining
-    update = graph.add(StepKind.UPDATE, index, prior, change.after)
-    graph.making[address] = update
-    graph.made_by.setdefault(str(address.config), []).append(update)
-    if address in graph.releasing:
-        graph.wait(update, [graph.releasing[address]])
+    update = graph.add_step(StepKind.UPDATE, index, prior, change.after)
+    graph.apply_step[address] = update
+    graph.creation_steps.setdefault(str(address.config_address), []).append(update)
+    if address in graph.release_step:
+        graph.add_waits(update, [graph.release_step[address]])
 
 
-def _without_leaving(vms: VmObject, surroundings: Surroundings) -> dict[str, Any]:
-    """The object's prior attributes with the VMs that stay."""
+def _build_remaining_attributes(vms: VmObject, context: ResourceContext) -> dict[str, Any]:
+    """Return the object's prior attributes with the remaining VMs only."""
     instance = vms.instance
     assert instance.prior is not None
     assert instance.type.vms is not None
     attributes = dict(instance.prior.attributes)
     return attributes | instance.type.vms.assemble(
-        attributes, surroundings, vms.remaining_vms(), vms.before.unplaced
+        attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
     )
 
 
-def _besides(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """The blocks that a change refers to and goes beside. Where part of it is unknown until these are made,
-    it waits for them.
+def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
+    """Return the referenced blocks that a change starts together with. If part of it is unknown until these
+    exist, it waits for them.
     """
-    used = {change.address.type for change in changes}  # looking at all would load every domain
-    beside = {name: types[name].goes_beside for name in used if name in types and types[name].goes_beside}
-    going = [
+    used = {change.address.type for change in changes}  # checking all types would load every domain
+    concurrent_types = {
+        name: types[name].concurrent_types for name in used if name in types and types[name].concurrent_types
+    }
+    candidates = [
         change
         for change in changes
-        if change.address.type in beside and change.after is not None and not has_unknown(change.after)
+        if change.address.type in concurrent_types
+        and change.after is not None
+        and not has_unknown(change.after)
     ]
-    if not going:
+    if not candidates:
         return {}
-    type_of = {str(change.address.config): change.address.type for change in changes}
+    type_of = {str(change.address.config_address): change.address.type for change in changes}
     return {
         change.address: {
-            block for block in change.dependencies if type_of.get(block) in beside[change.address.type]
+            block
+            for block in change.dependencies
+            if type_of.get(block) in concurrent_types[change.address.type]
         }
-        for change in going
+        for change in candidates
     }
 
 
-def _wait_for_references(graph: StepGraph, beside: Mapping[Address, AbstractSet[str]]) -> None:
-    """Makers wait for what their configuration refers to, but for what they go beside."""
+def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
+    """Let creates and updates wait for referenced objects, except concurrent ones."""
     for change in graph.changes:
-        making = graph.making.get(change.address)
-        if making is not None:
+        apply_step = graph.apply_step.get(change.address)
+        if apply_step is not None:
             for block in change.dependencies:
-                if block not in beside.get(change.address, ()):
-                    graph.wait(making, graph.gate(("made", block), graph.made_by.get(block, [])))
+                if block not in concurrent_blocks.get(change.address, ()):
+                    graph.add_waits(
+                        apply_step, graph.get_gate(("made", block), graph.creation_steps.get(block, []))
+                    )
 
 
-def _begin_together(graph: StepGraph, beside: Mapping[Address, AbstractSet[str]]) -> None:
-    """What goes beside something begins when that does: it waits for the same."""
-    for address, blocks in beside.items():
-        making = graph.making.get(address)
-        if making is None:
+def _start_together(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
+    """Let concurrent objects wait for the same steps."""
+    for address, blocks in concurrent_blocks.items():
+        apply_step = graph.apply_step.get(address)
+        if apply_step is None:
             continue
         for block in sorted(blocks):
-            awaited = {wait for made in graph.made_by.get(block, []) for wait in graph.drafts[made].waits}
-            graph.wait(making, graph.gate(("beside", block), sorted(awaited)))
+            shared_waits = {
+                wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits
+            }
+            graph.add_waits(apply_step, graph.get_gate(("beside", block), sorted(shared_waits)))
 
 
-def _wait_for_dependents(graph: StepGraph, prior: Prior) -> None:
-    """What is destroyed waits until those that referred to it are gone, or no longer refer to it."""
-    gone: dict[str, list[int]] = {}  # block -> deletes of what referred to it
-    updated: dict[str, list[int]] = {}  # block -> creates and updates of what referred to it
+def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
+    """Let destroys wait until dependents are deleted or updated."""
+    deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
+    updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
     for change in graph.changes:
         if change.before is None:
             continue
-        delete = graph.deleting.get((change.address, change.deposed))
-        making = graph.making.get(change.address)
-        for block in prior.dependencies(change.address, change.deposed, change.dependencies):
-            if block not in graph.destroyed_by:
+        delete = graph.delete_step.get((change.address, change.deposed))
+        apply_step = graph.apply_step.get(change.address)
+        for block in prior.get_dependencies(change.address, change.deposed, change.dependencies):
+            if block not in graph.deletion_steps:
                 continue
             if delete is not None:
-                gone.setdefault(block, []).append(delete)
-            if making is not None:
-                updated.setdefault(block, []).append(making)
-    for block, deletes in graph.destroyed_by.items():
+                deletes_by_block.setdefault(block, []).append(delete)
+            if apply_step is not None:
+                updates_by_block.setdefault(block, []).append(apply_step)
+    for block, deletes in graph.deletion_steps.items():
         for delete in deletes:
-            graph.wait(delete, graph.gate(("gone", block), gone.get(block, [])))
-            if not graph.replaces(delete):
-                graph.wait(delete, graph.gate(("updated", block), updated.get(block, [])))
+            graph.add_waits(delete, graph.get_gate(("gone", block), deletes_by_block.get(block, [])))
+            if not graph.is_replacement(delete):
+                graph.add_waits(delete, graph.get_gate(("updated", block), updates_by_block.get(block, [])))
 
 
-def _wait_for_uses(graph: StepGraph, uses: _Uses) -> None:
-    """Makers wait for what they use; what is destroyed waits for those that used it."""
+def _wait_for_uses(graph: StepGraph, uses: _UsedObjects) -> None:
+    """Let creates and updates wait for used objects; destroys wait for former users."""
     for change in graph.changes:
-        making = graph.making.get(change.address)
-        if making is not None:
-            makers = [graph.making[used] for used in uses.after(change) if used in graph.making]
-            graph.wait(making, makers)
+        apply_step = graph.apply_step.get(change.address)
+        if apply_step is not None:
+            used_steps = [
+                graph.apply_step[used] for used in uses.list_after(change) if used in graph.apply_step
+            ]
+            graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:
             _wait_for_former_user(graph, change, uses)
 
 
-def _wait_for_former_user(graph: StepGraph, change: Change, uses: _Uses) -> None:
-    """What an object used before is destroyed only once the object is gone, or uses something else."""
-    making = graph.making.get(change.address)
-    delete = graph.deleting.get((change.address, ""))
-    release = graph.releasing.get(change.address)
-    leaving = [step for step in (delete, release) if step is not None]
-    for used in uses.before(change):
-        destroy = graph.deleting.get((used, ""))
+def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjects) -> None:
+    """Let the destroy of a used object wait until its user is deleted, or uses another object."""
+    apply_step = graph.apply_step.get(change.address)
+    delete = graph.delete_step.get((change.address, ""))
+    release = graph.release_step.get(change.address)
+    releasing_steps = [step for step in (delete, release) if step is not None]
+    for used in uses.list_before(change):
+        destroy = graph.delete_step.get((used, ""))
         if destroy is None or used == change.address:
             continue
-        graph.wait(destroy, leaving)
-        if delete is None and making is not None and not graph.replaces(destroy):
-            graph.wait(destroy, [making])
+        graph.add_waits(destroy, releasing_steps)
+        if delete is None and apply_step is not None and not graph.is_replacement(destroy):
+            graph.add_waits(destroy, [apply_step])
 
 
-# --- what objects use --------------------------------------------------------------------------
+# --- used objects -------------------------------------------------------------------------------
 
 
-class _Uses:
-    """What the objects of a plan use before and after it. Something may be named twice."""
+class _UsedObjects:
+    """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
     def __init__(
         self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types
@@ -232,91 +250,93 @@ class _Uses:
             if change.after is not None and not change.deposed:
                 after[change.address] = change.after
         present = dict.fromkeys(change.address.type for change in changes)
-        references = {name: _references(types[name]) for name in present if name in types}
-        self._before = _NamedObjects(before, references)
-        self._after = _NamedObjects(after, references)
-        self._places_before = _racks_and_machines(before, types)
+        references = {name: _list_references(types[name]) for name in present if name in types}
+        self._before = _ObjectIndex(before, references)
+        self._after = _ObjectIndex(after, references)
+        self._places_before = _index_racks_and_machines(before, types)
         self._by_text_after = {str(address): address for address in after}
         self._machines = machines
 
-    def after(self, change: Change) -> Iterator[Address]:
-        """What the object uses once it is made."""
+    def list_after(self, change: Change) -> Iterator[Address]:
+        """Yield the objects used after the plan."""
         if change.after is not None:
-            yield from self._after.named_by(change.address.type, change.after)
-        yield from self._machines_taken(change.address)
+            yield from self._after.find_referenced(change.address.type, change.after)
+        yield from self._list_allocated_machines(change.address)
 
-    def before(self, change: Change) -> Iterator[Address]:
-        """What the object used."""
+    def list_before(self, change: Change) -> Iterator[Address]:
+        """Yield the objects used before the plan."""
         if change.before is not None:
-            yield from self._before.named_by(change.address.type, change.before)
-        yield from self._machines_held(change.address)
+            yield from self._before.find_referenced(change.address.type, change.before)
+        yield from self._list_occupied_machines(change.address)
 
-    def _machines_taken(self, address: Address) -> Iterator[Address]:
-        """The racks and machines that make room for the VMs which this plan places."""
+    def _list_allocated_machines(self, address: Address) -> Iterator[Address]:
+        """Yield the racks and machines with capacity for the newly placed VMs."""
         use = self._machines.get(address)
-        for maker in use.makers if use is not None else ():
+        for maker in use.offering_addresses if use is not None else ():
             if maker in self._by_text_after:
                 yield self._by_text_after[maker]
 
-    def _machines_held(self, address: Address) -> Iterator[Address]:
-        """The racks and machines on which its VMs stood, by the ids that these had."""
+    def _list_occupied_machines(self, address: Address) -> Iterator[Address]:
+        """Yield the racks and machines of the VMs before the plan, by their prior ids."""
         use = self._machines.get(address)
         if use is None:
             return
-        racks = {f"{site}/{rack}" for site, rack, _ in use.held}
-        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.held}
+        racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}
+        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.occupied}
         for maker in racks | machines:
             if maker in self._places_before:
                 yield self._places_before[maker]
 
 
-def _racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:
-    """What offers machines by its id: `<site>/<rack>`, `<site>/<rack>/<machine>`."""
-    places: dict[str, Address] = {}
+def _index_racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:
+    """Return racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`."""
+    addresses: dict[str, Address] = {}
     for address, values in objects.items():
         resource_type = types.get(address.type)
-        if resource_type is not None and resource_type.kind in (Kind.RACK, Kind.MACHINE):
-            places[str(values.get("id"))] = address
-    return places
+        if resource_type is not None and resource_type.kind in (PlanningKind.RACK, PlanningKind.MACHINE):
+            addresses[str(values.get("id"))] = address
+    return addresses
 
 
-# --- what arguments name -----------------------------------------------------------------------
+# --- references in arguments --------------------------------------------------------------------
 
 
-def _references(resource_type: ResourceType) -> list[tuple[str, Reference]]:
-    """The attributes of a type that name objects, and whose."""
+def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
+    """Return the attributes of a type that reference objects, with their references."""
     attributes = resource_type.schema.attributes.items()
     return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
 
 
-class _NamedObjects:
-    """The objects on one side of a plan, by what references may call them."""
+class _ObjectIndex:
+    """Objects on one side of a plan, by the names used in references."""
 
     def __init__(
-        self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, Reference]]]
+        self,
+        objects: Mapping[Address, Values],
+        references: Mapping[str, Sequence[tuple[str, ObjectReference]]],
     ) -> None:
         self._references = references
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
-        asked: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> attribute that names it -> fields
+        fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields
         for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:
-                asked.setdefault(kind, {})[reference.by] = reference.fields
+                fields_by_attribute.setdefault(kind, {})[reference.by] = reference.fields
                 self._named[kind, reference.by] = {}
         for address, values in objects.items():
-            for attribute, fields in asked.get(address.type, {}).items():
-                named = self._named[address.type, attribute]
-                for name in _names(values.get(attribute), fields):
-                    named.setdefault(name, address)
+            for attribute, fields in fields_by_attribute.get(address.type, {}).items():
+                addresses_by_name = self._named[address.type, attribute]
+                for name in _list_names(values.get(attribute), fields):
+                    addresses_by_name.setdefault(name, address)
 
-    def named_by(self, kind: str, values: Values) -> Iterator[Address]:
-        """The objects that an object of this type names."""
+    def find_referenced(self, kind: str, values: Values) -> Iterator[Address]:
+        """Yield the objects referenced by an object of this type."""
         for argument, reference in self._references.get(kind, ()):
-            for name in _names(values.get(argument), reference.fields):
+            for name in _list_names(values.get(argument), reference.fields):
                 address = self._find(name, reference)
                 if address is not None:
                     yield address
 
-    def _find(self, name: Hashable, reference: Reference) -> Address | None:
+    def _find(self, name: Hashable, reference: ObjectReference) -> Address | None:
         for target in reference.types:
             address = self._named[target, reference.by].get(name)
             if address is not None:
@@ -324,16 +344,16 @@ class _NamedObjects:
         return None
 
 
-def _names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """The names in a value (see schema.Reference); none while it is unknown."""
+def _list_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
+    """Yield the names in a value (see schema.Reference); none while it is unknown."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         yield from value
     elif isinstance(value, list):
         for item in value:
-            yield _fields_of(item, fields) if isinstance(item, dict) else item
+            yield _get_fields(item, fields) if isinstance(item, dict) else item
 
 
-def _fields_of(item: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, ...]:
+def _get_fields(item: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, ...]:
     return tuple(str(item.get(field) or "") for field in fields)

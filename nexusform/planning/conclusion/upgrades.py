@@ -1,4 +1,4 @@
-"""Nodes that a plan makes anew pool by pool: upgrades of Kubernetes batch by batch, other changes at once."""
+"""Pools of nodes to re-create: Kubernetes upgrades batch by batch, other changes all at once."""
 
 from __future__ import annotations
 
@@ -8,147 +8,162 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.demands import PoolDemand
-from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.planning.conclusion.placements import platform_shrinks
-from nexusform.planning.vms.sites import SitePlan, vm_name
-from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject, changed_argument
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.placements.vm_demands import PoolDemand
+from nexusform.planning.conclusion.placements import is_platform_scale_in
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
+from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
 from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.uncertainty.certainty import Token, replay
+from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import first_of, form
 
 _Pool: TypeAlias = tuple[VmObject, PoolDemand]
-_MOST_NAMED: Final = 4
-_Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and what it is called there
+_MAXIMUM_NAMED: Final = 4
+_Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and its name there
 
 
-def upgrades_of(
+def build_upgrades(
     objects: Iterable[VmObject],
     disruptions: Iterable[Callable[[str, Collection[str]], Disruptions]],
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Upgrade]:
-    """The clusters of which whole pools are made anew, a record for each reason; a separate pool counts with
-    its cluster. `disruptions` say what draining such nodes (names) of a cluster (its id) meets; `sites` are
-    as the plan leaves them.
+    """Yield the clusters with whole pools to re-create, a record for each reason; a separate pool counts with
+    its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id);
+    `sites` are those after the plan.
     """
     objects, disruptions = list(objects), list(disruptions)
-    of_clusters: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
+    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
-        if vms.asked.demand is None:
+        if vms.request.demand is None:
             continue
         for pool in vms.pools:
-            trigger = _trigger_of(vms, pool)
+            trigger = _find_trigger(vms, pool)
             if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
-                of_clusters.setdefault((vms.asked.demand.owner, trigger), []).append((vms, pool))
+                members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
     scale_ins = _ScaleIns(objects)
-    for (owner, trigger), members in of_clusters.items():
+    for (owner, trigger), members in members_by_cluster.items():
         cluster_id = owner.partition(":")[2]
-        nodes = frozenset(chain.from_iterable(_names(vms, pool, trigger) for vms, pool in members))
-        met = [of_cluster(cluster_id, nodes) for of_cluster in disruptions]
+        nodes = frozenset(chain.from_iterable(_list_names(vms, pool, trigger) for vms, pool in members))
+        obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = [
-            replace(_pool(vms, pool, trigger), hangs_on=scale_ins.decide(vms, pool, sites))
+            replace(
+                _build_pool_upgrade(vms, pool, trigger),
+                scale_in_pools=scale_ins.find_dependencies(vms, pool, sites),
+            )
             if trigger == ROLLING
-            else _pool(vms, pool, trigger)
+            else _build_pool_upgrade(vms, pool, trigger)
             for vms, pool in members
         ]
-        yield _upgrade(members[0][0], trigger, pools, met)
+        yield _build_upgrade(members[0][0], trigger, pools, obstacles)
 
 
-def held_up(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """A warning for each cluster of which nodes cannot be drained: a budget lets none of their pods go."""
+def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning for each cluster with nodes that cannot be drained because a budget allows no
+    eviction.
+    """
     instances = {vms.instance.address: vms.instance for vms in objects}
     for upgrade in upgrades:
-        if not (upgrade.rolls and upgrade.budgets):
+        if not (upgrade.is_rolling and upgrade.budgets):
             continue
-        names = first_of(upgrade.budgets, _MOST_NAMED)
-        budgets = f"{form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
-        lets = form(len(upgrade.budgets), "lets", "let")
+        names = format_first(upgrade.budgets, _MAXIMUM_NAMED)
+        budgets = (
+            f"{select_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
+        )
+        lets = select_form(len(upgrade.budgets), "lets", "let")
         detail = (
             f"{budgets} {lets} no pod be evicted as things stand: nodes of {upgrade.cluster} that hold such "
             "pods are not drained in time. Before the upgrade, let one pod go (minAvailable, "
             "maxUnavailable), or run one replica more than the budget asks for. `nexusform simulate "
             f"kubernetes-upgrade {upgrade.address}` shows every batch."
         )
-        brief = f"{upgrade.cluster}: {names} {lets} no pod be evicted, so drains time out"
-        problem = Problem((), "upgrade-is-held-up", detail, Severity.WARNING, brief=brief)
-        yield instances[upgrade.address].problem(problem)
+        summary = f"{upgrade.cluster}: {names} {lets} no pod be evicted, so drains time out"
+        problem = Problem((), "upgrade-is-held-up", detail, Severity.WARNING, brief=summary)
+        yield instances[upgrade.address].build_diagnostic(problem)
 
 
-def _trigger_of(vms: VmObject, pool: PoolDemand) -> str:
-    """Why a whole pool is made anew: another version, or another argument of it; "" where it is not."""
-    keys = _keys(pool)
-    triggers = {vms.asked.moves.again[key] for key in keys if key in vms.asked.moves.again}
+def _find_trigger(vms: VmObject, pool: PoolDemand) -> str:
+    """Return the trigger of re-creating a whole pool: another version, or another argument of it; "" for
+    none.
+    """
+    keys = _list_keys(pool)
+    triggers = {
+        vms.request.actions.recreations[key] for key in keys if key in vms.request.actions.recreations
+    }
     if ROLLING in triggers:
         return ROLLING
-    of_pool = {name for name, _ in pool.triggers}
-    return next((trigger for trigger in sorted(triggers) if trigger in of_pool), "")
+    pool_triggers = {name for name, _ in pool.triggers}
+    return next((trigger for trigger in sorted(triggers) if trigger in pool_triggers), "")
 
 
-def _keys(pool: PoolDemand) -> list[VmKey]:
+def _list_keys(pool: PoolDemand) -> list[VmKey]:
     return [(pool.pool, number) for number in pool.numbers]
 
 
-def _names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
-    for key, name in zip(_keys(pool), pool.names, strict=True):
-        if vms.asked.moves.again.get(key) == trigger:
+def _list_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
+    for key, name in zip(_list_keys(pool), pool.names, strict=True):
+        if vms.request.actions.recreations.get(key) == trigger:
             yield name
 
 
-def _upgrade(
-    first: VmObject, trigger: str, pools: Iterable[PoolUpgrade], disruptions: Sequence[Disruptions]
+def _build_upgrade(
+    first_object: VmObject, trigger: str, pools: Iterable[PoolUpgrade], disruptions: Sequence[Disruptions]
 ) -> Upgrade:
-    assert first.asked.demand is not None
-    rolls = trigger == ROLLING
-    before = first.before.demand.version if first.before.demand is not None else None
+    assert first_object.request.demand is not None
+    is_rolling = trigger == ROLLING
+    before = first_object.prior.demand.version if first_object.prior.demand is not None else None
     return Upgrade(
-        address=first.instance.address,
-        cluster=first.asked.demand.cluster,
-        site_id=first.asked.demand.site_id,
-        before=(before or "") if rolls else "",
-        after=(first.asked.demand.version or "") if rolls else "",
+        address=first_object.instance.address,
+        cluster=first_object.request.demand.cluster,
+        site_id=first_object.request.demand.site_id,
+        before=(before or "") if is_rolling else "",
+        after=(first_object.request.demand.version or "") if is_rolling else "",
         pools=tuple(pools),
-        budgets=tuple(chain.from_iterable(each.budgets for each in disruptions)),
-        single_replicas=tuple(chain.from_iterable(each.single_replicas for each in disruptions)),
+        budgets=tuple(chain.from_iterable(obstacle.budgets for obstacle in disruptions)),
+        single_replicas=tuple(chain.from_iterable(obstacle.single_replicas for obstacle in disruptions)),
         trigger=trigger,
-        kept_up=tuple(chain.from_iterable(each.kept_up for each in disruptions)),
+        protected_workloads=tuple(
+            chain.from_iterable(obstacle.protected_workloads for obstacle in disruptions)
+        ),
     )
 
 
-def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
-    """How one pool goes: rolling, with surge new VMs come before the old leave, without it after; otherwise
-    all of its VMs leave before any comes, as those of a pool that another argument makes anew beside the
-    upgrade. VMs that go for a reason of their own (a machine) are away meanwhile.
+def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
+    """Build the upgrade of one pool. Rolling: with surge, new VMs are created before old ones are removed,
+    without surge after. Otherwise all VMs are removed first, also if another argument of the pool changes
+    with the version. VMs re-created for a reason of their own (a machine) are down meanwhile.
     """
-    keys = _keys(pool)
-    again = [key for key in keys if vms.asked.moves.again.get(key) == trigger]
-    prior = next((each for each in vms.prior_pools if each.pool == pool.pool), None)
-    rolls = trigger == ROLLING and not changed_argument(prior, pool)
-    others = sum(vms.asked.moves.again.get(key, trigger) != trigger for key in keys)
-    surges = rolls and pool.surge > 0
-    batch = pool.batch if rolls else len(again)
-    stops_at = next((at // batch + 1 for at, key in enumerate(again) if key in vms.housing.failed), 0)
-    failed = next((vms.housing.failed[key] for key in again if key in vms.housing.failed), None)
-    in_a_batch = min(batch, len(again))
-    away = others + (0 if surges else in_a_batch)
+    keys = _list_keys(pool)
+    recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
+    prior = next((prior_pool for prior_pool in vms.prior_pools if prior_pool.pool == pool.pool), None)
+    is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
+    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
+    uses_surge = is_rolling and pool.surge_size > 0
+    batch = pool.batch_size if is_rolling else len(recreated)
+    stops_at = next(
+        (index // batch + 1 for index, key in enumerate(recreated) if key in vms.placements.failures), 0
+    )
+    failed = next((vms.placements.failures[key] for key in recreated if key in vms.placements.failures), None)
+    batch_count = min(batch, len(recreated))
+    down_count = other_count + (0 if uses_surge else batch_count)
     return PoolUpgrade(
         pool=pool.pool,
         sku=pool.sku.name,
-        vms=len(again),
-        at_once=away or in_a_batch,
-        batches=-(-len(again) // batch),
-        surges=surges and not others,
-        fewest_up=len(keys) - away,
-        stops_at=stops_at,
+        vms=len(recreated),
+        concurrent_vms=down_count or batch_count,
+        batches=-(-len(recreated) // batch),
+        surges=uses_surge and not other_count,
+        minimum_up=len(keys) - down_count,
+        failed_batch=stops_at,
         reason=failed.reason if failed is not None else "",
         batch=batch,
     )
 
 
 class _ScaleIns:
-    """The pools of which a plan takes VMs that the platform chooses. Where room is left beside all of them,
-    any choice will do.
+    """Pools with a scale-in whose VMs the platform chooses. With enough capacity for all of them, any choice
+    fits.
     """
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
@@ -156,45 +171,47 @@ class _ScaleIns:
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
         for vms in objects:
             for prior in vms.prior_pools:
-                if vms.asked.site is not None and platform_shrinks(vms, prior):
-                    self._pools.setdefault(vms.asked.site.id, []).append((vms, prior))
+                if vms.request.site is not None and is_platform_scale_in(vms, prior):
+                    self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
-    def decide(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
-        """The pools with whose VMs all still there not all of this pool would find room; its own are not
-        among them.
+    def find_dependencies(
+        self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]
+    ) -> tuple[str, ...]:
+        """Return the pools that could leave this pool without capacity if all their VMs remained; its own VMs
+        are excluded.
         """
-        site = sites.get(vms.asked.demand.site_id) if vms.asked.demand is not None else None
+        site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
         if site is None or site.base is None or site.id not in self._pools:
             return ()
-        own = _name(vms, pool)
-        others = [each for each in self._pools[site.id] if _name(*each) != own]
-        if not others:
+        own = _get_pool_name(vms, pool)
+        other_pools = [pool_pair for pool_pair in self._pools[site.id] if _get_pool_name(*pool_pair) != own]
+        if not other_pools:
             return ()
-        left_out = own if len(others) < len(self._pools[site.id]) else ("", "")
-        if (site.id, left_out) not in self._outcomes:
-            worst = site.base.copy()
-            for other, prior in others:
-                _stay_there(worst, other, prior)
-            self._outcomes[site.id, left_out] = replay(worst, site.operations)
-        outcome = self._outcomes[site.id, left_out]
-        tokens = [vms.housing.tokens[key] for key in _keys(pool) if key in vms.housing.tokens]
+        excluded = own if len(other_pools) < len(self._pools[site.id]) else ("", "")
+        if (site.id, excluded) not in self._outcomes:
+            scheduler = site.base.copy()
+            for other_object, prior in other_pools:
+                _restore_scale_in_vms(scheduler, other_object, prior)
+            self._outcomes[site.id, excluded] = run_operations(scheduler, site.operations)
+        outcome = self._outcomes[site.id, excluded]
+        tokens = [vms.placements.tokens[key] for key in _list_keys(pool) if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
-        return tuple(f"{_cluster_of(other)}/{prior.pool}" for other, prior in others)
+        return tuple(f"{_get_cluster(other_object)}/{prior.pool}" for other_object, prior in other_pools)
 
 
-def _name(vms: VmObject, pool: PoolDemand) -> _Name:
+def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
     return str(vms.instance.address), pool.pool
 
 
-def _stay_there(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
-    """Let the VMs of a pool that a scale-in takes hold their room."""
-    owner = vms.before.demand
+def _restore_scale_in_vms(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
+    """Occupy the capacity of the VMs removed by a scale-in of a pool."""
+    owner = vms.prior.demand
     assert owner is not None, "what stands was asked for"
-    for key, trigger in vms.asked.moves.leave.items():
-        if key[0] == pool.pool and trigger == "scale_in" and key in vms.before.standing:
-            scheduler.occupy(vm_name(owner, pool, *key), pool.sku, vms.place_before(key))
+    for key, trigger in vms.request.actions.removals.items():
+        if key[0] == pool.pool and trigger == "scale_in" and key in vms.prior.existing:
+            scheduler.add_existing(build_vm_name(owner, pool, *key), pool.sku, vms.get_prior_placement(key))
 
 
-def _cluster_of(vms: VmObject) -> str:
-    return vms.before.demand.cluster if vms.before.demand is not None else ""
+def _get_cluster(vms: VmObject) -> str:
+    return vms.prior.demand.cluster if vms.prior.demand is not None else ""

@@ -1,10 +1,10 @@
-"""Blocks to instances: their arguments, what changes, and what becomes of each. Start at blocks.py."""
+"""Blocks to instances: arguments, differences and actions. Start at block_planner.py."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "argument_evaluation": "undecided undecided_error",
-    "blocks": "Blocks show",
-    "condition_verdicts": "evaluate_condition failure ID_OF_CONDITION",
-    "difference": "planned_attributes",
+# Public names of the package, by module.
+PUBLIC = {
+    "argument_evaluation": "find_unknown_placement_arguments build_unknown_placement_error",
+    "block_planner": "BlockPlanner expose_instance",
+    "condition_verdicts": "evaluate_condition build_failure ID_OF_CONDITION",
+    "difference": "plan_attributes",
     "instance": "Arguments Decision Instance",
 }

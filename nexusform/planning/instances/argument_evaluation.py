@@ -1,4 +1,4 @@
-"""The arguments of an instance: evaluated, named, checked."""
+"""Evaluation, naming and checks of the arguments of an instance."""
 
 from __future__ import annotations
 
@@ -6,74 +6,81 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.configuration.prepared_body import Remarks
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.plain_data import Path
-from nexusform.planning.instances.difference import ignoring, null_elements, undecided_paths
-from nexusform.planning.instances.instance import DECIDING_ID, UNDECIDED, Instance
-from nexusform.planning.names.evaluation import Evaluation
-from nexusform.schema import Attribute, BlockSchema, Nesting, at_path
-from nexusform.value_types import MapType
+from nexusform.configuration.prepared_body import EvaluationNotes
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.json_data.plain_data import Path
+from nexusform.planning.instances.difference import (
+    apply_ignore_changes,
+    find_null_elements,
+    find_unknown_placement_paths,
+)
+from nexusform.planning.instances.instance import SENSITIVE_PLACEMENT, UNKNOWN_PLACEMENT, Instance
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, find_schema
+from nexusform.schemas.value_types import MapType
 
 
-def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-    """Give the instance its arguments: evaluated, named, checked, ignored changes taken back."""
+def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+    """Set the arguments of the instance: evaluated, named, checked, ignored changes restored."""
     assert instance.prepared is not None
     assert instance.module is not None
     assert instance.repetition is not None
     resource_type = instance.type
-    scope = evaluation.scope(instance.module, instance.repetition)
-    remarks = Remarks()
+    scope = evaluation.build_scope(instance.module, instance.repetition)
+    remarks = EvaluationNotes()
     arguments = instance.prepared.fill(scope, remarks)
-    instance.arguments = replace(instance.arguments, refined=tuple(remarks.refined))
-    diagnostics = [_about(instance, problem) for problem in remarks.problems]
-    diagnostics += _null_elements(instance, arguments)
-    files = evaluation.setting.files
+    instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
+    diagnostics = [_add_instance(instance, problem) for problem in remarks.problems]
+    diagnostics += _report_null_elements(instance, arguments)
+    files = evaluation.settings.files
     if resource_type.unpack is not None and files is not None:
         unpacked, problems = resource_type.unpack(arguments, files)
         arguments |= unpacked
-        diagnostics += [instance.problem(problem) for problem in problems]
+        diagnostics += [instance.build_diagnostic(problem) for problem in problems]
     if resource_type.fill is not None:
         filled = resource_type.fill(arguments)
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
-    diagnostics += _default_name(instance, arguments)
-    sensitive = _with_shown(resource_type.schema, tuple(remarks.sensitive))
+    diagnostics += _set_default_name(instance, arguments)
+    sensitive = _add_exposed_paths(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
-    secrets = _deciding_secrets(instance)
-    diagnostics += secrets
-    if resource_type.check is not None and not secrets:  # a check could tell what the secret is
-        diagnostics += [instance.problem(problem, arguments) for problem in resource_type.check(arguments)]
-    instance.broken |= has_errors(diagnostics)
-    hides = resource_type.secrets if not instance.broken else None
+    secret_problems = _report_placement_secrets(instance)
+    diagnostics += secret_problems
+    if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
+        diagnostics += [
+            instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)
+        ]
+    instance.is_invalid |= has_errors(diagnostics)
+    find_secrets = resource_type.list_secrets if not instance.is_invalid else None
     instance.arguments = replace(
         instance.arguments,
-        config=_without_ignored(instance, arguments),
-        secrets=hides(arguments) if hides is not None else instance.arguments.secrets,
+        config=_restore_ignored(instance, arguments),
+        secrets=find_secrets(arguments) if find_secrets is not None else instance.arguments.secrets,
     )
     return diagnostics
 
 
-def _about(instance: Instance, problem: Diagnostic) -> Diagnostic:
-    """A problem that names the instance and its block, where it names none itself."""
+def _add_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
+    """Return the diagnostic with the instance and its block, where it has none itself."""
     block = instance.block.header if instance.block is not None else ""
     return replace(problem, address=problem.address or str(instance.address), block=problem.block or block)
 
 
-def _null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """An error per list, set or map with a null among its elements."""
+def _report_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
+    """Return an error per list, set or map with a null among its elements."""
     diagnostics = []
-    for path in null_elements(instance.type.schema, arguments):
+    for path in find_null_elements(instance.type.schema, arguments):
         detail = (
-            f'"{argument_text(path, instance.type.schema)}" holds a null value. Leave the element out, for '
+            f'"{format_argument(path, instance.type.schema)}" holds a null value. Leave the element out, for '
             "example with compact()."
         )
-        diagnostics.append(instance.error("null-value-in-a-collection", detail, path))
+        diagnostics.append(instance.build_error("null-value-in-a-collection", detail, path))
     return diagnostics
 
 
-def _default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Where no `name` is written, the object keeps the one that it has (it may have been moved to a block of
-    another name), and the name of the block stands in for a new one, unless several instances would share it.
+def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
+    """Set the default of `name`: the object's current name, else the block's name. The current name is kept
+    for objects moved to a block of another name. The block's name is no default if several instances would
+    share it.
     """
     name = instance.type.schema.attributes.get("name")
     if name is None or not name.optional or arguments.get("name") is not None:
@@ -86,7 +93,7 @@ def _default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnos
         return []
     key = "each.key" if block.for_each is not None else "count.index"
     return [
-        error(
+        build_error(
             "missing-required-argument",
             'The argument "name" must be given where a block stands for several instances: the block\'s own '
             f'name can only be used once. Write for example name = "{block.name}-${{{key}}}".',
@@ -97,60 +104,62 @@ def _default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnos
     ]
 
 
-def _without_ignored(instance: Instance, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with what ignore_changes names as it stands."""
+def _restore_ignored(instance: Instance, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with the current values of ignore_changes paths."""
     lifecycle = instance.lifecycle
     if instance.prior is None or not (lifecycle.ignore_all or lifecycle.ignore_changes):
         return arguments
     before = instance.prior.attributes
-    return ignoring(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
+    return apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
 
 
 # --- sensitive values --------------------------------------------------------------------------
 
 
-def _with_shown(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The sensitive paths, and the computed attributes that would show parts of them."""
+def _add_exposed_paths(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
     for path in sensitive:
         attribute = schema.attributes.get(str(path[0])) if len(path) == 1 else None
         if attribute is not None:
-            paths.update(((name,), None) for name in attribute.shown_in)
+            paths.update(((name,), None) for name in attribute.displayed_in)
     return tuple(paths)
 
 
-def _deciding_secrets(instance: Instance) -> list[Diagnostic]:
-    """Sensitive values where names and places come from: every plan and table would show them."""
+def _report_placement_secrets(instance: Instance) -> list[Diagnostic]:
+    """Return errors for sensitive values that determine names and placements, because every plan shows
+    those.
+    """
     diagnostics = []
     for path in instance.arguments.sensitive:
-        attribute = at_path(instance.type.schema, path)
-        if not isinstance(attribute, Attribute) or isinstance(attribute.type, MapType):
+        attribute = find_schema(instance.type.schema, path)
+        if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
             continue
-        if attribute.shown_in or not (attribute.decides_placement and attribute.configurable):
+        if attribute.displayed_in or not (attribute.decides_placement and attribute.is_configurable):
             continue
         detail = (
-            f'"{argument_text(path, instance.type.schema)}" decides a name or a place, and those are '
+            f'"{format_argument(path, instance.type.schema)}" decides a name or a place, and those are '
             "shown in every plan, so it cannot be sensitive. Wrap it in nonsensitive() if it may be shown."
         )
-        diagnostics.append(instance.error(DECIDING_ID, detail, path))
+        diagnostics.append(instance.build_error(SENSITIVE_PLACEMENT, detail, path))
     return diagnostics
 
 
 # --- values that must be known -----------------------------------------------------------------
 
 
-def undecided(instance: Instance) -> tuple[Path, ...]:
-    """Arguments that decide placements and are not known."""
+def find_unknown_placement_arguments(instance: Instance) -> tuple[Path, ...]:
+    """Return the unknown arguments that determine placements."""
     if instance.config is None:
         return ()
-    return tuple(undecided_paths(instance.type.schema, instance.config))
+    return tuple(find_unknown_placement_paths(instance.type.schema, instance.config))
 
 
-def undecided_error(instance: Instance, path: Path) -> Diagnostic:
-    """The error for one of them."""
-    name = argument_text(path, instance.type.schema)
-    return instance.error(
-        UNDECIDED,
+def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
+    """Build the error for an unknown argument that determines placements."""
+    name = format_argument(path, instance.type.schema)
+    return instance.build_error(
+        UNKNOWN_PLACEMENT,
         f'"{name}" decides where things land, so it must be known in the plan, and its value is known only '
         "after apply. Use a literal, a variable, or an attribute that nexusform computes in the plan "
         "(ids, names, placements); timestamp() and uuid() are known only after apply.",
@@ -158,15 +167,15 @@ def undecided_error(instance: Instance, path: Path) -> Diagnostic:
     )
 
 
-def argument_text(path: Path, schema: BlockSchema) -> str:
-    """A path as written in a configuration: `agent_pool["np1"].count`."""
-    text, label, inner = "", False, schema
+def format_argument(path: Path, schema: BlockSchema) -> str:
+    """Format a path as in a configuration: `agent_pool["np1"].count`."""
+    text, is_label, inner = "", False, schema
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
-        text += f'["{step}"]' if label else f".{step}" if text else step
-        block = None if label else inner.blocks.get(step)
-        label = block is not None and block.nesting is Nesting.MAP
+        text += f'["{step}"]' if is_label else f".{step}" if text else step
+        block = None if is_label else inner.blocks.get(step)
+        is_label = block is not None and block.nesting is Nesting.MAP
         inner = block.schema if block is not None else inner
     return text

@@ -1,12 +1,12 @@
-"""Conditions: what one comes to, and the pre- and postconditions of resources."""
+"""Conditions: evaluation, and the pre- and postconditions of resources."""
 
 from __future__ import annotations
 
-from nexusform.configuration.declared.configuration import Condition
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.evaluator import Scope, notes_on
+from nexusform.configuration.declarations.configuration import Condition
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.language.evaluator import Scope, build_value_notes
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.plans.plan import CheckResult
 
 ID_OF_CONDITION = {
@@ -22,8 +22,8 @@ ID_OF_CONDITION = {
 def evaluate_condition(
     condition: Condition, evaluation: Evaluation, scope: Scope, address: str
 ) -> tuple[str, str]:
-    """The status (pass, fail, error, unknown) of one condition and its message."""
-    value = evaluation.evaluated(condition.condition, scope)
+    """Return the status (pass, fail, error, unknown) of one condition and its message."""
+    value = evaluation.evaluate_expression(condition.condition, scope)
     if value is None:
         return "error", ""
     if not value.is_known:
@@ -32,7 +32,7 @@ def evaluate_condition(
         return "pass", ""
     if value.raw is not False and value.raw != "false":
         evaluation.diagnostics.append(
-            error(
+            build_error(
                 "invalid-condition-result",
                 "A condition must be true or false.",
                 condition.condition.span,
@@ -40,26 +40,26 @@ def evaluate_condition(
             )
         )
         return "error", ""
-    message = evaluation.evaluated(condition.error_message, scope)
+    message = evaluation.evaluate_expression(condition.error_message, scope)
     text = "This check failed, but has an invalid error message as described in the other messages."
     if message is not None and isinstance(message.raw, str):
         text = "(sensitive value)" if message.has_marks else message.raw
     return "fail", text
 
 
-def failure(
+def build_failure(
     condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope
 ) -> Diagnostic:
-    """The diagnostic of a condition that does not hold, with the values that it refers to."""
-    values = notes_on(condition.condition, scope)
+    """Build the diagnostic of a failed condition, with the values that it refers to."""
+    values = build_value_notes(condition.condition, scope)
     subject = condition.condition.span
-    return error(ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values)
+    return build_error(ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values)
 
 
 def check_conditions(
     instance: Instance, evaluation: Evaluation
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """The pre- and postconditions of an instance whose planned values are known."""
+    """Check the pre- and postconditions of an instance with known planned values."""
     lifecycle = instance.lifecycle
     if not lifecycle.preconditions and not lifecycle.postconditions:
         return [], []
@@ -70,21 +70,21 @@ def check_conditions(
     conditions = [("precondition", condition) for condition in lifecycle.preconditions]
     conditions += [("postcondition", condition) for condition in lifecycle.postconditions]
     problems: list[Diagnostic] = []
-    worst = "pass"
+    worst_status = "pass"
     for kind, condition in conditions:
         this = instance.view if kind == "postcondition" else None
-        scope = evaluation.scope(instance.module, instance.repetition, this)
+        scope = evaluation.build_scope(instance.module, instance.repetition, this)
         status, message = evaluate_condition(condition, evaluation, scope, address)
-        worst = worse(worst, status)
+        worst_status = get_worse_status(worst_status, status)
         if status == "fail":
-            problems.append(failure(condition, kind, message, address, header, scope))
+            problems.append(build_failure(condition, kind, message, address, header, scope))
     messages = tuple(problem.detail for problem in problems)
-    return problems, [CheckResult("resource", address, worst, messages)]
+    return problems, [CheckResult("resource", address, worst_status, messages)]
 
 
 _RANK = ("pass", "unknown", "fail", "error")
 
 
-def worse(one: str, other: str) -> str:
-    """The worse of two statuses."""
-    return max(one, other, key=_RANK.index)
+def get_worse_status(first: str, second: str) -> str:
+    """Return the worse of two statuses."""
+    return max(first, second, key=_RANK.index)

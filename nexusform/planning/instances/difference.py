@@ -1,5 +1,5 @@
-"""Prior against planned: what changes, what a change means for the object, and the action that follows;
-what follows for an instance that watches others (`replace_triggered_by`). Start reading at `decide`.
+"""Differences between prior and planned attributes, their effect on the object, and the resulting action; and
+`replace_triggered_by`. Start reading at `decide_action`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.address import Key, ModulePath
-from nexusform.language.syntax.nodes import (
+from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.json_data.plain_data import Path, convert_to_plain, get_part, list_unknown_paths
+from nexusform.language.syntax.syntax_nodes import (
     Expression,
     Index,
     RelativeTraversal,
@@ -20,149 +21,153 @@ from nexusform.language.syntax.nodes import (
     TraverseAttribute,
     TraverseIndex,
 )
-from nexusform.plain_data import Path, part_at, to_plain, unknown_paths
 from nexusform.planning.instances.instance import Decision, Instance
-from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.plans.plan import Action
-from nexusform.ports import UNFINISHED
-from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
-from nexusform.value_types import ListType, MapType, PrimitiveType, SetType, Type
-from nexusform.values import UNKNOWN
+from nexusform.resources.address import Key, ModulePath
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, OnChange, get_order_attribute
+from nexusform.schemas.value_types import ListType, MapType, PrimitiveType, SetType, Type
+from nexusform.values.value import UNKNOWN
 
-# --- what is planned ---------------------------------------------------------------------------
+# --- planned attributes -------------------------------------------------------------------------
 
 
-def planned_attributes(
+def plan_attributes(
     schema: BlockSchema,
     config: Mapping[str, Any],
     prior: Mapping[str, Any] | None,
     computed: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """All attributes of the object as planned. `prior` is None when there is no object to go on from: it is
-    new, or replaced; `computed` is what is worked out in this plan.
+    """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
+    replaced; `computed` are the values computed by this plan.
+    The first applicable source of an attribute is used.
 
-    For each attribute, the first of these that has something to say:
+    1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
+    An unknown value stays unknown even if a prior value is known, because it may differ after apply.
 
-    1. What the user wrote. A null that is written says nothing, as if the argument were left out: otherwise
-       `x = var.maybe` could not mean "as by default". An unknown that is written stays unknown even where
-       a prior value is known: after apply it may be another one.
-    2. What this plan computes. It goes before what stands, since what it follows from may have changed.
-    3. What stands, for attributes that are computed at all. Those that nobody computes in this plan were
-       filled in by a provider or an earlier plan, and nothing says that they change. Without an object that
-       stands, they are unknown until apply.
-    4. Null. An argument that is only optional is not kept from what stands: taking it out of the
-       configuration is how a user gives it up.
+    2. The values computed by this plan. They precede prior values, because their inputs may have changed.
 
-    Nested blocks are the user's alone: what is written is planned, nothing is merged into it from what
-    stands. A block type that is absent reads as null, or as an empty list or map, never as unknown.
+    3. The prior value, for computed attributes. Attributes not computed by this plan were set by a provider
+    or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until apply.
+
+    4. Null. An argument that is only optional is not kept from the prior object: removing it from the
+    configuration unsets it.
+
+    Nested blocks come from the configuration alone; no prior values are merged into them. An absent block
+    type reads as null, or as an empty list or map, never as unknown.
     """
     planned: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        value = config.get(name) if attribute.configurable else None
+        value = config.get(name) if attribute.is_configurable else None
         if value is None and name in computed:
             value = computed[name]
         elif value is None and attribute.computed:
             value = prior.get(name) if prior is not None else UNKNOWN
         planned[name] = value
     for name, block in schema.blocks.items():
-        planned[name] = config.get(name, _absent(block))
+        planned[name] = config.get(name, _get_absent_value(block))
         if block.nesting is Nesting.MAP:
-            planned[order_attribute(name)] = config.get(order_attribute(name), [])
+            planned[get_order_attribute(name)] = config.get(get_order_attribute(name), [])
     return planned
 
 
-def _absent(block: NestedBlock) -> Any:
-    """What a block type reads as that is not written."""
+def _get_absent_value(block: NestedBlock) -> Any:
+    """Return the value of a block type that is not configured."""
     return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
 
 
-# --- what a change means ------------------------------------------------------------------------
+# --- effects of changes -------------------------------------------------------------------------
 
 
-def replacing_paths(
+def find_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]
 ) -> tuple[Path, ...]:
-    """The arguments whose change replaces the object. An argument that the user leaves out and
-    nexusform fills in does not count.
+    """Return the changed arguments that force a replacement. Arguments that are unset and filled by nexusform
+    are excluded.
     """
-    return tuple(_replacing(schema, prior, config, ()))
+    return tuple(_iterate_replacing_paths(schema, prior, config, ()))
 
 
-def _replacing(
-    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path
+def _iterate_replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
 ) -> Iterable[Path]:
-    """Paths of what is written otherwise than it stands and cannot be changed in place."""
+    """Yield the paths of changed arguments that cannot be updated in place."""
     for name, attribute in schema.attributes.items():
-        if attribute.on_change is not OnChange.REPLACE or not attribute.configurable:
+        if attribute.on_change is not OnChange.REPLACE or not attribute.is_configurable:
             continue
         before, after = prior.get(name), config.get(name)
         if after is None and attribute.computed:
-            continue  # nobody asks for another value than the one that stands
-        if before != after:  # an unknown differs from everything: it may come out as another value
-            yield (*at, name)
+            continue  # no other value is requested
+        if before != after:  # an unknown value differs from everything: it may resolve to another value
+            yield (*prefix, name)
     for name, block in schema.blocks.items():
-        # A state that knows no such block yet and a configuration that has none agree.
-        before, after = prior.get(name) or _absent(block), config.get(name) or _absent(block)
+        # A missing block in state equals a missing block in the configuration.
+        before, after = (
+            prior.get(name) or _get_absent_value(block),
+            config.get(name) or _get_absent_value(block),
+        )
         if before == after:
             continue
         if block.on_change is OnChange.REPLACE:
-            yield (*at, name)
+            yield (*prefix, name)
         elif block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict):
-            yield from _replacing(block.schema, before, after, (*at, name))
+            yield from _iterate_replacing_paths(block.schema, before, after, (*prefix, name))
 
 
-def pool_replacing_paths(
-    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], at: Path = ()
+def find_pool_replacing_paths(
+    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """The changed arguments that re-place the VMs of the pool they stand in; a pool that comes or
-    goes has none.
-    """
+    """Yield the changed arguments that re-create the VMs of their pool; added or removed pools have none."""
     for name, attribute in schema.attributes.items():
-        replaces = attribute.on_change is OnChange.REPLACE_POOL and attribute.configurable
-        if replaces and _differ(prior.get(name), config.get(name)):
-            yield (*at, name)
+        is_replacing = attribute.on_change is OnChange.REPLACE_POOL and attribute.is_configurable
+        if is_replacing and _has_difference(prior.get(name), config.get(name)):
+            yield (*prefix, name)
     for name, block in schema.blocks.items():
         before, after = prior.get(name), config.get(name)
-        if block.on_change is OnChange.REPLACE_POOL and _differ(before, after):
-            yield (*at, name)
+        if block.on_change is OnChange.REPLACE_POOL and _has_difference(before, after):
+            yield (*prefix, name)
         elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
             for label in sorted(before.keys() & after.keys()):
-                yield from pool_replacing_paths(block.schema, before[label], after[label], (*at, name, label))
+                yield from find_pool_replacing_paths(
+                    block.schema, before[label], after[label], (*prefix, name, label)
+                )
 
 
-def _differ(before: Any, after: Any) -> bool:
-    """An absent value is the same as an empty one: no labels are no labels."""
+def _has_difference(before: Any, after: Any) -> bool:
+    """Return whether two values differ; an absent value equals an empty one."""
     return (before or None) != (after or None)
 
 
-# --- what arguments must not be ----------------------------------------------------------------
+# --- invalid arguments --------------------------------------------------------------------------
 
 
-def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
-    """Unknown values at arguments that decide placements."""
+def find_unknown_placement_paths(
+    schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()
+) -> Iterable[Path]:
+    """Yield the paths of unknown values in arguments that determine placements."""
     for name, attribute in schema.attributes.items():
-        if attribute.decides_placement and attribute.configurable:
-            yield from unknown_paths(config.get(name), (*at, name))
+        if attribute.decides_placement and attribute.is_configurable:
+            yield from list_unknown_paths(config.get(name), (*prefix, name))
     for name, block in schema.blocks.items():
         value = config.get(name)
-        if value is UNKNOWN and _decides(block.schema):
-            yield (*at, name)
-        for path, body in _bodies(block, value):
-            yield from undecided_paths(block.schema, body, (*at, name, *path))
+        if value is UNKNOWN and _has_placement_arguments(block.schema):
+            yield (*prefix, name)
+        for path, body in _list_bodies(block, value):
+            yield from find_unknown_placement_paths(block.schema, body, (*prefix, name, *path))
 
 
-def null_elements(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
-    """Arguments that are lists, sets or maps of plain values with a null among them."""
+def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
+    """Yield the arguments that are lists, sets or maps of scalars with a null element."""
     for name, attribute in schema.attributes.items():
-        if None in _plain_elements(attribute.type, config.get(name)):
-            yield (*at, name)
+        if None in _list_scalar_elements(attribute.type, config.get(name)):
+            yield (*prefix, name)
     for name, block in schema.blocks.items():
-        for path, body in _bodies(block, config.get(name)):
-            yield from null_elements(block.schema, body, (*at, name, *path))
+        for path, body in _list_bodies(block, config.get(name)):
+            yield from find_null_elements(block.schema, body, (*prefix, name, *path))
 
 
-def _plain_elements(kind: Type, value: Any) -> Collection[Any]:
-    """The elements of a list, set or map of plain values; none of anything else, or where it is not known."""
+def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
+    """Return the elements of a list, set or map of scalars; none for other types or unknown values."""
     if not isinstance(kind, ListType | SetType | MapType) or not isinstance(kind.element, PrimitiveType):
         return ()
     if isinstance(value, dict):
@@ -170,8 +175,8 @@ def _plain_elements(kind: Type, value: Any) -> Collection[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """The bodies of a nested block by their path below its name."""
+def _list_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+    """Return the bodies of a nested block by their path below its name."""
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
             return [((), value)]
@@ -181,137 +186,140 @@ def _bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str,
     return []
 
 
-def _decides(schema: BlockSchema) -> bool:
-    """Whether an argument of a block, or of one inside of it, decides placements."""
+def _has_placement_arguments(schema: BlockSchema) -> bool:
+    """Return whether a block, or a nested one, has an argument that determines placements."""
     if any(attribute.decides_placement for attribute in schema.attributes.values()):
         return True
-    return any(_decides(block.schema) for block in schema.blocks.values())
+    return any(_has_placement_arguments(block.schema) for block in schema.blocks.values())
 
 
 # --- ignore_changes ----------------------------------------------------------------------------
 
 
-def ignoring(
+def apply_ignore_changes(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
-    """The configuration with the values at ignored paths (all of them with `everything`) taken from what
-    stands.
-    """
+    """Return the configuration with prior values at ignored paths (all of them with `everything`)."""
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)
     for path in paths:
-        _take_over(merged, prior, path)
+        _copy_prior_value(merged, prior, path)
     return merged
 
 
-def _take_over(target: dict[Any, Any], prior: Any, path: Path) -> None:
-    """Put what stands at a path into `target`, copying what lies on the way. Where nothing stands at the
-    path, nothing is planned there either; what is not there on both sides is let be.
+def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
+    """Copy the prior value at a path into `target`, copying containers on the path. A value missing in the
+    prior object is removed; one missing on both sides is skipped.
     """
     step, deeper_path = path[0], path[1:]
     if not isinstance(prior, dict) or (step not in prior and step not in target):
         return
-    inner, standing = target.get(step), prior.get(step)
+    inner, prior_value = target.get(step), prior.get(step)
     if not deeper_path:
         if step in prior:
-            target[step] = standing
+            target[step] = prior_value
         else:
             target.pop(step, None)
     elif isinstance(inner, dict):
         copy = dict(inner)
-        _take_over(copy, standing, deeper_path)
+        _copy_prior_value(copy, prior_value, deeper_path)
         target[step] = copy
-    elif isinstance(inner, list) and isinstance(standing, list):
-        target[step] = _with_element_taken_over(inner, standing, deeper_path)
+    elif isinstance(inner, list) and isinstance(prior_value, list):
+        target[step] = _copy_prior_element(inner, prior_value, deeper_path)
 
 
-def _with_element_taken_over(planned: list[Any], standing: list[Any], path: Path) -> list[Any]:
-    """The planned list with what stands at one path in it, in place of what is planned there."""
+def _copy_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
+    """Return the planned list with the prior value at one path."""
     index, deeper_path = path[0], path[1:]
-    if not isinstance(index, int) or index >= len(planned) or index >= len(standing):
+    if not isinstance(index, int) or index >= len(planned) or index >= len(prior):
         return planned
     copy = list(planned)
     if not deeper_path:
-        copy[index] = standing[index]
+        copy[index] = prior[index]
     elif isinstance(copy[index], dict):
         copy[index] = dict(copy[index])
-        _take_over(copy[index], standing[index], deeper_path)
+        _copy_prior_value(copy[index], prior[index], deeper_path)
     return copy
 
 
 # --- the action ----------------------------------------------------------------------------------
 
 
-def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) -> Decision:
-    """The planned attributes and the action. `computed` is what this plan works out; `requested`: the user
-    asks to replace it (-replace).
+def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> Decision:
+    """Return the planned attributes and the action. `computed` are the values computed by this plan;
+    `is_requested`: the user requests the replacement (-replace).
     """
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
-    planned = planned_attributes(schema, instance.config, prior, computed)
+    planned = plan_attributes(schema, instance.config, prior, computed)
     if prior is None:
         return Decision(Action.CREATE, planned)
     assert instance.prior is not None
-    paths = replacing_paths(schema, prior, instance.config)
+    paths = find_replacing_paths(schema, prior, instance.config)
     reason = ""
-    if instance.forced:
-        reason = instance.forced
+    if instance.forced_reason:
+        reason = instance.forced_reason
     elif instance.prior.tainted:
         reason = "replace_because_tainted"
-    elif requested:
+    elif is_requested:
         reason = "replace_by_request"
     elif paths:
         reason = "replace_because_cannot_update"
     if reason:
-        # Nothing is computed where the arguments are in error: then it is shown as it stands.
+        # With invalid arguments nothing is computed: then the prior values are displayed.
         if computed or paths:
-            planned = planned_attributes(schema, instance.config, None, computed)
+            planned = plan_attributes(schema, instance.config, None, computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return Decision(action, planned, reason, paths)
-    is_due = UNFINISHED in (instance.prior.private or {})  # nothing differs, and yet it is not done
-    is_kept = same(schema, planned, prior) and not is_due
-    pool_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
-    return Decision(Action.NO_OP if is_kept else Action.UPDATE, planned, replace_paths=pool_paths)
+    # no differences, but the change is unfinished
+    is_unfinished = UNFINISHED_KEY in (instance.prior.private or {})
+    is_unchanged = has_equal_values(schema, planned, prior) and not is_unfinished
+    pool_paths = tuple(sorted(find_pool_replacing_paths(schema, prior, instance.config)))
+    return Decision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)
 
 
-def same(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Whether nothing differs; what state does not know yet counts when it is set, in nested blocks too."""
+def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
+    """Return whether nothing differs; new arguments missing in state count only if set, in nested blocks
+    too.
+    """
     for name, value in planned.items():
         before = prior.get(name)
-        if before != value and not _same_blocks(schema.blocks.get(name), value, before):
+        if before != value and not _has_equal_blocks(schema.blocks.get(name), value, before):
             return False
     return True
 
 
-def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
-    """Whether two different values of a block type differ by nothing but arguments that are not set. Without
-    a `block` they are those of an argument, and differ.
+def _has_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
+    """Return whether two different values of a block type differ only by unset arguments. Without a `block`
+    they are values of an argument, and differ.
     """
     if block is None:
         return False
     if type(planned) is not type(prior):
-        return prior is None and planned == _absent(block)
-    bodies_after = dict(_bodies(block, planned))
-    bodies_before = dict(_bodies(block, prior))
+        return prior is None and planned == _get_absent_value(block)
+    bodies_after = dict(_list_bodies(block, planned))
+    bodies_before = dict(_list_bodies(block, prior))
     if bodies_after.keys() != bodies_before.keys():
         return False
     if block.nesting is Nesting.LIST and list(bodies_after) != list(bodies_before):
         return False
-    return all(same(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
+    return all(
+        has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items()
+    )
 
 
 # --- replace_triggered_by ----------------------------------------------------------------------
 
-# Instances whose action is decided, by module, type and name, then by key.
-Planned = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]
-# What is merely created or destroyed changes nothing for those that watch it, as in Terraform.
-_CHANGING = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+# Instances with a decided action, by module, type and name, then by key.
+DecidedInstances = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]
+# Creations and deletions alone trigger nothing, as in Terraform.
+_CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
-class Watched(Struct, frozen=True):
-    """What one reference watches: a block or (with `key`) an instance of it, whole or at a `path`."""
+class TriggerReference(Struct, frozen=True):
+    """Target of one reference: a block or (with `key`) an instance of it, as a whole or at a `path`."""
 
     type: str
     name: str
@@ -319,74 +327,80 @@ class Watched(Struct, frozen=True):
     path: Path = ()
 
 
-def is_triggered(instance: Instance, planned: Planned, evaluation: Evaluation) -> bool:
-    """Whether one of the references of replace_triggered_by leads to something that changes."""
+def is_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
+    """Return whether a reference of replace_triggered_by targets a changed object."""
     if instance.prior is None or instance.module is None:
         return False
     for expression in instance.lifecycle.replace_triggered_by:
-        watched = _watched(expression, _key_reader(instance, evaluation))
-        if watched is not None:
-            instances = _instances_of(watched, instance.address.module, planned)
-            if any(_changes(watched_one, watched.path) for watched_one in instances):
+        trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
+        if trigger is not None:
+            instances = _find_instances(trigger, instance.address.module, planned)
+            if any(_has_changes(target, trigger.path) for target in instances):
                 return True
     return False
 
 
-def _key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:
-    """Evaluates instance keys in a reference, as in `nexus_rack.r[count.index]`."""
+def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:
+    """Return an evaluator of instance keys in a reference, as in `nexus_rack.r[count.index]`."""
 
     def read(expression: Expression) -> Key:
         assert instance.module is not None
         assert instance.repetition is not None
-        value = evaluation.evaluated(expression, evaluation.scope(instance.module, instance.repetition))
-        plain = to_plain(value)[0] if value is not None else None
+        value = evaluation.evaluate_expression(
+            expression, evaluation.build_scope(instance.module, instance.repetition)
+        )
+        plain = convert_to_plain(value)[0] if value is not None else None
         return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
 
     return read
 
 
-def _watched(expression: Expression, read_key: Callable[[Expression], Key]) -> Watched | None:
-    """What a reference watches: `T.N`, `T.N[key]`, either with a path behind it; None for anything else."""
+def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
+    """Return the target of a reference: `T.N`, `T.N[key]`, either followed by a path; None for anything
+    else.
+    """
     if isinstance(expression, Traversal):
-        return _in_traversal(expression)
+        return _parse_traversal(expression)
     if isinstance(expression, RelativeTraversal):
-        source = _watched(expression.source, read_key)
-        return source and replace(source, path=source.path + _path(expression.steps))
+        source = _parse_trigger(expression.source, read_key)
+        return source and replace(source, path=source.path + _build_path(expression.steps))
     if isinstance(expression, Index):
-        collection = _watched(expression.collection, read_key)
-        return collection and Watched(collection.type, collection.name, read_key(expression.key))
+        collection = _parse_trigger(expression.collection, read_key)
+        return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
     return None
 
 
-def _in_traversal(traversal: Traversal) -> Watched | None:
-    """What `T.N`, `T.N["key"]` or `T.N.path` watches; None where no name follows the type."""
+def _parse_traversal(traversal: Traversal) -> TriggerReference | None:
+    """Return the target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type."""
     if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
         return None
     name, steps = traversal.steps[0].name, traversal.steps[1:]
     if steps and isinstance(steps[0], TraverseIndex):
-        return Watched(traversal.root.name, name, _key(steps[0]), _path(steps[1:]))
-    return Watched(traversal.root.name, name, None, _path(steps))
+        return TriggerReference(traversal.root.name, name, _get_key(steps[0]), _build_path(steps[1:]))
+    return TriggerReference(traversal.root.name, name, None, _build_path(steps))
 
 
-def _path(steps: Iterable[Step]) -> Path:
-    return tuple(step.name if isinstance(step, TraverseAttribute) else _key(step) for step in steps)
+def _build_path(steps: Iterable[Step]) -> Path:
+    return tuple(step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps)
 
 
-def _key(step: TraverseIndex) -> str | int:
+def _get_key(step: TraverseIndex) -> str | int:
     return step.key if isinstance(step.key, str) else int(step.key)
 
 
-def _instances_of(watched: Watched, module: ModulePath, planned: Planned) -> Iterator[Instance]:
-    """The instances that a reference in this module watches, as far as they are decided."""
-    block = planned.get((module, watched.type, watched.name), {})
-    if watched.key is None:
+def _find_instances(
+    trigger: TriggerReference, module: ModulePath, planned: DecidedInstances
+) -> Iterator[Instance]:
+    """Yield the decided instances targeted by a reference in this module."""
+    block = planned.get((module, trigger.type, trigger.name), {})
+    if trigger.key is None:
         yield from block.values()
-    elif watched.key in block:
-        yield block[watched.key]
+    elif trigger.key in block:
+        yield block[trigger.key]
 
 
-def _changes(instance: Instance, path: Path) -> bool:
-    """Whether the plan updates or replaces an instance: at all, or what it has at a path."""
-    if instance.action not in _CHANGING or not path:
-        return instance.action in _CHANGING
-    return bool(part_at(instance.before, path) != part_at(instance.planned, path))
+def _has_changes(instance: Instance, path: Path) -> bool:
+    """Return whether the plan updates or replaces an instance, or its value at a path."""
+    if instance.action not in _CHANGE_ACTIONS or not path:
+        return instance.action in _CHANGE_ACTIONS
+    return bool(get_part(instance.before, path) != get_part(instance.planned, path))

@@ -1,7 +1,7 @@
-"""What stands in no resource: outputs, conditions, inventories, and what holds without any state."""
+"""Module-level parts of a plan: outputs, conditions, inventories, and validation without state."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "outputs": "inventory_read read_all_data",
-    "validation": "unknowing validate",
+# Public names of the package, by module.
+PUBLIC = {
+    "outputs": "build_inventory_read read_all_data",
+    "configuration_validation": "mask_unknown_values validate_configuration",
 }

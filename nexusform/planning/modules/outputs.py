@@ -1,4 +1,4 @@
-"""Root outputs before and after, the variables as the plan saw them, and the data blocks that it read."""
+"""Root outputs before and after, the variable values of the plan, and the data blocks it read."""
 
 from __future__ import annotations
 
@@ -8,89 +8,96 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.address import Address
-from nexusform.configuration.declared.configuration import Configuration, Output
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.plain_data import Refined, refined_parts, to_plain
-from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.preparation.order import modules
+from nexusform.configuration.declarations.configuration import Configuration, Output
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.json_data.plain_data import Refinements, convert_to_plain, list_refinements
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.planning.preparation.selection import Selection
-from nexusform.planning.request import PlanRequest
 from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
+from nexusform.resources.address import Address
+from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
-from nexusform.value_types import DYNAMIC
-from nexusform.values import UNKNOWN, Value, null
+from nexusform.values.value import UNKNOWN, Value, build_null
 
-# A data source whose result has this attribute tells when its figures were taken.
-TAKEN_AT = "exported_at"
+# Attribute of data source results with the time of their figures.
+EXPORT_TIME = "exported_at"
 
 
-class Outputs(Struct, frozen=True):
-    """The changes of root outputs, and all of them after the plan."""
+class RootOutputs(Struct, frozen=True):
+    """Changes of root outputs, and all of them after the plan."""
 
     changes: tuple[OutputChange, ...]
     after: Mapping[str, OutputState]
-    refined: Mapping[str, Refined] = field(default_factory=dict)
+    refined: Mapping[str, Refinements] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> Outputs:
-    """What becomes of the root outputs. A partial destroy leaves them as they are: what they are made of
-    may stand or not.
+def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputs:
+    """Plan the root outputs. A partial destroy leaves them unchanged, because their sources may or may not
+    exist.
     """
     before = request.state.outputs
-    if request.mode is Mode.DESTROY and selection.partial:
-        return Outputs((), before)
+    if request.mode is Mode.DESTROY and selection.is_partial:
+        return RootOutputs((), before)
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     changes: list[OutputChange] = []
     after: dict[str, OutputState] = {}
-    refined: dict[str, Refined] = {}
+    refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
-        value = evaluation.output(evaluation.root, name)
-        diagnostics += shown_secrets(output, value)
-        refinements = refined_parts(value)
+        value = evaluation.get_output(evaluation.root, name)
+        diagnostics += check_sensitive_output(output, value)
+        refinements = list_refinements(value)
         if refinements:
             refined[name] = refinements
-        # What is sensitive though nobody said so is refused, and hidden all the same.
-        hidden = output.sensitive or value.has_marks
-        after[name] = OutputState(to_plain(value)[0], value.type, hidden)
-        changes.append(_change(name, before.get(name), after[name]))
-    changes += _gone(before, declared)
-    return Outputs(tuple(changes), after, refined, tuple(diagnostics))
+        # An undeclared sensitive value is rejected, and hidden nevertheless.
+        is_hidden = output.sensitive or value.has_marks
+        after[name] = OutputState(convert_to_plain(value)[0], value.type, is_hidden)
+        changes.append(_build_change(name, before.get(name), after[name]))
+    changes += _list_removed_outputs(before, declared)
+    return RootOutputs(tuple(changes), after, refined, tuple(diagnostics))
 
 
-def standing_outputs(request: PlanRequest, evaluation: Evaluation) -> Outputs:
-    """What becomes of the root outputs where nothing else changes; `evaluation` is over what stands. What
-    hangs on an object that does not stand yet keeps the value it has, or stays without one.
+def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputs:
+    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output that
+    depends on a missing object keeps its value, or stays without one.
     """
     before, declared = request.state.outputs, request.configuration.root.outputs
     changes: list[OutputChange] = []
     after: dict[str, OutputState] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
-        value = evaluation.output(evaluation.root, name)
-        diagnostics += shown_secrets(output, value)
-        now = OutputState(to_plain(value)[0], value.type, output.sensitive or value.has_marks)
-        planned = now if value.is_wholly_known else before.get(name)
+        value = evaluation.get_output(evaluation.root, name)
+        diagnostics += check_sensitive_output(output, value)
+        current = OutputState(convert_to_plain(value)[0], value.type, output.sensitive or value.has_marks)
+        planned = current if value.is_wholly_known else before.get(name)
         if planned is not None:
             after[name] = planned
-            changes.append(_change(name, before.get(name), planned))
-    return Outputs((*changes, *_gone(before, declared)), after, {}, (*diagnostics, *evaluation.diagnostics))
+            changes.append(_build_change(name, before.get(name), planned))
+    return RootOutputs(
+        (*changes, *_list_removed_outputs(before, declared)),
+        after,
+        {},
+        (*diagnostics, *evaluation.diagnostics),
+    )
 
 
-def _gone(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
+def _list_removed_outputs(
+    before: Mapping[str, OutputState], declared: Collection[str]
+) -> Iterator[OutputChange]:
     for name, prior in sorted(before.items()):
         if name not in declared:
             yield OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive)
 
 
-def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
-    """The error of a root output that would show a sensitive value."""
+def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
+    """Return the error of a root output that would expose a sensitive value."""
     if output.sensitive or not value.has_marks:
         return []
     return [
-        error(
+        build_error(
             "output-refers-to-sensitive-values",
             f'The value of output "{output.name}" is sensitive and would be shown. Add sensitive = true to '
             "the output, or wrap the value in nonsensitive() if it may be shown.",
@@ -100,26 +107,26 @@ def shown_secrets(output: Output, value: Value) -> list[Diagnostic]:
     ]
 
 
-def _change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
-    """What becomes of an output that is to be there afterwards."""
+def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
+    """Build the change of an output that exists afterwards."""
     if prior is None:
         action = Action.CREATE if planned.value is not None else Action.NO_OP
         return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
-    # A value that is known only after apply may be another one.
+    # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN
-    same = same_value and prior.sensitive == planned.sensitive
-    action = Action.NO_OP if same else Action.UPDATE
+    is_unchanged = same_value and prior.sensitive == planned.sensitive
+    action = Action.NO_OP if is_unchanged else Action.UPDATE
     return OutputChange(name, action, prior.value, planned.value, planned.type, planned.sensitive)
 
 
-def variable_values(request: PlanRequest) -> dict[str, VariableValue]:
-    """Root variables by name, defaults included."""
+def collect_variable_values(request: PlanRequest) -> dict[str, VariableValue]:
+    """Return root variables by name, including defaults."""
     values = {}
     for name, declared in sorted(request.configuration.root.variables.items()):
         is_set = name in request.variables
-        value = request.variables[name] if is_set else declared.default or null(DYNAMIC)
+        value = request.variables[name] if is_set else declared.default or build_null(DYNAMIC)
         sensitive = declared.sensitive or value.has_marks
-        values[name] = VariableValue(to_plain(value)[0], value.type, sensitive, is_set)
+        values[name] = VariableValue(convert_to_plain(value)[0], value.type, sensitive, is_set)
     return values
 
 
@@ -127,48 +134,52 @@ def variable_values(request: PlanRequest) -> dict[str, VariableValue]:
 
 
 def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
-    """Data blocks that nothing refers to are read all the same: what is wrong with them is to be told."""
-    for module in modules(configuration.root):
+    """Read data blocks without references, too, so that their problems are reported."""
+    for module in iterate_modules(configuration.root):
         for block in module.resources.values():
             if block.mode == "data":
-                for instance in evaluation.module_instances(module.path):
-                    evaluation.resource(instance, block)
+                for instance in evaluation.list_module_instances(module.path):
+                    evaluation.get_resource(instance, block)
 
 
-def work_out_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
-    """Outputs of modules that nobody refers to are worked out all the same, for the same reason."""
-    for module in modules(configuration.root):
+def evaluate_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
+    """Evaluate module outputs without references, too, so that their problems are reported."""
+    for module in iterate_modules(configuration.root):
         if module.outputs:
-            for instance in evaluation.module_instances(module.path):
+            for instance in evaluation.list_module_instances(module.path):
                 for name in module.outputs:
-                    evaluation.output(instance, name)
+                    evaluation.get_output(instance, name)
 
 
-# What runs on a site changes from day to day.
-_FRESH_FOR: Final = timedelta(days=1)
+# Workloads of a site change from day to day.
+_MAXIMUM_AGE: Final = timedelta(days=1)
 
 
-def inventory_read(address: str, taken_at: str, now: str, max_age: object = None) -> InventoryRead:
-    """An inventory, and whether it is old `now` (RFC 3339). `max_age` is a time span where one is set."""
+def build_inventory_read(
+    address: str, exported_at: str, plan_time: str, max_age: object = None
+) -> InventoryRead:
+    """Build an inventory record, with its staleness at `plan_time` (RFC 3339). `max_age` is a duration if
+    set.
+    """
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = parse_duration(max_age) if isinstance(max_age, str) else None
-    made, moment = parse_time(taken_at), parse_time(now)
-    if made is None or moment is None:
-        return InventoryRead(address, taken_at, is_old=True)
-    return InventoryRead(address, taken_at, is_old=moment - made > (limit or _FRESH_FOR))
+    export_time, current_time = parse_time(exported_at), parse_time(plan_time)
+    if export_time is None or current_time is None:
+        return InventoryRead(address, exported_at, is_stale=True)
+    return InventoryRead(address, exported_at, is_stale=current_time - export_time > (limit or _MAXIMUM_AGE))
 
 
-def inventories_read(evaluation: Evaluation, now: str) -> tuple[InventoryRead, ...]:
-    """Every inventory that was read, by address."""
+def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:
+    """Return every inventory that was read, by address."""
     inventories = []
     for (module, mode, kind, name), view in evaluation.resources.items():
         if mode != "data":
             continue
         for key, item in view.items.items():
-            if item.attributes is not None and TAKEN_AT in item.attributes:
+            if item.attributes is not None and EXPORT_TIME in item.attributes:
                 address = str(Address(module, "data", kind, name, key))
-                taken_at, max_age = item.attributes[TAKEN_AT], item.attributes.get("max_age")
-                known = taken_at if isinstance(taken_at, str) else ""
-                inventories.append(inventory_read(address, known, now, max_age))
+                exported_at, max_age = item.attributes[EXPORT_TIME], item.attributes.get("max_age")
+                known_time = exported_at if isinstance(exported_at, str) else ""
+                inventories.append(build_inventory_read(address, known_time, plan_time, max_age))
     return tuple(sorted(inventories, key=lambda inventory: inventory.address))

@@ -1,8 +1,13 @@
-"""Before anything is planned: addresses that moved, imports, the order of blocks, the selection."""
+"""Preparation of planning: moved addresses, imports, the order of blocks, the selection."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "order": "FLEET_PHASE modules Order PLACEMENT_PHASE planning_order resource_blocks",
-    "prior": "adopted import_targets ImportTarget Prior without_configuration",
+# Public names of the package, by module.
+PUBLIC = {
+    "planning_order": (
+        "FLEET_PHASE iterate_modules PlanningOrder PLACEMENT_PHASE compute_planning_order "
+        "iterate_resource_blocks"
+    ),
+    "prior_state": (
+        "normalize_imported list_import_targets ImportTarget PriorState build_missing_configuration_error"
+    ),
     "selection": "split_object",
 }

@@ -1,8 +1,6 @@
-"""What moved blocks say, in the order in which they are followed.
-
-A statement speaks of all instances of the module that holds it. One that begins where another ends, or inside
-of what another moves, comes after it; where statements say nothing of one another, they come as they are
-written.
+"""Statements of moved blocks, in the order of their application. A statement applies to all instances of its
+module. One that starts at the target of another, or inside an object moved by another, follows it; unrelated
+statements keep source order.
 """
 
 from __future__ import annotations
@@ -11,56 +9,60 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from nexusform.address import Address, AddressPattern, Key
-from nexusform.configuration.declared.configuration import Configuration, Module
-from nexusform.graph import cycles, ordered
-from nexusform.planning.preparation.order import modules
-from nexusform.source import Span
+from nexusform.configuration.declarations.configuration import Configuration, Module
+from nexusform.diagnostics.source import Span
+from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.resources.address import Address, AddressPattern, Key
+from nexusform.resources.graph import find_cycles, sort_topologically
 
 
 class AnyKey(Struct, frozen=True):
-    """Stands for every instance key, and for none."""
+    """Wildcard for every instance key, and for none."""
 
 
 ANY = AnyKey()
-Place = tuple[tuple[str, Key | AnyKey], ...]
+EndpointPath = tuple[tuple[str, Key | AnyKey], ...]
 
 
 class Endpoint(Struct, frozen=True):
     """One end of a statement: a module (`resource` is None) or a resource in one. The keys of the modules
-    around the statement are ANY; so is the last key, where the statement speaks of all instances alike.
+    around the statement are ANY; so is the last key, if the statement applies to all instances.
     """
 
-    path: Place
+    path: EndpointPath
     resource: tuple[str, str, str] | None = None
     key: Key | AnyKey = ANY
 
-    def may_meet(self, other: Endpoint) -> bool:
-        """Whether both can mean one object."""
-        if len(self.path) != len(other.path) or not _paths_meet(other.path, self.path):
+    def may_meet(self, endpoint: Endpoint) -> bool:
+        """Return whether both can refer to one object."""
+        if len(self.path) != len(endpoint.path) or not _has_common_prefix(endpoint.path, self.path):
             return False
-        if self.resource is None or other.resource is None:
-            return self.resource is other.resource
-        return (self.resource, self.key) == (other.resource, other.key)
+        if self.resource is None or endpoint.resource is None:
+            return self.resource is endpoint.resource
+        return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
-    def is_inside(self, other: Endpoint) -> bool:
-        """Whether it means a part of what the other can mean."""
-        if len(other.path) > len(self.path) or not _paths_meet(other.path, self.path):
+    def is_inside(self, endpoint: Endpoint) -> bool:
+        """Return whether it refers to a part of the other."""
+        if len(endpoint.path) > len(self.path) or not _has_common_prefix(endpoint.path, self.path):
             return False
-        if other.resource is None:
-            return self.resource is not None or len(self.path) > len(other.path)
-        is_instance = self.resource == other.resource and self.key != ANY
-        return is_instance and other.key == ANY and len(self.path) == len(other.path)
+        if endpoint.resource is None:
+            return self.resource is not None or len(self.path) > len(endpoint.path)
+        is_instance = self.resource == endpoint.resource and self.key != ANY
+        return is_instance and endpoint.key == ANY and len(self.path) == len(endpoint.path)
 
 
-def _paths_meet(first: Place, second: Place) -> bool:
-    """Whether the beginning of the second path can be the first one."""
+def _has_common_prefix(first: EndpointPath, second: EndpointPath) -> bool:
+    """Return whether the second path can start with the first one."""
     pairs = zip(first, second, strict=False)
-    return all(one[0] == two[0] and (ANY in (one[1], two[1]) or one[1] == two[1]) for one, two in pairs)
+    return all(
+        first_step[0] == second_step[0]
+        and (ANY in (first_step[1], second_step[1]) or first_step[1] == second_step[1])
+        for first_step, second_step in pairs
+    )
 
 
-class Statement(Struct, frozen=True):
-    """A move in one module: one that is written, or that a block brings which gained or lost its count."""
+class MoveStatement(Struct, frozen=True):
+    """Move in one module: a moved block, or the implied move of a block that gained or lost its count."""
 
     module: tuple[str, ...]
     source: AddressPattern
@@ -68,125 +70,132 @@ class Statement(Struct, frozen=True):
     span: Span
 
     @property
-    def of_all_instances(self) -> bool:
+    def is_for_all_instances(self) -> bool:
         """Whether instances keep their keys: neither end names one."""
-        return _last_key(self.source) is None and _last_key(self.target) is None
+        return _get_last_key(self.source) is None and _get_last_key(self.target) is None
 
     @property
-    def begins(self) -> Endpoint:
-        """Where it moves from."""
-        return self._endpoint(self.source)
+    def start(self) -> Endpoint:
+        """Endpoint that it moves from."""
+        return self._build_endpoint(self.source)
 
     @property
-    def ends(self) -> Endpoint:
-        """Where it moves to."""
-        return self._endpoint(self.target)
+    def end(self) -> Endpoint:
+        """Endpoint that it moves to."""
+        return self._build_endpoint(self.target)
 
-    def _endpoint(self, pattern: AddressPattern) -> Endpoint:
-        around = tuple((name, ANY) for name in self.module)
-        steps: Place = tuple((step.name, step.key) for step in pattern.module)
+    def _build_endpoint(self, pattern: AddressPattern) -> Endpoint:
+        prefix = tuple((name, ANY) for name in self.module)
+        steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
             resource = (pattern.mode or "managed", pattern.type, pattern.name)
-            key = ANY if self.of_all_instances else pattern.key
-            return Endpoint((*around, *steps), resource, key)
-        if self.of_all_instances:
+            key = ANY if self.is_for_all_instances else pattern.key
+            return Endpoint((*prefix, *steps), resource, key)
+        if self.is_for_all_instances:
             steps = (*steps[:-1], (steps[-1][0], ANY))
-        return Endpoint((*around, *steps))
+        return Endpoint((*prefix, *steps))
 
-    def speaks_of(self, resource: Address) -> bool:
-        """Whether one of its ends is the resource in this instance of its module, or an instance of it."""
+    def has_endpoint(self, resource: Address) -> bool:
+        """Return whether one of its ends is the resource in this instance of its module, or an instance of
+        it.
+        """
         depth = len(self.module)
         if tuple(step.name for step in resource.module[:depth]) != self.module:
             return False
-        named = (resource.module[depth:], resource.mode, resource.type, resource.name)
+        resource_key = (resource.module[depth:], resource.mode, resource.type, resource.name)
         return any(
-            (pattern.module, pattern.mode or "managed", pattern.type, pattern.name) == named
+            (pattern.module, pattern.mode or "managed", pattern.type, pattern.name) == resource_key
             for pattern in (self.source, self.target)
         )
 
     def __str__(self) -> str:
-        around = "".join(f"module.{name}[*]." for name in self.module)
-        return f"{around}{self.source} -> {around}{self.target}"
+        prefix = "".join(f"module.{name}[*]." for name in self.module)
+        return f"{prefix}{self.source} -> {prefix}{self.target}"
 
 
-def _last_key(pattern: AddressPattern) -> Key:
+def _get_last_key(pattern: AddressPattern) -> Key:
     return pattern.key if pattern.type else pattern.module[-1].key
 
 
-def written_statements(configuration: Configuration) -> list[Statement]:
-    """What moved blocks say, in source order."""
-    statements: list[Statement] = []
-    for module in modules(configuration.root):
-        statements += _of(module)
+def list_statements(configuration: Configuration) -> list[MoveStatement]:
+    """Return the statements of moved blocks in source order."""
+    statements: list[MoveStatement] = []
+    for module in iterate_modules(configuration.root):
+        statements += _iterate_statements(module)
     return statements
 
 
-def _of(module: Module) -> Iterator[Statement]:
-    for moved in module.moved:
-        yield Statement(module.path, moved.source, moved.target, moved.span)
+def _iterate_statements(module: Module) -> Iterator[MoveStatement]:
+    for block in module.moved_blocks:
+        yield MoveStatement(module.path, block.source, block.target, block.span)
 
 
-def in_order(statements: Sequence[Statement]) -> list[Statement]:
-    """The statements, those that others go on from first; none where some go round in a circle."""
-    needs = _needs(statements)
-    position = {at: at for at in needs}
-    if cycles(needs, position):
+def order_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
+    """Return the statements in order of application; none if they form a cycle."""
+    needs = _compute_needs(statements)
+    position = {index: index for index in needs}
+    if find_cycles(needs, position):
         return []
-    return [statements[at] for at in ordered(needs, position)]
+    return [statements[index] for index in sort_topologically(needs, position)]
 
 
-def circles(statements: Sequence[Statement]) -> list[list[Statement]]:
-    """The statements that go round in circles."""
-    needs = _needs(statements)
-    walks = cycles(needs, {at: at for at in needs})
-    return [[statements[at] for at in sorted(walk)] for walk in walks]
+def find_statement_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveStatement]]:
+    """Return the statements that form cycles."""
+    needs = _compute_needs(statements)
+    cycle_nodes = find_cycles(needs, {index: index for index in needs})
+    return [[statements[index] for index in sorted(cycle)] for cycle in cycle_nodes]
 
 
-def _needs(statements: Sequence[Statement]) -> dict[int, list[int]]:
-    """Which statements, by their number, come before each."""
-    ends = [(statement.begins, statement.ends) for statement in statements]
-    lying_in: dict[object, list[int]] = {}
-    for at, both in enumerate(ends):
-        for name in {_outermost(end) for end in both}:
-            lying_in.setdefault(name, []).append(at)
+def _compute_needs(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
+    """Return for each statement the numbers of those before it."""
+    ends = [(statement.start, statement.end) for statement in statements]
+    statements_by_root: dict[object, list[int]] = {}
+    for index, endpoints in enumerate(ends):
+        for name in {_get_outermost(end) for end in endpoints}:
+            statements_by_root.setdefault(name, []).append(index)
     needs: dict[int, list[int]] = {}
-    for at, statement in enumerate(statements):
-        near = {other for end in ends[at] for other in lying_in[_outermost(end)]} - {at}
-        needs[at] = [
-            other
-            for other in sorted(near)
-            if _comes_after(statement, statements[other], ends[at], ends[other])
+    for index, statement in enumerate(statements):
+        candidates = {
+            candidate for end in ends[index] for candidate in statements_by_root[_get_outermost(end)]
+        } - {index}
+        needs[index] = [
+            candidate
+            for candidate in sorted(candidates)
+            if _must_follow(statement, statements[candidate], ends[index], ends[candidate])
         ]
     return needs
 
 
-def _outermost(end: Endpoint) -> object:
-    """What an end lies in, as seen from the root: two statements without a common one are strangers."""
+def _get_outermost(end: Endpoint) -> object:
+    """Return the outermost part of an endpoint: statements without a common one are unrelated."""
     return end.path[0][0] if end.path else end.resource
 
 
-def _comes_after(
-    one: Statement, other: Statement, ends: tuple[Endpoint, Endpoint], other_ends: tuple[Endpoint, Endpoint]
+def _must_follow(
+    statement: MoveStatement,
+    other_statement: MoveStatement,
+    ends: tuple[Endpoint, Endpoint],
+    other_ends: tuple[Endpoint, Endpoint],
 ) -> bool:
-    """Whether one statement is to be followed after the other."""
+    """Return whether one statement must be applied after the other."""
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_meet(other_end):
         return True
-    inside = (
+    is_inside = (
         begin.is_inside(other_end)
         or end.is_inside(other_end)
         or other_begin.is_inside(begin)
         or other_end.is_inside(begin)
     )
-    if not inside:
+    if not is_inside:
         return False
-    # A module that only changes its keys: what moves inside of it lies at both of its ends, and would come
-    # before it and after it.
-    outside = len(one.module) < len(other.module)
-    return not (outside and _only_changes_keys(one))
+    # A module that only changes its keys: moves inside it are within both of its ends, and would be both
+    # before and after it.
+    is_outer = len(statement.module) < len(other_statement.module)
+    return not (is_outer and _is_key_change(statement))
 
 
-def _only_changes_keys(statement: Statement) -> bool:
-    begin, end = statement.begins, statement.ends
-    same = [name for name, _ in begin.path] == [name for name, _ in end.path]
-    return begin.resource is None and end.resource is None and same
+def _is_key_change(statement: MoveStatement) -> bool:
+    begin, end = statement.start, statement.end
+    has_same_names = [name for name, _ in begin.path] == [name for name, _ in end.path]
+    return begin.resource is None and end.resource is None and has_same_names

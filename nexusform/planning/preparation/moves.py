@@ -1,4 +1,4 @@
-"""moved blocks: prior objects under their new addresses, before anything is planned."""
+"""Application of moved blocks: prior objects under their new addresses, before planning."""
 
 from __future__ import annotations
 
@@ -7,191 +7,200 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.address import (
+from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.planning.preparation.move_statements import MoveStatement, list_statements, order_statements
+from nexusform.planning.preparation.planning_order import iterate_modules, iterate_resource_blocks
+from nexusform.resources.address import (
     Address,
     AddressPattern,
     Key,
     Mode,
     ModulePath,
     ModuleStep,
-    address_order,
-    key_order,
-    module_text,
+    compute_address_order,
+    compute_key_order,
+    format_module,
 )
-from nexusform.configuration.declared.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics import Diagnostic, warning
-from nexusform.planning.preparation.move_statements import Statement, in_order, written_statements
-from nexusform.planning.preparation.order import modules, resource_blocks
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 _Resource = tuple[Mode, str, str]
 
 
 class MovedState(Struct, frozen=True):
-    """The state under its new addresses; `previous` maps a new address to the old one."""
+    """State with new addresses; `previous` maps a new address to the old one."""
 
     state: State
     previous: Mapping[Address, Address]
 
 
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
-    """Follow moved blocks, each once and in their order, and where none speaks of a block that gained or lost
-    its count, the move between its only and its first instance. Nothing moves onto what stands.
+    """Apply moved blocks, each once and in order, and implied moves between the only and the first instance
+    of a block that gained or lost its count. No object moves onto an existing one.
     """
-    written = written_statements(configuration)
-    statements = in_order([*written, *_implied(configuration, state, written)])
+    explicit_statements = list_statements(configuration)
+    statements = order_statements(
+        [*explicit_statements, *_iterate_implied_moves(configuration, state, explicit_statements)]
+    )
     if not statements:
         return MovedState(state, {}), []
-    moving = _Moving(state.instances)
+    mover = _StateMover(state.instances)
     for statement in statements:
-        moving.follow(statement)
-    problems = moving.problems()
-    previous = {new: old for new, old in moving.origins.items() if new != old}
+        mover.apply_statement(statement)
+    problems = mover.list_problems()
+    previous = {new: old for new, old in mover.origins.items() if new != old}
     if not previous:
         return MovedState(state, {}), problems
-    return MovedState(replace(state, instances=moving.instances(state.instances)), previous), problems
+    return MovedState(replace(state, instances=mover.build_instances(state.instances)), previous), problems
 
 
-def _implied(configuration: Configuration, state: State, written: Sequence[Statement]) -> Iterator[Statement]:
-    """The moves that follow from a count that came or went."""
-    blocks = {block.address: block for block in resource_blocks(configuration)}
-    spoken_of: dict[Address, bool] = {}
+def _iterate_implied_moves(
+    configuration: Configuration, state: State, explicit_statements: Sequence[MoveStatement]
+) -> Iterator[MoveStatement]:
+    """Yield the moves implied by an added or removed count."""
+    blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
+    is_mentioned: dict[Address, bool] = {}
     for address in state.instances:
         if address.key not in (None, 0):
             continue
-        block = blocks.get(address.config)
-        key = _implied_key(address, block) if block is not None else address.key
+        block = blocks.get(address.config_address)
+        key = _compute_implied_key(address, block) if block is not None else address.key
         if block is None or key == address.key:
             continue
         resource = address.resource
-        if resource not in spoken_of:
-            spoken_of[resource] = any(each.speaks_of(resource) for each in written)
-        if not spoken_of[resource]:
+        if resource not in is_mentioned:
+            is_mentioned[resource] = any(
+                statement.has_endpoint(resource) for statement in explicit_statements
+            )
+        if not is_mentioned[resource]:
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
-            yield Statement((), source, replace(source, key=key), block.header_span)
+            yield MoveStatement((), source, replace(source, key=key), block.header_span)
 
 
-def _implied_key(address: Address, block: ResourceBlock) -> Key:
-    """The key of an object as its block gains or loses its count."""
+def _compute_implied_key(address: Address, block: ResourceBlock) -> Key:
+    """Return the key of an object after its block gained or lost its count."""
     if block.count is not None:
         return 0
     return None if block.for_each is None else address.key
 
 
-class _Moving:
-    # The addresses in state while statements are followed: per module and resource its keys, and where each
-    # object stood before (`origins`, by its new address).
+class _StateMover:
+    # Addresses in state while statements are applied: per module and resource its keys, and the previous
+    # address of each object (`origins`, by its new address).
 
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
-        self.places: dict[ModulePath, dict[_Resource, set[Key]]] = {}
+        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}
         self.origins: dict[Address, Address] = {}
-        self._refused: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
         for address in instances:
-            resources = self.places.setdefault(address.module, {})
+            resources = self.keys_by_module.setdefault(address.module, {})
             resources.setdefault((address.mode, address.type, address.name), set()).add(address.key)
 
-    def follow(self, statement: Statement) -> None:
-        """Move what one statement speaks of."""
-        for path in sorted(self.places, key=_path_order):
+    def apply_statement(self, statement: MoveStatement) -> None:
+        """Apply the moves of one statement."""
+        for path in sorted(self.keys_by_module, key=_build_path_key):
             depth = len(statement.module)
-            if path not in self.places or tuple(step.name for step in path[:depth]) != statement.module:
+            if (
+                path not in self.keys_by_module
+                or tuple(step.name for step in path[:depth]) != statement.module
+            ):
                 continue
             if statement.source.type:
                 self._move_resource(statement, path, depth)
             else:
-                target = _module_moved(path[depth:], statement)
+                target = _compute_module_target(path[depth:], statement)
                 if target is not None:
                     self._move_module(path, (*path[:depth], *target))
 
     def _move_module(self, source: ModulePath, target: ModulePath) -> None:
-        if target in self.places:
-            self._refused[module_text(source)] = module_text(target)
+        if target in self.keys_by_module:
+            self._rejected[format_module(source)] = format_module(target)
             return
-        for (mode, kind, name), keys in self.places[source].items():
-            for key in sorted(keys, key=key_order):
+        for (mode, kind, name), keys in self.keys_by_module[source].items():
+            for key in sorted(keys, key=compute_key_order):
                 old = Address(source, mode, kind, name, key)
-                self._note(old, replace(old, module=target))
-        self.places[target] = self.places.pop(source)
+                self._record_move(old, replace(old, module=target))
+        self.keys_by_module[target] = self.keys_by_module.pop(source)
 
-    def _move_resource(self, statement: Statement, path: ModulePath, depth: int) -> None:
+    def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
         source, target = statement.source, statement.target
-        keys = self.places[path].get((source.mode or "managed", source.type, source.name))
+        keys = self.keys_by_module[path].get((source.mode or "managed", source.type, source.name))
         if path[depth:] != source.module or keys is None:
             return
-        all_instances = statement.of_all_instances
+        all_instances = statement.is_for_all_instances
         if not all_instances and source.key not in keys:
             return
         old = Address(path, source.mode or "managed", source.type, source.name)
         new = Address((*path[:depth], *target.module), target.mode or "managed", target.type, target.name)
         if source.type != target.type:
-            return  # which is an error of the statement
-        present = self.places.get(new.module, {}).get((new.mode, new.type, new.name), set())
+            return  # this is an error of the statement
+        present = self.keys_by_module.get(new.module, {}).get((new.mode, new.type, new.name), set())
         if all_instances and present:
-            self._refused[str(old)] = str(new)
+            self._rejected[str(old)] = str(new)
         elif not all_instances and target.key in present:
-            self._refused[str(replace(old, key=source.key))] = str(replace(new, key=target.key))
+            self._rejected[str(replace(old, key=source.key))] = str(replace(new, key=target.key))
         else:
             pairs = [(key, key) for key in keys] if all_instances else [(source.key, target.key)]
-            for old_key, new_key in sorted(pairs, key=lambda pair: key_order(pair[0])):
-                self._relocate(replace(old, key=old_key), replace(new, key=new_key))
+            for old_key, new_key in sorted(pairs, key=lambda pair: compute_key_order(pair[0])):
+                self._move_instance(replace(old, key=old_key), replace(new, key=new_key))
 
-    def _relocate(self, old: Address, new: Address) -> None:
-        named = (old.mode, old.type, old.name)
-        resources = self.places[old.module]
-        resources[named].discard(old.key)
-        if not resources[named]:
-            del resources[named]
+    def _move_instance(self, old: Address, new: Address) -> None:
+        resource_key = (old.mode, old.type, old.name)
+        resources = self.keys_by_module[old.module]
+        resources[resource_key].discard(old.key)
+        if not resources[resource_key]:
+            del resources[resource_key]
         if not resources:
-            del self.places[old.module]
-        there = self.places.setdefault(new.module, {})
-        there.setdefault((new.mode, new.type, new.name), set()).add(new.key)
-        self._note(old, new)
+            del self.keys_by_module[old.module]
+        target_resources = self.keys_by_module.setdefault(new.module, {})
+        target_resources.setdefault((new.mode, new.type, new.name), set()).add(new.key)
+        self._record_move(old, new)
 
-    def _note(self, old: Address, new: Address) -> None:
+    def _record_move(self, old: Address, new: Address) -> None:
         self.origins[new] = self.origins.pop(old, old)
 
-    def instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
-        """The instances under their new addresses: what stays as it stood, then what moved."""
+    def build_instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
+        """Return the instances under their new addresses: unchanged ones, then moved ones."""
         moved = set(self.origins.values())
         after = {address: instance for address, instance in before.items() if address not in moved}
-        for new in sorted(self.origins, key=address_order):
+        for new in sorted(self.origins, key=compute_address_order):
             after[new] = before[self.origins[new]]
         return after
 
-    def problems(self) -> list[Diagnostic]:
-        """What did not move, and why."""
-        return [_occupied(source, target) for source, target in sorted(self._refused.items())]
+    def list_problems(self) -> list[Diagnostic]:
+        """Return a warning for each rejected move."""
+        return [_build_occupied_warning(source, target) for source, target in sorted(self._rejected.items())]
 
 
-def _path_order(path: ModulePath) -> tuple[object, ...]:
-    return tuple((step.name, key_order(step.key)) for step in path)
+def _build_path_key(path: ModulePath) -> tuple[object, ...]:
+    return tuple((step.name, compute_key_order(step.key)) for step in path)
 
 
-def refreshed_after(
-    refreshed: Mapping[Address, ObjectState | None], previous: Mapping[Address, Address]
+def rename_refreshed(
+    refreshed_objects: Mapping[Address, ObjectState | None], previous: Mapping[Address, Address]
 ) -> dict[Address, ObjectState | None]:
-    """What the providers found, under the new addresses."""
+    """Return the refreshed objects under the new addresses."""
     renamed = {old: new for new, old in previous.items()}
-    return {renamed.get(address, address): observed for address, observed in refreshed.items()}
+    return {renamed.get(address, address): observed for address, observed in refreshed_objects.items()}
 
 
-def _module_moved(path: ModulePath, statement: Statement) -> ModulePath | None:
-    """Where one statement moves a module path, None when it speaks of another."""
+def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:
+    """Return the new path of a module after one statement, None if the statement does not apply."""
     source, target = statement.source.module, statement.target.module
     if len(path) < len(source) or path[: len(source) - 1] != source[:-1]:
         return None
     step, from_step, to_step = path[len(source) - 1], source[-1], target[-1]
     if step.name != from_step.name:
         return None
-    all_instances = statement.of_all_instances
+    all_instances = statement.is_for_all_instances
     if not all_instances and step.key != from_step.key:
         return None
     new_step = ModuleStep(to_step.name, step.key) if all_instances else to_step
     return (*target[:-1], new_step, *path[len(source) :])
 
 
-def _occupied(source: str, target: str) -> Diagnostic:
-    return warning(
+def _build_occupied_warning(source: str, target: str) -> Diagnostic:
+    return build_warning(
         "unresolved-resource-instance-address-changes",
         f"{source} could not move to {target}, because an object stands there already. It is planned "
         "under its old address. Remove one of the two from the state, or correct the moved block.",
@@ -199,14 +208,14 @@ def _occupied(source: str, target: str) -> Diagnostic:
     )
 
 
-def only_forgets(configuration: Configuration, address: Address) -> bool:
-    """Whether a `removed` block names the address and lets the object be."""
-    for module in modules(configuration.root):
+def is_forgotten(configuration: Configuration, address: Address) -> bool:
+    """Return whether a `block` block names the address and keeps the object."""
+    for module in iterate_modules(configuration.root):
         depth = len(module.path)
         if tuple(step.name for step in address.module[:depth]) != module.path:
             continue
         inner = replace(address, module=address.module[depth:])
-        for removed in module.removed:
-            if removed.source.matches(inner):
-                return not removed.destroy
+        for block in module.removed_blocks:
+            if block.source.is_match(inner):
+                return not block.destroy
     return False

@@ -1,4 +1,4 @@
-"""-target, -exclude and -replace: which blocks and instances a plan concerns."""
+"""Selection of blocks and instances by -target, -exclude and -replace."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
-from nexusform.graph import reached
-from nexusform.planning.preparation.order import Order
-from nexusform.words import first_of
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
+from nexusform.diagnostics.phrases import format_first
+from nexusform.planning.preparation.planning_order import PlanningOrder
+from nexusform.resources.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
+from nexusform.resources.graph import find_reachable
 
 PARTIAL: Final = "resource-targeting-is-in-effect"
-_MOST_NAMED: Final = 3
+_MAXIMUM_NAMED: Final = 3
 
 
 class Selection(Struct, frozen=True):
-    """Which instances are planned; the others keep what they have. `replace` are whole instances,
-    `heal` single VMs by address.
+    """Instances to plan; the others stay unchanged. `replace` are whole instances, `heal` single VMs by
+    address.
     """
 
     targets: tuple[AddressPattern, ...] = ()
@@ -32,75 +32,77 @@ class Selection(Struct, frozen=True):
     heal: tuple[tuple[AddressPattern, str], ...] = ()
 
     @property
-    def partial(self) -> bool:
-        """Whether anything is left out."""
+    def is_partial(self) -> bool:
+        """Whether anything is excluded."""
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
-        """Whether an instance is planned."""
+        """Return whether an instance is planned."""
         if self.targets:
-            return address.config in self.target_blocks or self.targets_itself(address)
+            return address.config_address in self.target_blocks or self.is_direct_target(address)
         if self.excludes:
-            excluded = address.config in self.excluded_blocks
-            return not excluded and not any(pattern.matches(address) for pattern in self.excludes)
+            excluded = address.config_address in self.excluded_blocks
+            return not excluded and not any(pattern.is_match(address) for pattern in self.excludes)
         return True
 
-    def targets_itself(self, address: Address) -> bool:
-        """Whether -target names it, and not only what depends on it."""
-        return any(pattern.matches(address) for pattern in self.targets)
+    def is_direct_target(self, address: Address) -> bool:
+        """Return whether -target names the instance, and not only a dependent of it."""
+        return any(pattern.is_match(address) for pattern in self.targets)
 
-    def replaces(self, address: Address) -> bool:
-        """Whether -replace names the whole instance."""
-        return any(pattern.matches(address) for pattern in self.replace)
+    def is_replacement_requested(self, address: Address) -> bool:
+        """Return whether -replace names the whole instance."""
+        return any(pattern.is_match(address) for pattern in self.replace)
 
-    def heals(self, address: Address) -> frozenset[str]:
-        """The VMs of an instance that -replace names."""
-        return frozenset(name for pattern, name in self.heal if pattern.matches(address))
+    def list_healed_vms(self, address: Address) -> frozenset[str]:
+        """Return the VMs of an instance named by -replace."""
+        return frozenset(name for pattern, name in self.heal if pattern.is_match(address))
 
 
-def select(
-    targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: Order
+def build_selection(
+    targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Read the options. Targets take in all they depend on, exclusions all that depends on them."""
+    """Parse the options. Targets include their dependencies, exclusions their dependents."""
     problems: list[Diagnostic] = []
-    targeted = _patterns("-target", targets, order, problems)
-    excluded = _patterns("-exclude", excludes, order, problems)
-    if targeted and excluded:
+    target_patterns = _parse_patterns("-target", targets, order, problems)
+    exclude_patterns = _parse_patterns("-exclude", excludes, order, problems)
+    if target_patterns and exclude_patterns:
         problems.append(
-            error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
+            build_error(
+                "incompatible-options", "-target and -exclude cannot be used together. Use one of them."
+            )
         )
-    instances, vms = _replacements(replaces, order, problems)
-    if (targeted or excluded) and not problems:
-        problems.append(_partial(bool(targeted)))
+    instances, vms = _parse_replacements(replaces, order, problems)
+    if (target_patterns or exclude_patterns) and not problems:
+        problems.append(_build_partial_warning(bool(target_patterns)))
     selection = Selection(
-        tuple(targeted),
-        frozenset(_with_needs(targeted, order)),
-        frozenset(_with_dependents(excluded, order)),
-        tuple(excluded),
+        tuple(target_patterns),
+        frozenset(_add_needs(target_patterns, order)),
+        frozenset(_add_dependents(exclude_patterns, order)),
+        tuple(exclude_patterns),
         tuple(instances),
         tuple(vms),
     )
     return selection, problems
 
 
-def moved_without_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """The error of objects that moved, and of which -target or -exclude leaves out one address: there they
-    would be planned as if they had not moved. `previous` maps new addresses to old ones.
+def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
+    """Return the error for moved objects with only one address selected: they would be planned as if unmoved.
+    `previous` maps new addresses to old ones.
     """
-    left_out: set[str] = set()
+    missing_options: set[str] = set()
     for new, old in previous.items():
         for address in (new, old):
-            named = selection.targets_itself(address)
-            if selection.targets and not named:
-                left_out.add(f"-target={shlex.quote(str(address.resource))}")
-            excluding = [pattern for pattern in selection.excludes if pattern.matches(address)]
-            left_out |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in excluding}
-    if not left_out:
+            is_named = selection.is_direct_target(address)
+            if selection.targets and not is_named:
+                missing_options.add(f"-target={shlex.quote(str(address.resource))}")
+            patterns = [pattern for pattern in selection.excludes if pattern.is_match(address)]
+            missing_options |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in patterns}
+    if not missing_options:
         return []
     option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or leave out these")
-    lines = "".join(f"\n  {each}" for each in sorted(left_out))
+    lines = "".join(f"\n  {missing_option}" for missing_option in sorted(missing_options))
     return [
-        error(
+        build_error(
             "moved-resource-instances-excluded-by-targeting",
             "Objects of the state have moved to other addresses in this configuration. A plan must see both "
             f"addresses of each to be right, and {option} leaves some of them out. Plan without {option}, "
@@ -109,18 +111,18 @@ def moved_without_selection(selection: Selection, previous: Mapping[Address, Add
     ]
 
 
-def _replacements(
-    texts: Iterable[str], order: Order, problems: list[Diagnostic]
+def _parse_replacements(
+    texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
 ) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
-    """What -replace names: whole instances, and single VMs of instances (ADDR:OBJECT)."""
+    """Return the objects of -replace: whole instances, and single VMs of instances (ADDR:OBJECT)."""
     instances: list[AddressPattern] = []
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
         address, vm = split_object(text)
-        for pattern in _patterns("-replace", [address], order, problems):
+        for pattern in _parse_patterns("-replace", [address], order, problems):
             if not pattern.type:
                 problems.append(
-                    error(
+                    build_error(
                         "invalid-address-in-option",
                         f'"{text}" names a module; name a resource in it.',
                         headline="Invalid -replace address",
@@ -133,38 +135,38 @@ def _replacements(
     return instances, vms
 
 
-def _with_needs(targeted: Sequence[AddressPattern], order: Order) -> set[ConfigAddress]:
-    """The targeted blocks and all they depend on. Of a block of which only single instances are named, these
-    alone are planned: Selection.has looks at the patterns.
+def _add_needs(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
+    """Return the targeted blocks and their dependencies. Blocks with only single instances named are
+    excluded: Selection.has matches the patterns.
     """
-    named = _named_blocks(targeted, order)
-    only_instances = {block for block in named if _only_instances(targeted, block)}
-    return reached(named, order.direct_needs) - only_instances
+    named_blocks = _find_named_blocks(patterns, order)
+    only_instances = {block for block in named_blocks if _is_named_by_instances(patterns, block)}
+    return find_reachable(named_blocks, order.get_direct_needs) - only_instances
 
 
-def _with_dependents(excluded: Sequence[AddressPattern], order: Order) -> set[ConfigAddress]:
-    """The excluded blocks and all that depends on them; nothing depends on single instances alone."""
-    whole = [pattern for pattern in excluded if not _names_instances(pattern)]
-    named = _named_blocks(whole, order)
+def _add_dependents(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
+    """Return the excluded blocks and their dependents; single instances have none."""
+    block_patterns = [pattern for pattern in patterns if not _has_instance_keys(pattern)]
+    named_blocks = _find_named_blocks(block_patterns, order)
     dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
     for block, needs in order.needs.items():
         for need in needs:
             dependents.setdefault(need, []).append(block)
-    return reached(named, lambda block: dependents.get(block, ()))
+    return find_reachable(named_blocks, lambda block: dependents.get(block, ()))
 
 
-def _named_blocks(patterns: Sequence[AddressPattern], order: Order) -> list[ConfigAddress]:
-    """The blocks that any of the patterns names, wholly or by single instances."""
-    return [block.address for block in order.blocks if _any_names(patterns, block.address)]
+def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> list[ConfigAddress]:
+    """Return the blocks named by any of the patterns, as a whole or by single instances."""
+    return [block.address for block in order.blocks if _is_named(patterns, block.address)]
 
 
-def _any_names(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
-    return any(_names_block(pattern, block) for pattern in patterns)
+def _is_named(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
+    return any(_is_block_match(pattern, block) for pattern in patterns)
 
 
-def _partial(targeted: bool) -> Diagnostic:
-    option = "-target" if targeted else "-exclude"
-    return warning(
+def _build_partial_warning(is_target: bool) -> Diagnostic:
+    option = "-target" if is_target else "-exclude"
+    return build_warning(
         PARTIAL,
         f"The plan was made with {option}, so it may not hold all the changes that the configuration asks "
         "for. What is left out keeps what it has, its room included. Run `nexusform plan` without it "
@@ -172,17 +174,17 @@ def _partial(targeted: bool) -> Diagnostic:
     )
 
 
-def _only_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
-    return all(_names_instances(pattern) for pattern in patterns if _names_block(pattern, block))
+def _is_named_by_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+    return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_match(pattern, block))
 
 
-def _names_instances(pattern: AddressPattern) -> bool:
-    """Whether it names single instances of a resource or of a module."""
+def _has_instance_keys(pattern: AddressPattern) -> bool:
+    """Return whether a pattern names single instances of a resource or of a module."""
     return pattern.key is not None or any(step.key is not None for step in pattern.module)
 
 
-def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
-    """Whether a pattern speaks of a block, or of a module that it is in."""
+def _is_block_match(pattern: AddressPattern, block: ConfigAddress) -> bool:
+    """Return whether a pattern names a block, or a module that contains it."""
     path = tuple(step.name for step in pattern.module)
     if not pattern.type:
         return block.module[: len(path)] == path
@@ -195,92 +197,96 @@ def _names_block(pattern: AddressPattern, block: ConfigAddress) -> bool:
 
 
 def split_object(text: str) -> tuple[str, str]:
-    """`ADDR:OBJECT` at the first colon outside of an instance key."""
-    quoted = escaped = False
-    for at, character in enumerate(text):
-        if escaped:
-            escaped = False
+    """Split `ADDR:OBJECT` at the first colon outside an instance key."""
+    is_quoted = is_escaped = False
+    for index, character in enumerate(text):
+        if is_escaped:
+            is_escaped = False
         elif character == "\\":
-            escaped = quoted
+            is_escaped = is_quoted
         elif character == '"':
-            quoted = not quoted
-        elif character == ":" and not quoted:
-            return text[:at], text[at + 1 :]
+            is_quoted = not is_quoted
+        elif character == ":" and not is_quoted:
+            return text[:index], text[index + 1 :]
     return text, ""
 
 
-def _patterns(
-    option: str, texts: Iterable[str], order: Order, problems: list[Diagnostic]
+def _parse_patterns(
+    option: str, texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
 ) -> list[AddressPattern]:
     patterns = []
     for text in texts:
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            detail = f"{problem}{_meant(text, order)}"
-            problems.append(error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
+            detail = f"{problem}{_format_suggestion(text, order)}"
+            problems.append(
+                build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address")
+            )
     return patterns
 
 
-def _meant(name: str, order: Order) -> str:
-    """The resources of that name: a sentence that begins with a blank, "" without any."""
-    named = [str(block.address) for block in order.blocks if block.address.name == name]
-    return f" Did you mean {first_of(named, _MOST_NAMED)}?" if named else ""
+def _format_suggestion(name: str, order: PlanningOrder) -> str:
+    """Return a sentence with the resources of that name after a blank, "" without any."""
+    candidates = [str(block.address) for block in order.blocks if block.address.name == name]
+    return f" Did you mean {format_first(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
 
 
-def unmatched(
+def check_unmatched(
     selection: Selection,
-    order: Order,
-    planned: Collection[Address],
-    standing: Collection[Address],
+    order: PlanningOrder,
+    planned_addresses: Collection[Address],
+    prior_addresses: Collection[Address],
     vms: Mapping[Address, Iterable[str]],
 ) -> list[Diagnostic]:
-    """Options that name nothing, of the instances planned and standing and the names of VMs that stand."""
-    addresses = [*planned, *standing]
-    problems = _without_object("-target", selection.targets, order, addresses)
-    problems += _without_object("-exclude", selection.excludes, order, addresses)
-    return problems + _without_replacement(selection, planned, vms)
+    """Return errors for options without a match among planned and prior instances and the names of existing
+    VMs.
+    """
+    addresses = [*planned_addresses, *prior_addresses]
+    problems = _check_patterns("-target", selection.targets, order, addresses)
+    problems += _check_patterns("-exclude", selection.excludes, order, addresses)
+    return problems + _check_replacements(selection, planned_addresses, vms)
 
 
-def _without_object(
-    option: str, patterns: Iterable[AddressPattern], order: Order, addresses: Collection[Address]
+def _check_patterns(
+    option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Errors for patterns that name neither a block nor an instance. A block without instances is no
-    mistake; of what is excluded, single instances that do not stand are not known.
+    """Return errors for patterns that match neither a block nor an instance. A block without instances is
+    valid; excluded single instances must exist.
     """
     problems = []
     for pattern in patterns:
-        single = option == "-target" and _names_instances(pattern)
-        if not single and any(_names_block(pattern, block.address) for block in order.blocks):
+        is_single = option == "-target" and _has_instance_keys(pattern)
+        if not is_single and any(_is_block_match(pattern, block.address) for block in order.blocks):
             continue
-        if any(pattern.matches(address) for address in addresses):
+        if any(pattern.is_match(address) for address in addresses):
             continue
         known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
         detail = (
             f"{option}={pattern} names nothing in the configuration or the state."
-            f"{did_you_mean(str(pattern), known)}"
+            f"{suggest_name(str(pattern), known)}"
         )
-        problems.append(error("nothing-to-target", detail))
+        problems.append(build_error("nothing-to-target", detail))
     return problems
 
 
-def _without_replacement(
-    selection: Selection, known: Collection[Address], vms: Mapping[Address, Iterable[str]]
+def _check_replacements(
+    selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
-    """Errors for -replace that names no instance, or no VM that stands."""
+    """Return errors for -replace without a matching instance or existing VM."""
     problems = []
     for pattern in selection.replace:
-        if not any(pattern.matches(address) for address in known):
-            near = did_you_mean(str(pattern), [str(address) for address in known])
-            detail = f"-replace={pattern} names no instance of this configuration.{near}"
-            problems.append(error("nothing-to-replace", detail))
+        if not any(pattern.is_match(address) for address in known_addresses):
+            hint = suggest_name(str(pattern), [str(address) for address in known_addresses])
+            detail = f"-replace={pattern} names no instance of this configuration.{hint}"
+            problems.append(build_error("nothing-to-replace", detail))
     for pattern, name in selection.heal:
-        of_instances = [names for address, names in vms.items() if pattern.matches(address)]
-        standing = list(chain.from_iterable(of_instances))
-        if name not in standing:
+        names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
+        existing_names = list(chain.from_iterable(names_by_instance))
+        if name not in existing_names:
             detail = (
                 f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'
-                f"{did_you_mean(name, standing)}"
+                f"{suggest_name(name, existing_names)}"
             )
-            problems.append(error("nothing-to-replace", detail))
+            problems.append(build_error("nothing-to-replace", detail))
     return problems

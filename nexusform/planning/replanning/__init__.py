@@ -1,6 +1,6 @@
-"""Plans made once more: with a way out tried, or with everything known when apply begins."""
+"""Repeated plans: to test remedies, or with all values known at apply."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "finalising": "finalised Following Settled settled",
+# Public names of the package, by module.
+PUBLIC = {
+    "finalization": "finalize_plan ChangedOutput FinalResults evaluate_final_results",
 }

@@ -1,8 +1,7 @@
-"""Ways out when VMs do not fit: each is tried as a whole plan before it is offered.
-
-An upgrade that takes VMs away first, then in the order of the Nexus document's advice: fewer VMs of the
-same SKU, more zones, a planned rack, larger clusters first, where hard hints stand in the way other hints,
-and a smaller SKU last.
+"""Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested. First an upgrade
+that removes VMs before adding new ones, then in the order of the Nexus document's advice: fewer VMs of the
+same SKU, more zones, a planned rack, larger clusters first, other hints if hard hints block, and a smaller
+SKU last.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.replanning.drawn_ways import certain_count_note, drawn_note
-from nexusform.planning.request import Adjustment, PlanRequest
-from nexusform.planning.verdicts.fit import DOES_NOT_FIT, Unplaced
-from nexusform.planning.vms.vm_object import HardHint
+from nexusform.planning.plan_request import Adjustment, PlanRequest
+from nexusform.planning.replanning.remedy_certainty import format_certain_count_note, format_certainty_note
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT, UnplacedPool
+from nexusform.planning.vm_planning.vm_object import HardHint
 from nexusform.plans.plan import Action, PlacementAction, Plan
-from nexusform.ports import Kind
+from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
-from nexusform.words import counted, form, listed
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
-MOST_ZONE_TRIALS = 40
-MOST_COUNT_TRIALS = 12
-MOST_HINTS = 5
+MAXIMUM_ZONE_TRIALS = 40
+MAXIMUM_COUNT_TRIALS = 12
+MAXIMUM_HINTS = 5
 
 
-class WayOut(Struct, frozen=True):
-    """One way out: what kind it is, in words, and as data (`change`) for machines. `edits` are the arguments
-    to change, where that is all there is to it.
+class Remedy(Struct, frozen=True):
+    """One remedy: its kind, its text, and its data (`change`) for machine-readable output. `edits` are the
+    arguments to change, if that is sufficient.
     """
 
     kind: str
@@ -46,8 +45,8 @@ class WayOut(Struct, frozen=True):
 
 
 class Trial(Protocol):
-    """Makes the plan once more with adjustments, with the new VMs of some blocks before all others, and with
-    what more -replace names.
+    """Function that plans again with adjustments, with the new VMs of some blocks first, and with additional
+    -replace addresses.
     """
 
     def __call__(
@@ -56,74 +55,94 @@ class Trial(Protocol):
         first: Sequence[Address] = (),
         replaces: Sequence[str] = (),
     ) -> PlanResult:
-        """The plan that this comes to."""
+        """Return the resulting plan."""
         ...
 
 
-class _Shortage(Struct, frozen=True):
-    # What is looked at: the plan that does not fit, its pools that fall short, and its racks as they stand.
+class _TrialInput(Struct, frozen=True):
+    # Input of trials: the plan that does not fit, its pools without capacity, and its current racks.
     plan: Plan
-    pools: tuple[Unplaced, ...]
+    pools: tuple[UnplacedPool, ...]
     racks: tuple[tuple[Address, Mapping[str, Any]], ...]
 
 
-def with_ways_out(
-    request: PlanRequest, result: PlanResult, plan: Callable[[PlanRequest], PlanResult]
+def add_remedies(
+    request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """The result, its errors about room followed by what would help."""
+    """Return the result with remedies appended to its capacity errors."""
     errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result
-    quiet = replace(request, tie_breaks=0, ways_out=False, lint=False, want_rejected=False, explain=())
+    trial_request = replace(
+        request, samples=0, includes_remedies=False, lint=False, includes_rejections=False, explain=()
+    )
 
-    def trial(
+    def plan_trial(
         adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
-        all_replaces = (*quiet.replaces, *replaces)
-        adjusted = replace(quiet, adjustments=tuple(adjustments), first=tuple(first), replaces=all_replaces)
-        outcome = plan(adjusted)
-        # Most trials fail for want of room; in how many draws one fits is asked of those that do not.
-        if outcome.plan.errored or outcome.plan.draws is None or request.tie_breaks == 0:
+        all_replaces = (*trial_request.replaces, *replaces)
+        adjusted = replace(
+            trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces
+        )
+        outcome = make_plan(adjusted)
+        # Most trials fail by capacity; samples are computed only for those that fit.
+        if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
             return outcome
-        return plan(replace(adjusted, tie_breaks=request.tie_breaks))
+        return make_plan(replace(adjusted, samples=request.samples))
 
-    kind_of = request.registries.kind_of
+    get_kind = request.registries.get_kind
     racks = [
         (change.address, change.after)
         for change in result.plan.changes
-        if kind_of(change.address.type) is Kind.RACK
+        if get_kind(change.address.type) is PlanningKind.RACK
     ]
-    standing = tuple((address, rack) for address, rack in racks if rack is not None)
-    shortage = _Shortage(result.plan, result.unplaced, standing)
-    ways: list[WayOut] = []
-    for search in (_old_first, _fewer, _wider, _more_racks, _other_order, _other_hints, _smaller):
-        ways += search(shortage, trial)
-    hinted = any(unplaced.bound_by for unplaced in result.unplaced)
-    tried = _TRIED_HINTS if hinted else _TRIED
-    return replace(result, plan=_with_advice(result.plan, ways, tried, _repacking(result)))
+    existing_racks = tuple((address, rack) for address, rack in racks if rack is not None)
+    shortage = _TrialInput(result.plan, result.unplaced, existing_racks)
+    remedies: list[Remedy] = []
+    for search in (
+        _try_without_surge,
+        _try_fewer_vms,
+        _try_more_zones,
+        _try_planned_racks,
+        _try_other_order,
+        _try_other_hints,
+        _try_smaller_skus,
+    ):
+        remedies += search(shortage, plan_trial)
+    has_hints = any(unplaced.binding_hints for unplaced in result.unplaced)
+    trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
+    return replace(
+        result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result))
+    )
 
 
-def _repacking(result: PlanResult) -> str:
-    """What to ask about making room by re-creating VMs elsewhere; "" where none stands. A plan stays what it
-    is without a solver, so it names the question and not the answer.
+def _format_repack_hint(result: PlanResult) -> str:
+    """Format a hint to free capacity by re-creating VMs elsewhere; "" without existing VMs. The plan does not
+    run a solver, so it names the command instead of a result.
     """
-    new = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    standing = any(row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements)
-    if not new or not standing:
+    pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
+    has_existing_vms = any(
+        row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements
+    )
+    if not pools or not has_existing_vms:
         return ""
-    pool = new[0].pool
+    pool = pools[0].pool
     zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
-    want = len(pool.numbers) - new[0].standing
+    want = len(pool.numbers) - pools[0].existing_count
     command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
     return f"\nWhether re-creating a few VMs elsewhere would make room: `{command}`"
 
 
-def _with_advice(plan: Plan, ways: Sequence[WayOut], tried: str, repacking: str) -> Plan:
-    """Every error about room holds the ways out as data; the first also says them."""
-    lines = [f" {number}. {way.text}" for number, way in enumerate(ways, 1)]
-    advice = "\n".join(["Ways out, tried just now:", *lines]) if ways else "No way out was found: " + tried
-    advice += repacking
-    data = [way_document(way) for way in ways]
+def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str) -> Plan:
+    """Add the remedies as data to every capacity error; the first also gets their text."""
+    lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
+    advice = (
+        "\n".join(["Ways out, tried just now:", *lines])
+        if remedies
+        else "No way out was found: " + trial_summary
+    )
+    advice += repack_hint
+    data = [build_remedy_document(remedy) for remedy in remedies]
     closing = f"\n\n{advice}\nNothing was changed."
     diagnostics: list[Diagnostic] = []
     for diagnostic in plan.diagnostics:
@@ -137,27 +156,29 @@ def _with_advice(plan: Plan, ways: Sequence[WayOut], tried: str, repacking: str)
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def way_document(way: WayOut) -> dict[str, Any]:
-    """A way out as plan documents show it."""
+def build_remedy_document(remedy: Remedy) -> dict[str, Any]:
+    """Return a remedy for plan documents."""
     edits = [
-        {"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in way.edits
+        {"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in remedy.edits
     ]
-    return {"kind": way.kind, "text": way.text, **way.change, "edits": edits}
+    return {"kind": remedy.kind, "text": remedy.text, **remedy.change, "edits": edits}
 
 
-_TRIED = "fewer VMs, more zones, planned racks, another order and smaller SKUs were tried."
-_TRIED_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs were tried."
+_TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs were tried."
+_TRIAL_SUMMARY_WITH_HINTS = (
+    "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs were tried."
+)
 
 
-def _works(result: PlanResult) -> bool:
+def _is_successful(result: PlanResult) -> bool:
     return not result.plan.errored
 
 
-# --- an upgrade that takes VMs away first --------------------------------------------------------
+# --- upgrade without surge -----------------------------------------------------------------------
 
 
-def _old_first(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """Upgrades whose surge VMs find no room take old VMs away first instead."""
+def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try upgrades that remove old VMs first instead of adding surge VMs."""
     pools = shortage.pools
     if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
         return
@@ -168,38 +189,40 @@ def _old_first(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         for name, value in settings
     ]
     outcome = trial(adjustments)
-    if _works(outcome):
+    if _is_successful(outcome):
         names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
-        where = f" for {listed(names)}" if len(names) > 1 else ""
+        scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
-            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{where}: the upgrade takes a VM '
-            f"away before its successor comes, and fits.{drawn_note(outcome)}"
+            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade takes a VM '
+            f"away before its successor comes, and fits.{format_certainty_note(outcome)}"
         )
         data = [
             {"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)}
             for unplaced in pools
         ]
-        yield WayOut("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
+        yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
 # --- fewer VMs ---------------------------------------------------------------------------------
 
 
-def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """The largest counts that fit with the same SKUs, searched downwards from what was placed."""
+def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
     counts: dict[tuple[Address, str], int] = {}
-    pools: dict[tuple[Address, str], Unplaced] = {}
-    failed: Sequence[Unplaced] = shortage.pools
-    for _ in range(MOST_COUNT_TRIALS):
-        for unplaced in failed:
+    pools: dict[tuple[Address, str], UnplacedPool] = {}
+    failed_pools: Sequence[UnplacedPool] = shortage.pools
+    for _ in range(MAXIMUM_COUNT_TRIALS):
+        for unplaced in failed_pools:
             key = (unplaced.address, unplaced.pool.pool)
             pools.setdefault(key, unplaced)
-            # What did not fit with one count is tried with a smaller one at least.
-            counts[key] = min(unplaced.placed, counts[key] - 1) if key in counts else unplaced.placed
+            # A count that did not fit is followed by a smaller one.
+            counts[key] = (
+                min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
+            )
         if not all(unplaced.pool.count_path for unplaced in pools.values()):
             return
-        fewest = {key: max(unplaced.standing, 1) for key, unplaced in pools.items()}
-        if any(counts[key] < fewest[key] for key in pools):
+        minimum_counts = {key: max(unplaced.existing_count, 1) for key, unplaced in pools.items()}
+        if any(counts[key] < minimum_counts[key] for key in pools):
             return
         adjustments = [
             Adjustment(unplaced.address, unplaced.pool.count_path, counts[key])
@@ -207,115 +230,125 @@ def _fewer(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
-            way = _counts_way(pools, counts)
-            certain = _certain_count(outcome, adjustments, pools.values(), trial)
-            text = f"{way.text}{drawn_note(outcome)}{certain}"
-            yield replace(way, text=text, edits=tuple(adjustments))
+            remedy = _build_count_remedy(pools, counts)
+            certain = _format_certain_count(outcome, adjustments, pools.values(), trial)
+            text = f"{remedy.text}{format_certainty_note(outcome)}{certain}"
+            yield replace(remedy, text=text, edits=tuple(adjustments))
             return
         if not outcome.unplaced:
             return
-        failed = outcome.unplaced
+        failed_pools = outcome.unplaced
 
 
-def _certain_count(
-    outcome: PlanResult, adjustments: Sequence[Adjustment], pools: Iterable[Unplaced], trial: Trial
+def _format_certain_count(
+    outcome: PlanResult, adjustments: Sequence[Adjustment], pools: Iterable[UnplacedPool], trial: Trial
 ) -> str:
-    """Which count is certain, where one pool alone falls short and the one that fits is not."""
+    """Format the certain count if a single pool lacks capacity and the fitting count is uncertain."""
     if len(adjustments) > 1:
         return ""
     [adjustment], [unplaced] = adjustments, pools
-    return certain_count_note(
-        outcome, adjustment.value, unplaced.standing, lambda count: trial([replace(adjustment, value=count)])
+    return format_certain_count_note(
+        outcome,
+        adjustment.value,
+        unplaced.existing_count,
+        lambda count: trial([replace(adjustment, value=count)]),
     )
 
 
-def _counts_way(pools: dict[tuple[Address, str], Unplaced], counts: dict[tuple[Address, str], int]) -> WayOut:
-    """The way out of fewer VMs: these pools with these counts."""
+def _build_count_remedy(
+    pools: dict[tuple[Address, str], UnplacedPool], counts: dict[tuple[Address, str], int]
+) -> Remedy:
+    """Build the remedy of fewer VMs: these pools with these counts."""
     texts, data = [], []
     for key, unplaced in pools.items():
-        where = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         count, sku = counts[key], unplaced.pool.sku
         argument = str(unplaced.pool.count_path[-1])
-        texts.append(f"{where}{argument} = {count}")
+        texts.append(f"{prefix}{argument} = {count}")
         data.append(
             {"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name}
         )
     verb = "fits" if len(texts) == 1 else "fit"
     vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
-    same = "this SKU" if len(texts) == 1 else "these SKUs"
-    return WayOut("count", f"{', '.join(texts)} {verb} with {same} ({vcpus:,} vCPUs).", {"counts": data})
+    sku_text = "this SKU" if len(texts) == 1 else "these SKUs"
+    return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
 # --- more zones --------------------------------------------------------------------------------
 
 
-def _wider(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """The smallest widening of availability_zones with which everything fits."""
+def _try_more_zones(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
         return
-    for zones in _widenings(shortage):
-        adjustments = [_zones_adjustment(unplaced, zones) for unplaced in shortage.pools]
+    for zones in _iterate_zone_additions(shortage):
+        adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
-            way = _zones_way(shortage.pools, zones, outcome.plan)
-            yield replace(way, text=way.text + drawn_note(outcome), edits=tuple(adjustments))
+            remedy = _build_zone_remedy(shortage.pools, zones, outcome.plan)
+            yield replace(remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments))
             return
 
 
-def _widenings(shortage: _Shortage) -> Iterator[Sequence[str]]:
-    """Zones to add, the fewest first; all of them at last, when the combinations are too many."""
-    zones_of_sites = _zones_of_sites(shortage)
+def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
+    """Yield zones to add, the fewest first; finally all of them, if there are too many combinations."""
+    zones_of_sites = _collect_site_zones(shortage)
     zones: set[str] = set()
     for unplaced in shortage.pools:
         zones.update(zones_of_sites.get(unplaced.site_id, ()))
     allowed = [unplaced.pool.zones or frozenset() for unplaced in shortage.pools]
-    used_everywhere = frozenset.intersection(*allowed)
-    missing = sorted(zones - used_everywhere, key=str.encode)
+    common_zones = frozenset.intersection(*allowed)
+    missing = sorted(zones - common_zones, key=str.encode)
     sizes = range(1, len(missing) + 1)
     additions = chain.from_iterable(combinations(missing, size) for size in sizes)
     for number, added in enumerate(additions):
-        if number == MOST_ZONE_TRIALS:
+        if number == MAXIMUM_ZONE_TRIALS:
             yield missing
             return
         yield added
 
 
-def _zones_adjustment(unplaced: Unplaced, added: Sequence[str]) -> Adjustment:
-    """The zones of a pool with those that are added."""
-    zones = sorted((unplaced.pool.zones or frozenset()) | set(added))
+def _build_zone_adjustment(unplaced: UnplacedPool, new_zones: Sequence[str]) -> Adjustment:
+    """Build the adjustment of a pool's zones."""
+    zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones))
     return Adjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
 
 
-def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> WayOut:
-    """The way out of more zones: `added` to those of the pools that are bound to zones."""
+def _build_zone_remedy(pools: Sequence[UnplacedPool], new_zones: Sequence[str], plan: Plan) -> Remedy:
+    """Build the remedy of more zones: `new_zones` to those of the zone-restricted pools."""
     texts, data = [], []
-    for unplaced in pinned:
-        zones = sorted((unplaced.pool.zones or frozenset()) | set(added), key=str.encode)
+    for unplaced in pools:
+        zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones), key=str.encode)
         text = ", ".join(f'"{zone}"' for zone in zones)
-        where = "" if len(pinned) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
-        texts.append(f"{where}availability_zones = [{text}]")
+        prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
+        texts.append(f"{prefix}availability_zones = [{text}]")
         data.append(
             {"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones}
         )
-    moved = moved_vms(plan, "zones_changed")
-    cost = f" {moved:,} VMs that stand are re-placed by it." if moved else ""
+    moved_count = count_moved_vms(plan, "zones_changed")
+    cost = f" {moved_count:,} VMs that stand are re-placed by it." if moved_count else ""
     # An upgrade re-places them as well, but batch by batch.
-    at_once = sum(unplaced.standing for unplaced in pinned if unplaced.surge)
-    if at_once:
-        cost = f" Other zones make the pool anew: {counted(at_once, 'node')} away at once, not in batches."
-    return WayOut(
-        "zones", f"{'; '.join(texts)}: {_all_fit(pinned)}.{cost}", {"zones": data, "replaced_vms": moved}
+    concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
+    if concurrent_count:
+        cost = (
+            f" Other zones make the pool anew: {format_count(concurrent_count, 'node')} away at once, "
+            f"not in batches."
+        )
+    return Remedy(
+        "zones",
+        f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}",
+        {"zones": data, "replaced_vms": moved_count},
     )
 
 
-def moved_vms(plan: Plan, *triggers: str) -> int:
-    """How many VMs that stand a plan places elsewhere for one of these reasons."""
+def count_moved_vms(plan: Plan, *triggers: str) -> int:
+    """Count the existing VMs that a plan places elsewhere for one of these triggers."""
     moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
     return sum(1 for row in moves if row.trigger in triggers)
 
 
-def _zones_of_sites(shortage: _Shortage) -> dict[str, set[str]]:
-    """The zones of every site, from the racks of the plan."""
+def _collect_site_zones(shortage: _TrialInput) -> dict[str, set[str]]:
+    """Return the zones of every site, from the racks of the plan."""
     zones: dict[str, set[str]] = {}
     for _, rack in shortage.racks:
         if rack.get("status") != "planned":
@@ -326,8 +359,8 @@ def _zones_of_sites(shortage: _Shortage) -> dict[str, set[str]]:
 # --- planned racks -----------------------------------------------------------------------------
 
 
-def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """A planned rack made active: one by one, then all."""
+def _try_planned_racks(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try to activate planned racks: one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
     planned = [
         (address, str(rack["name"]))
@@ -341,13 +374,13 @@ def _more_racks(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
             data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
-            text = f"{names} (planned) active: {_all_fit(shortage.pools)}.{drawn_note(outcome)}"
-            yield WayOut("racks", text, data, tuple(adjustments))
+            text = f"{names} (planned) active: {_format_fit(shortage.pools)}.{format_certainty_note(outcome)}"
+            yield Remedy("racks", text, data, tuple(adjustments))
             return
 
 
-def _all_fit(pools: Sequence[Unplaced]) -> str:
-    """What a way out comes to for the pools that fell short, in words."""
+def _format_fit(pools: Sequence[UnplacedPool]) -> str:
+    """Format the result of a remedy for the pools without capacity."""
     if len(pools) > 1:
         return "everything fits"
     count = len(pools[0].pool.numbers)
@@ -357,38 +390,38 @@ def _all_fit(pools: Sequence[Unplaced]) -> str:
 # --- another order -----------------------------------------------------------------------------
 
 
-def _other_order(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """The failing clusters before the other new ones, else all new ones larger first."""
-    new = _new_clusters(shortage.plan)
+def _try_other_order(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try the failing clusters before the other new ones, then all new ones larger first."""
+    new = _list_new_clusters(shortage.plan)
     if len(new) < 2:
         return
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
     larger_first = sorted(new, key=lambda address: -new[address][1])
     for order in (failing, larger_first):
-        as_it_is = list(new)[: len(order)] == order
-        if not order or as_it_is:
+        is_current_order = list(new)[: len(order)] == order
+        if not order or is_current_order:
             continue
         outcome = trial((), order)
         if outcome.plan.errored:
             continue
         names = [new[address][0] for address in order]
-        others = [name for address, (name, _) in new.items() if address not in order]
-        fits = _all_fit(shortage.pools)
+        other_names = [name for address, (name, _) in new.items() if address not in order]
+        fits = _format_fit(shortage.pools)
         text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
-        if order is failing and others:
-            text = f"Create {', '.join(names)} before {', '.join(others)}: {fits}."
-        text += drawn_note(outcome)
-        yield WayOut("order", text, {"order": [str(address) for address in order]})
+        if order is failing and other_names:
+            text = f"Create {', '.join(names)} before {', '.join(other_names)}: {fits}."
+        text += format_certainty_note(outcome)
+        yield Remedy("order", text, {"order": [str(address) for address in order]})
         return
 
 
-def _new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
-    """New clusters in planning order: name, and host memory in MiB in total."""
+def _list_new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
+    """Return the new clusters in planning order: name, and total host memory in MiB."""
     skus = CATALOGUES[NEWEST].vm_skus
     clusters: dict[Address, tuple[str, int]] = {}
-    created = {change.address for change in plan.changes if change.action is Action.CREATE}
+    created_addresses = {change.address for change in plan.changes if change.action is Action.CREATE}
     for table in plan.placement_tables:
-        if table.address in created:
+        if table.address in created_addresses:
             sku = skus.get(table.vm_sku_name)
             memory = table.total_count * (sku.memory_mib if sku is not None else 1)
             _, memory_so_far = clusters.get(table.address, ("", 0))
@@ -399,74 +432,84 @@ def _new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
 # --- other hints -------------------------------------------------------------------------------
 
 
-def _other_hints(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """The hard hints that stand in the way: the VM whose hint it is placed anew as well, the hint made soft,
-    the hint about racks or machines instead. One hint by one, then all.
+def _try_other_hints(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try to change blocking hard hints: re-create the VM with the hint as well, make the hint soft, or use
+    racks instead of machines or vice versa. One hint at a time, then all.
     """
-    hints = list(dict.fromkeys(chain.from_iterable(unplaced.bound_by for unplaced in shortage.pools)))
-    hints = hints[:MOST_HINTS]
+    hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
+    hints = hints[:MAXIMUM_HINTS]
     choices = [[hint] for hint in hints] + ([hints] if len(hints) > 1 else [])
-    for search in (_replaced_too, _made_soft, _in_another_scope):
-        yield from islice(chain.from_iterable(search(shortage, trial, chosen) for chosen in choices), 1)
+    for search in (_try_replacing_hint_owners, _try_soft_hints, _try_other_scope):
+        yield from islice(
+            chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1
+        )
 
 
-def _replaced_too(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
-    """The standing VMs with the hints are placed anew in the same plan."""
+def _try_replacing_hint_owners(
+    shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]
+) -> Iterator[Remedy]:
+    """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
-    if not all(hint.stands for hint in hints):
+    if not all(hint.is_existing for hint in hints):
         return
     outcome = trial((), (), vms)
-    if _works(outcome):
+    if _is_successful(outcome):
         options = " ".join(f"-replace='{vm}'" for vm in vms)
-        they = form(len(vms), "that VM is", "those VMs are")
-        text = f"{options}: {they} placed anew as well, and {_all_fit(shortage.pools)}."
-        yield WayOut("replace", text + drawn_note(outcome), {"replace": vms})
+        subject = select_form(len(vms), "that VM is", "those VMs are")
+        text = f"{options}: {subject} placed anew as well, and {_format_fit(shortage.pools)}."
+        yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
 
-def _made_soft(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
-    """The hints are preferred instead of demanded."""
-    return _with_hints(shortage, trial, hints, "scheduling_execution", "Soft")
+def _try_soft_hints(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+    """Try the hints as soft preferences."""
+    return _try_hint_argument(shortage, trial, hints, "scheduling_execution", "Soft")
 
 
-def _in_another_scope(shortage: _Shortage, trial: Trial, hints: Sequence[HardHint]) -> Iterator[WayOut]:
-    """Apart on machines instead of racks, together in racks instead of on machines: what asks for less."""
-    kinds = {(hint.hint.scope, hint.hint.affinity) for hint in hints}
+def _try_other_scope(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+    """Try a weaker scope: anti-affinity on machines instead of racks, affinity in racks instead of on
+    machines.
+    """
+    kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
-        yield from _with_hints(shortage, trial, hints, "scope", HintScope.MACHINE.value)
+        yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)
     elif kinds == {(HintScope.MACHINE, True)}:
-        yield from _with_hints(shortage, trial, hints, "scope", HintScope.RACK.value)
+        yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.RACK.value)
 
 
-def _with_hints(
-    shortage: _Shortage, trial: Trial, hints: Sequence[HardHint], argument: str, value: str
-) -> Iterator[WayOut]:
-    """One argument of the hints written otherwise; a VM whose hints change is placed anew."""
+def _try_hint_argument(
+    shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint], argument: str, value: str
+) -> Iterator[Remedy]:
+    """Try another value of one argument of the hints; VMs with changed hints are re-created."""
     edits = [Adjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
-    if not _works(outcome):
+    if not _is_successful(outcome):
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
-    moved = moved_vms(outcome.plan, "cluster_replaced", "requested")
-    stands = form(moved, "stands is", "stand are")
-    cost = f" {counted(moved, 'VM')} that {stands} re-placed by it." if moved else ""
-    hint_of = f"the placement_hint of {' and '.join(owners)}"
-    text = f'{argument} = "{value}" in {hint_of}: {_all_fit(shortage.pools)}.{cost}{drawn_note(outcome)}'
+    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
+    verb = select_form(moved_count, "stands is", "stand are")
+    cost = f" {format_count(moved_count, 'VM')} that {verb} re-placed by it." if moved_count else ""
+    subject = f"the placement_hint of {' and '.join(owners)}"
+    text = (
+        f'{argument} = "{value}" in {subject}: '
+        f"{_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}"
+    )
     data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
-    yield WayOut("hint", text, {"hints": data, "replaced_vms": moved}, tuple(edits))
+    yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
 
 
 # --- a smaller SKU -----------------------------------------------------------------------------
 
 
-def _smaller(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
-    """The largest smaller SKU of the same type with which all VMs of the failing pools fit."""
+def _try_smaller_skus(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
+    """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool
     if any(
-        unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.standing for unplaced in pools
+        unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count
+        for unplaced in pools
     ):
         return
-    for smaller in _smaller_skus(sku, control_plane=name == CONTROL_PLANE):
+    for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
             Adjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
             for unplaced in pools
@@ -475,18 +518,20 @@ def _smaller(shortage: _Shortage, trial: Trial) -> Iterator[WayOut]:
         if not outcome.plan.errored:
             vcpus = sum(len(unplaced.pool.numbers) * smaller.vcpus for unplaced in pools)
             text = f'vm_sku_name = "{smaller.name}" with the same count fits ({vcpus:,} vCPUs).'
-            text += drawn_note(outcome)
-            yield WayOut("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))
+            text += format_certainty_note(outcome)
+            yield Remedy("sku", text, {"vm_sku_name": smaller.name}, tuple(adjustments))
             return
 
 
-def _smaller_skus(sku: VmSku, *, control_plane: bool) -> list[VmSku]:
-    """SKUs of the same type from the largest down; a control plane's VM stands in one NUMA cell."""
+def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
+    """Return SKUs of the same type from the largest down; a control plane VM uses one NUMA cell."""
     size = (sku.host_vcpus, sku.memory_gib)
     smaller = [
-        other
-        for other in CATALOGUES[NEWEST].vm_skus.values()
-        if other.kind == sku.kind and (other.host_vcpus, other.memory_gib) < size
+        candidate
+        for candidate in CATALOGUES[NEWEST].vm_skus.values()
+        if candidate.kind == sku.kind and (candidate.host_vcpus, candidate.memory_gib) < size
     ]
-    allowed = [other for other in smaller if not control_plane or other.numa_cells == 1]
-    return sorted(allowed, key=lambda other: (-other.host_vcpus, -other.memory_gib, other.name))
+    allowed = [candidate for candidate in smaller if not is_control_plane or candidate.numa_cells == 1]
+    return sorted(
+        allowed, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name)
+    )

@@ -1,7 +1,7 @@
-"""What is to be said of VMs once all are placed: how sure, what does not fit, which rules hold."""
+"""Verdicts after placement of all VMs: certainty, VMs without capacity, separation rules."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "fit": "DOES_NOT_FIT PINNED_DOES_NOT_FIT",
-    "separation": "BROKEN",
+    "separation": "SEPARATION_VIOLATED",
 }

@@ -1,7 +1,7 @@
-"""Whether a plan that was read means what it shows."""
+"""Verification of a state: rules and consistency."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "standing_rules": "broken_rules",
-    "standing_state": "dependencies_on_nothing state_problems vms_on_no_machine",
+# Public names of the package, by module.
+PUBLIC = {
+    "state_rules": "check_state_rules",
+    "state_consistency": "check_missing_dependencies check_consistency check_missing_machines",
 }

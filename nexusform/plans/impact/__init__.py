@@ -1,11 +1,13 @@
-"""What a plan does to what runs: the effect of each row, their sums, the limits that a team sets on them."""
+"""Impact of a plan on running objects: the effect of each row, totals, and guard rails."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "effects": (
-        "beside_upgrades DISMISSED DISTURBING Effect effect_clauses effect_counts effect_of EffectCount "
-        "ground_of is_told LEAVING Node node_of number_of state_of told_nodes told_pools verb_of"
+        "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "
+        "count_effects compute_effect EffectCount "
+        "get_host_noun is_upgrade_row LOSS_EFFECTS Node get_source_node count_objects describe_state "
+        "index_upgrade_nodes list_upgrade_pools format_verb"
     ),
-    "guard_rails": "broken_limits GUARD_RAIL guarded Limit limit_of limits_of STRANDED",
-    "pool_reason": "Coming PoolReason",
+    "guard_rails": "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits STRANDED",
+    "pool_reason": "PlacementOrigin PoolReason",
 }

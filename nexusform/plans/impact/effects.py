@@ -1,8 +1,7 @@
-"""What a plan does to what runs, as somebody sees it who runs it: counted, and said in words.
-
-The actions of a plan say what is asked of a platform: a VM that is made anew moves, wherever it comes to. Its
-effects say what comes of it: it stands elsewhere, or where it stood; a pod may have no node afterwards.
-Guard rails and reports say the same of the same plan because both read this.
+"""Effects of a plan on running objects, counted and described in text. Actions of a plan are requests to a
+platform: a re-created VM has the action `move` for any target. Effects are their results: the object runs
+elsewhere or at the same location, or a pod has no node afterwards. Guard rails and reports agree because both
+use this module.
 """
 
 from __future__ import annotations
@@ -14,24 +13,22 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.address import Address
-from nexusform.placement_kinds.kinds import KINDS, VM, kind_order, noun_of
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.placement_kinds.kinds import KINDS, VM, get_noun, get_order
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.words import counted, form, listed
+from nexusform.resources.address import Address
 
 
 class Effect(StrEnum):
-    """What becomes of one VM, binding or pod.
-
-    `again`: made anew where it stood. `unplaced`: it had a place and has none. `waiting`: it comes, or is
-    looked at again, and has no place; `still_waiting`: it had none before. `lost`: what it stands on goes and
-    nothing is done for it. `forgotten`: it runs on, and nobody manages it any more. `not_made`: it is asked
-    for, and is not there.
+    """Effect on one VM, binding or pod. `again`: re-created at the same location. `unplaced`: it had a
+    location and loses it. `waiting`: it is new or re-evaluated, and has no location; `still_waiting`: it had
+    none before. `lost`: its host is removed and no step handles it. `forgotten`: it keeps running unmanaged.
+    `not_made`: it is requested and does not exist.
     """
 
     PLACED = "placed"
     MOVED = "moved"
-    AGAIN = "again"
+    RECREATED = "again"
     UNPLACED = "unplaced"
     WAITING = "waiting"
     STILL_WAITING = "still_waiting"
@@ -39,23 +36,23 @@ class Effect(StrEnum):
     LOST = "lost"
     FORGOTTEN = "forgotten"
     UPDATED = "updated"
-    NOT_MADE = "not_made"
-    KEPT = "kept"
+    NOT_CREATED = "not_made"
+    UNCHANGED = "kept"
 
 
-# What runs is interrupted, or gone.
-DISTURBING: Final = (Effect.LOST, Effect.MOVED, Effect.AGAIN, Effect.UNPLACED)
-# Out of the state.
-DISMISSED: Final = (Effect.REMOVED, Effect.FORGOTTEN)
-LEAVING: Final = (*DISTURBING, *DISMISSED)
+# Running objects are interrupted or removed.
+DISRUPTIVE_EFFECTS: Final = (Effect.LOST, Effect.MOVED, Effect.RECREATED, Effect.UNPLACED)
+# Objects removed from the state.
+REMOVAL_EFFECTS: Final = (Effect.REMOVED, Effect.FORGOTTEN)
+LOSS_EFFECTS: Final = (*DISRUPTIVE_EFFECTS, *REMOVAL_EFFECTS)
 
 
-def effect_of(row: PlacementChange) -> Effect:
-    """What becomes of the object of a row."""
+def compute_effect(row: PlacementChange) -> Effect:
+    """Return the effect on the object of a row."""
     kind = KINDS[row.kind]
     match row.action:
         case PlacementAction.KEEP:
-            return _of_kept(row, runs=kind.runs(row.target))
+            return _compute_unchanged_effect(row, is_running=kind.is_running(row.target))
         case PlacementAction.REMOVE:
             return Effect.REMOVED
         case PlacementAction.LOSE:
@@ -65,45 +62,50 @@ def effect_of(row: PlacementChange) -> Effect:
         case PlacementAction.UPDATE:
             return Effect.UPDATED
         case PlacementAction.PLACE:
-            return Effect.PLACED if kind.runs(row.target) else Effect.WAITING
-    runs_before = kind.runs(row.source)
-    if not kind.runs(row.target):
+            return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
+    runs_before = kind.is_running(row.source)
+    if not kind.is_running(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
         return Effect.PLACED
     if row.source is None or row.target is None:
         return Effect.MOVED
-    return Effect.AGAIN if kind.spot(row.target) == kind.spot(row.source) else Effect.MOVED
+    return (
+        Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
+    )
 
 
-def _of_kept(row: PlacementChange, *, runs: bool) -> Effect:
+def _compute_unchanged_effect(row: PlacementChange, *, is_running: bool) -> Effect:
+    """Return the effect on an object with action `keep`."""
     if row.source is None and row.target is None:
-        return Effect.NOT_MADE
-    return Effect.KEPT if runs else Effect.STILL_WAITING
+        return Effect.NOT_CREATED
+    return Effect.UNCHANGED if is_running else Effect.STILL_WAITING
 
 
 PREDICTED: Final = "predicted"
-# The platform chooses a machine for such a VM as for a new one: that it is the same is foretold, no more.
-_CHOSEN_ANEW: Final = ("cluster_replaced", "requested", "heal")
-_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, PlacementAction.FORGET)
+# The platform schedules such a VM like a new one: the same machine is only a prediction.
+_RESCHEDULING_TRIGGERS: Final = ("cluster_replaced", "requested", "heal")
+_ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, PlacementAction.FORGET)
 
 
-def state_of(row: PlacementChange) -> str:
-    """What something that runs nowhere is (a pod: `Pending`, `SchedulingGated`, `Failed`); "" for whatever
-    runs, `predicted` for a VM whose place the platform chooses anew.
+def describe_state(row: PlacementChange) -> str:
+    """Return the state of an object that does not run (a pod: `Pending`, `SchedulingGated`, `Failed`); "" for
+    running objects, `predicted` for a VM rescheduled by the platform.
     """
     kind = KINDS[row.kind]
-    if row.trigger in _CHOSEN_ANEW and row.provenance == PREDICTED and effect_of(row) is Effect.AGAIN:
+    if (
+        row.trigger in _RESCHEDULING_TRIGGERS
+        and row.provenance == PREDICTED
+        and compute_effect(row) is Effect.RECREATED
+    ):
         return PREDICTED
-    if row.target is None or row.action in _WITHOUT_TARGET or kind.runs(row.target):
+    if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
         return ""
-    return kind.waits_as(row.target)
+    return kind.format_waiting_state(row.target)
 
 
 class EffectCount(Struct, frozen=True):
-    """How many objects of a kind something becomes of; `state` of those that run
-    nowhere.
-    """
+    """Number of objects of a kind with one effect; `state` is that of objects that do not run."""
 
     kind: str
     effect: Effect
@@ -111,34 +113,34 @@ class EffectCount(Struct, frozen=True):
     count: int
 
 
-def effect_counts(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
-    """Every effect that some row has, by effect and kind."""
-    counts = Counter((row.kind, effect_of(row), state_of(row)) for row in rows)
+def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
+    """Count the rows per effect, kind and state, sorted by effect and kind."""
+    counts = Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
     listed_counts = [EffectCount(*key, count) for key, count in counts.items()]
-    return tuple(sorted(listed_counts, key=_order))
+    return tuple(sorted(listed_counts, key=_build_sort_key))
 
 
 _EFFECTS: Final = tuple(Effect)
 _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
     Effect.PLACED: ("is placed", "are placed"),
     Effect.MOVED: ("moves", "move"),
-    Effect.AGAIN: ("is re-created in place", "are re-created in place"),
+    Effect.RECREATED: ("is re-created in place", "are re-created in place"),
     Effect.UNPLACED: ("loses its node", "lose their nodes"),
     Effect.REMOVED: ("is removed", "are removed"),
     Effect.LOST: ("loses its machine", "lose their machine"),
     Effect.FORGOTTEN: ("is forgotten", "are forgotten"),
-    Effect.KEPT: ("stays", "stay"),
+    Effect.UNCHANGED: ("stays", "stay"),
     Effect.UPDATED: ("is updated", "are updated"),
-    Effect.NOT_MADE: ("is not made", "are not made"),
+    Effect.NOT_CREATED: ("is not made", "are not made"),
 }
 
 
-def _order(effect: EffectCount) -> tuple[int, int, str]:
-    return _EFFECTS.index(effect.effect), kind_order(effect.kind), effect.state
+def _build_sort_key(effect: EffectCount) -> tuple[int, int, str]:
+    return _EFFECTS.index(effect.effect), get_order(effect.kind), effect.state
 
 
-def told_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
-    """The pools whose re-creation `upgrades` tell: site, cluster, pool, trigger."""
+def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
+    """Return the pools re-created by `upgrades`: site, cluster, pool, trigger."""
     return frozenset(
         (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
         for upgrade in plan.upgrades
@@ -146,136 +148,138 @@ def told_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
     )
 
 
-def is_told(row: PlacementChange, told: frozenset[tuple[str, str, str, str]]) -> bool:
-    """Whether the re-creation of a node is told with that of its pool."""
-    return (row.site_id, row.cluster, row.pool, row.trigger) in told
+def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, str]]) -> bool:
+    """Return whether the re-creation of a node belongs to the upgrade of its pool."""
+    return (row.site_id, row.cluster, row.pool, row.trigger) in pools
 
 
 Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
 
 
-def told_nodes(plan: Plan) -> dict[Node, PlacementChange]:
-    """The rows of nodes whose re-creation `upgrades` tell, by every name that such a node has."""
-    told = told_pools(plan)
+def index_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
+    """Return the rows of nodes re-created by `upgrades`, by every name of the node."""
+    pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
-    for row in plan.placements if told else ():
-        if row.kind == VM and is_told(row, told):
+    for row in plan.placements if pools else ():
+        if row.kind == VM and is_upgrade_row(row, pools):
             for name in filter(None, (row.object, row.platform_name)):
                 nodes[row.site_id, row.cluster, name] = row
     return nodes
 
 
-def node_of(row: PlacementChange) -> Node:
-    """The node that a pod leaves."""
-    cluster, node, _ = KINDS[row.kind].link(row.source) if row.source is not None else ("", "", "")
+def get_source_node(row: PlacementChange) -> Node:
+    """Return the node that a pod leaves."""
+    cluster, node, _ = KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
     return row.site_id, cluster, node
 
 
-def beside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """The rows that `upgrades` do not tell: all but nodes made anew with their pool, and the pods that find
-    another place meanwhile.
+def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
+    """Return the rows not covered by `upgrades`: all but nodes re-created with their pool, and pods moved by
+    that.
     """
-    nodes = told_nodes(plan)
+    nodes = index_upgrade_nodes(plan)
     if not nodes:
         return list(plan.placements)
-    told = told_pools(plan)
+    pools = list_upgrade_pools(plan)
     return [
         row
         for row in plan.placements
-        if not is_told(row, told)
+        if not is_upgrade_row(row, pools)
         and not (
-            KINDS[row.kind].on_vms
-            and effect_of(row) in (Effect.MOVED, Effect.AGAIN)
-            and node_of(row) in nodes
+            KINDS[row.kind].runs_on_vms
+            and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+            and get_source_node(row) in nodes
         )
     ]
 
 
-def made_anew(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """How many bindings and pods go while others come in their stead (of the same placement, of the same
-    workload), by kind: their member, or the object that brought them, is made anew, or another cluster is
-    picked. Whoever ran there does not run on.
+def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
+    """Count by kind the bindings and pods removed while others of the same placement or workload are added.
+    Their member or their parent object is re-created, or another cluster is selected. The removed ones do not
+    keep running.
     """
-    gone: Counter[tuple[str, Address, str]] = Counter()
-    come: Counter[tuple[str, Address, str]] = Counter()
+    removed_counts: Counter[tuple[str, Address, str]] = Counter()
+    added_counts: Counter[tuple[str, Address, str]] = Counter()
     for row in rows:
-        whose = (row.kind, row.address, row.pool)
-        gone[whose] += row.action is PlacementAction.REMOVE and KINDS[row.kind].runs(row.source)
-        come[whose] += row.action is PlacementAction.PLACE
-    anew: Counter[str] = Counter()
-    for whose, count in (gone & come).items():
-        anew[whose[0]] += count
-    return {kind: anew[kind] for kind in sorted(anew, key=kind_order)}
+        owner = (row.kind, row.address, row.pool)
+        removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(
+            row.source
+        )
+        added_counts[owner] += row.action is PlacementAction.PLACE
+    substitutions: Counter[str] = Counter()
+    for owner, count in (removed_counts & added_counts).items():
+        substitutions[owner[0]] += count
+    return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_order)}
 
 
-def number_of(counts: Iterable[EffectCount], *effects: Effect) -> int:
-    """How many objects have one of these effects."""
-    return sum(each.count for each in counts if each.effect in effects)
+def count_objects(counts: Iterable[EffectCount], *effects: Effect) -> int:
+    """Return the number of objects with one of these effects."""
+    return sum(effect_count.count for effect_count in counts if effect_count.effect in effects)
 
 
-def effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
-    """`2 VMs are re-created on other machines`, `1 VM and 3 pods are removed`: a clause for each of these
-    effects that there is, in this order.
+def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
+    """Format a clause for each of these effects in order: `2 VMs are re-created on other machines`, `1 VM and
+    3 pods are removed`.
     """
     clauses = []
     for effect in effects:
-        rows = [each for each in counts if each.effect is effect]
+        rows = [row for row in counts if row.effect is effect]
         if effect is Effect.MOVED:
-            clauses += [_elsewhere(each) for each in rows if each.kind == VM]
-            rows = [each for each in rows if each.kind != VM]
-        if effect is Effect.AGAIN:
-            clauses += _clauses(effect, [each for each in rows if each.state])
-            rows = [each for each in rows if not each.state]
-        clauses += _clauses(effect, rows)
+            clauses += [_format_vm_moves(row) for row in rows if row.kind == VM]
+            rows = [row for row in rows if row.kind != VM]
+        if effect is Effect.RECREATED:
+            clauses += _format_clauses(effect, [row for row in rows if row.state])
+            rows = [row for row in rows if not row.state]
+        clauses += _format_clauses(effect, rows)
     return clauses
 
 
-def _elsewhere(vms: EffectCount) -> str:
-    where = form(vms.count, "another machine", "other machines")
-    return f"{counted(vms.count, 'VM')} {form(vms.count, 'is', 'are')} re-created on {where}"
+def _format_vm_moves(vms: EffectCount) -> str:
+    target = select_form(vms.count, "another machine", "other machines")
+    return f"{format_count(vms.count, 'VM')} {select_form(vms.count, 'is', 'are')} re-created on {target}"
 
 
-def _clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Objects of all kinds with one effect in a clause; of pods that run nowhere one for each state."""
+def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
+    """Format objects of all kinds with one effect as one clause; pods without a node get one per state."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
-        return [f"{_subject(each)} {waiting_verb(each.state, each.count)}" for each in rows]
+        return [f"{_format_subject(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
     if effect is Effect.LOST:
-        return [f"{_subject(each)} {_loses(each)}" for each in rows]
-    total = sum(each.count for each in rows)
+        return [f"{_format_subject(row)} {_format_loss(row)}" for row in rows]
+    total = sum(row.count for row in rows)
     by_kind: Counter[str] = Counter()
-    for each in rows:
-        by_kind[each.kind] += each.count
-    kinds = sorted(by_kind, key=kind_order)
-    subjects = [counted(by_kind[kind], noun_of(kind)) for kind in kinds]
-    return [f"{listed(subjects)} {verb_of(effect, rows[0].state, total)}"] if rows else []
+    for row in rows:
+        by_kind[row.kind] += row.count
+    kinds = sorted(by_kind, key=get_order)
+    subjects = [format_count(by_kind[kind], get_noun(kind)) for kind in kinds]
+    return [f"{format_list(subjects)} {format_verb(effect, rows[0].state, total)}"] if rows else []
 
 
-def _subject(each: EffectCount) -> str:
-    return counted(each.count, noun_of(each.kind))
+def _format_subject(row: EffectCount) -> str:
+    return format_count(row.count, get_noun(row.kind))
 
 
-def _loses(each: EffectCount) -> str:
-    """`lose their machine`; pods lose a node and bindings a member."""
-    ground = ground_of(each.kind)
-    return form(each.count, f"loses its {ground}", f"lose their {ground}")
+def _format_loss(row: EffectCount) -> str:
+    """Format `lose their machine`; pods lose a node and bindings a member."""
+    host = get_host_noun(row.kind)
+    return select_form(row.count, f"loses its {host}", f"lose their {host}")
 
 
-def ground_of(kind_name: str) -> str:
-    """What objects of a kind stand on, in a word."""
-    return KINDS[kind_name].ground
+def get_host_noun(kind_name: str) -> str:
+    """Return the noun of the host of a kind of objects."""
+    return KINDS[kind_name].host_noun
 
 
-def waiting_verb(state: str, count: int) -> str:
-    """`stays Pending`, `fail`."""
+def format_waiting_verb(state: str, count: int) -> str:
+    """Format `stays Pending`, `fail`."""
     if state == "Failed":
-        return form(count, "fails", "fail")
-    return f"{form(count, 'stays', 'stay')} {state}"
+        return select_form(count, "fails", "fail")
+    return f"{select_form(count, 'stays', 'stay')} {state}"
 
 
-def verb_of(effect: Effect, state: str, count: int) -> str:
-    """What is said of so many objects: `are re-created in place`."""
+def format_verb(effect: Effect, state: str, count: int) -> str:
+    """Format the verb phrase of an effect: `are re-created in place`."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
-        return waiting_verb(state, count)
+        return format_waiting_verb(state, count)
     if state == PREDICTED:
-        return form(count, "is re-created, predicted in place", "are re-created, predicted in place")
-    return form(count, *_VERBS[effect])
+        return select_form(count, "is re-created, predicted in place", "are re-created, predicted in place")
+    return select_form(count, *_VERBS[effect])

@@ -1,4 +1,4 @@
-"""Guard rails: what a plan may do at most and must leave at least, given from outside (`-fail-on`)."""
+"""Guard rails: limits on what a plan may do and must leave, set by `-fail-on`."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
-from nexusform.placement_kinds.kinds import noun_of
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.placement_kinds.kinds import get_noun
 from nexusform.plans.impact.effects import (
-    DISMISSED,
-    DISTURBING,
-    effect_clauses,
-    effect_counts,
-    made_anew,
-    number_of,
+    DISRUPTIVE_EFFECTS,
+    REMOVAL_EFFECTS,
+    count_effects,
+    count_objects,
+    count_substitutions,
+    format_effect_clauses,
 )
-from nexusform.plans.plan import Plan, all_decided
-from nexusform.words import counted, form, listed
+from nexusform.plans.plan import Plan, is_fully_decided
 
 GUARD_RAIL: Final = "guard-rail"
-STRANDED: Final = "machine-goes-with-vms-on-it"  # the one refusal beside which limits are judged still
-NOT_JUDGED: Final = "guard-rails-were-not-judged"
-_LIMIT: Final = "guard_rail"  # among what the error carries
+STRANDED: Final = "machine-goes-with-vms-on-it"  # the only error with which limits are still checked
+NOT_CHECKED: Final = "guard-rails-were-not-judged"
+_LIMIT: Final = "guard_rail"  # key in the extra data of the error
 
 
 class GuardRail(Struct, frozen=True):
-    """A limit's meaning: `measure` says in words what of a plan goes beyond a limit; `allowed` says the limit
-    itself; `fraction`: it is one between 0 and 1, else a whole number.
+    """Meaning of a limit: `measure` describes each excess of a plan over the limit; `allowed` formats the
+    limit; `is_fraction`: it is between 0 and 1, else a whole number.
     """
 
     measure: Callable[[Plan, float], Iterable[str]]
     allowed: str
-    fraction: bool = False
+    is_fraction: bool = False
 
 
 class Limit(Struct, frozen=True):
-    """One limit that a run was given: `moved:0`."""
+    """One limit of a run: `moved:0`."""
 
     name: str
     value: float
 
 
-def limits_of(text: str) -> tuple[Limit, ...]:
-    """The limits of `moved:0,room:5,certainty:0.9`. Raises ValueError; its message is for the user, and tells
-    of every mistake.
+def parse_limits(text: str) -> tuple[Limit, ...]:
+    """Parse `moved:0,room:5,certainty:0.9`. Raises ValueError with a message for the user that lists every
+    mistake.
     """
     limits: dict[str, Limit] = {}
     mistakes: list[str] = []
-    for written in filter(None, map(str.strip, text.split(","))):
+    for item in filter(None, map(str.strip, text.split(","))):
         try:
-            limit = _limit(written)
+            limit = _parse_limit(item)
         except ValueError as problem:
             mistakes.append(str(problem))
             continue
@@ -68,137 +68,139 @@ def limits_of(text: str) -> tuple[Limit, ...]:
     return tuple(limits.values())
 
 
-def _limit(written: str) -> Limit:
-    """One limit, `name:number`. Raises ValueError with what is wrong."""
-    name, _, number = written.partition(":")
+def _parse_limit(item: str) -> Limit:
+    """Parse one limit, `name:number`. Raises ValueError with the mistake."""
+    name, _, number = item.partition(":")
     rail = GUARD_RAILS.get(name)
     if rail is None:
-        hint = did_you_mean(name, GUARD_RAILS)
+        hint = suggest_name(name, GUARD_RAILS)
         raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
     try:
-        value = float(number) if rail.fraction else int(number)
+        value = float(number) if rail.is_fraction else int(number)
     except ValueError:
         value = -1
-    if value < 0 or (rail.fraction and not value <= 1):
-        kind = "a number from 0 to 1" if rail.fraction else "a whole number from 0 on"
-        raise ValueError(f'"{written}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
+    if value < 0 or (rail.is_fraction and not value <= 1):
+        kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
+        raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
     return Limit(name, value)
 
 
-def guarded(plan: Plan, limits: Iterable[Limit]) -> Plan:
-    """The plan with an error for every limit that it breaks, so that whatever tells of it denies it.
-
-    A plan in error is not judged, and says so, but for one that would leave VMs without their machine.
+def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
+    """Return the plan with an error for every broken limit, so that it is rejected everywhere. The limits of
+    a plan with errors are not checked, with a warning, except if the only error is VMs without a machine.
     """
     limits = tuple(limits)
     errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}
     if limits and plan.errored and errors != {STRANDED}:
-        names = listed([_written(limit) for limit in limits])
-        text = f"{names} {form(len(limits), 'was', 'were')} not judged, as planning failed."
-        return replace(plan, diagnostics=(*plan.diagnostics, warning(NOT_JUDGED, text)))
-    broken = _breaches(plan, limits)
+        names = format_list([_format_limit(limit) for limit in limits])
+        text = f"{names} {select_form(len(limits), 'was', 'were')} not judged, as planning failed."
+        return replace(plan, diagnostics=(*plan.diagnostics, build_warning(NOT_CHECKED, text)))
+    broken = _check_limits(plan, limits)
     return replace(plan, diagnostics=(*plan.diagnostics, *broken)) if broken else plan
 
 
-def _written(limit: Limit) -> str:
-    """A limit as it is given: `moved:0`."""
+def _format_limit(limit: Limit) -> str:
+    """Format a limit as on the command line: `moved:0`."""
     return (
         f"{limit.name}:{limit.value:g}"
-        if GUARD_RAILS[limit.name].fraction
+        if GUARD_RAILS[limit.name].is_fraction
         else f"{limit.name}:{limit.value:.0f}"
     )
 
 
-def broken_limits(plan: Plan) -> tuple[str, ...]:
-    """The limits that a guarded plan breaks, each as it was given: `moved:0`."""
-    limits = [limit_of(breach) for breach in plan.diagnostics if breach.id == GUARD_RAIL]
+def list_broken_limits(plan: Plan) -> tuple[str, ...]:
+    """Return the limits broken by a checked plan, as on the command line: `moved:0`."""
+    limits = [get_limit_text(breach) for breach in plan.diagnostics if breach.id == GUARD_RAIL]
     return tuple(dict.fromkeys(limits))
 
 
-def limit_of(breach: Diagnostic) -> str:
-    """The limit that such an error speaks of."""
+def get_limit_text(breach: Diagnostic) -> str:
+    """Return the limit of such an error."""
     return str(breach.extra[_LIMIT])
 
 
-def _breaches(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
+def _check_limits(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
     diagnostics = []
     for limit in limits:
         rail = GUARD_RAILS[limit.name]
-        given = _written(limit)
-        for measured in rail.measure(plan, limit.value):
-            allowed = rail.allowed.format(given.partition(":")[2])
-            detail = f"{measured}; -fail-on={given} allows {allowed}."
-            diagnostics.append(error(GUARD_RAIL, detail, extra={_LIMIT: given}))
+        limit_text = _format_limit(limit)
+        for measurement in rail.measure(plan, limit.value):
+            allowed = rail.allowed.format(limit_text.partition(":")[2])
+            detail = f"{measurement}; -fail-on={limit_text} allows {allowed}."
+            diagnostics.append(build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text}))
     return diagnostics
 
 
 # --- the limits ----------------------------------------------------------------------------------
 
 
-def _moved(plan: Plan, most: float) -> Iterable[str]:
-    """VMs, bindings and pods that do not go on running where they run: also what is made anew in its place,
-    VMs that lose their machine (forgotten ones, too), pods that lose their node, and bindings and pods that
-    go while others come in their stead. What else is removed was taken out of the configuration, and counts
-    for `removed`.
+def _measure_moved(plan: Plan, maximum: float) -> Iterable[str]:
+    """Measure VMs, bindings and pods that do not keep running at their location. Also counts re-creation in
+    place, VMs that lose their machine (forgotten ones, too), pods that lose their node, and bindings and pods
+    replaced by others. Other removals follow from the configuration and count for `removed`.
     """
-    counts = effect_counts(plan.placements)
-    anew = made_anew(plan.placements)
-    if number_of(counts, *DISTURBING) + sum(anew.values()) + plan.forgotten_and_lost <= most:
+    counts = count_effects(plan.placements)
+    substitutions = count_substitutions(plan.placements)
+    if (
+        count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + plan.lost_unmanaged_count
+        <= maximum
+    ):
         return []
-    clauses = effect_clauses(counts, DISTURBING)
-    if anew:
-        subjects = listed([counted(count, noun_of(kind)) for kind, count in anew.items()])
+    clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
+    if substitutions:
+        subjects = format_list([format_count(count, get_noun(kind)) for kind, count in substitutions.items()])
         clauses.append(
-            f"{subjects} {form(sum(anew.values()), 'goes', 'go')} while others come in their stead"
+            f"{subjects} {select_form(sum(substitutions.values()), 'goes', 'go')} while others come in their "
+            f"stead"
         )
-    return [listed([*clauses, *_lost(plan)])]
+    return [format_list([*clauses, *_format_lost_unmanaged(plan)])]
 
 
-def _removed(plan: Plan, most: float) -> Iterable[str]:
-    """VMs, bindings and pods that leave, or that nobody manages any more; also VMs that were forgotten and do
-    not run on.
+def _measure_removed(plan: Plan, maximum: float) -> Iterable[str]:
+    """Measure VMs, bindings and pods that are removed or forgotten, and forgotten VMs that lose their
+    machine.
     """
-    counts = effect_counts(plan.placements)
-    if number_of(counts, *DISMISSED) + plan.forgotten_and_lost <= most:
+    counts = count_effects(plan.placements)
+    if count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count <= maximum:
         return []
-    return [listed([*effect_clauses(counts, DISMISSED), *_lost(plan)])]
+    return [format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *_format_lost_unmanaged(plan)])]
 
 
-def _lost(plan: Plan) -> list[str]:
-    lost = plan.forgotten_and_lost
-    loses = form(lost, "loses its machine", "lose their machine")
-    return [f"{counted(lost, 'forgotten VM')} {loses}"] if lost else []
+def _format_lost_unmanaged(plan: Plan) -> list[str]:
+    count = plan.lost_unmanaged_count
+    verb = select_form(count, "loses its machine", "lose their machine")
+    return [f"{format_count(count, 'forgotten VM')} {verb}"] if count else []
 
 
-def _room(plan: Plan, least: float) -> Iterable[str]:
-    """What still fits on each site of its largest VM SKU in play, once the plan is applied."""
+def _measure_capacity(plan: Plan, minimum: float) -> Iterable[str]:
+    """Measure the spare capacity of each site for its largest VM SKU in use after the plan."""
     sites_counted: set[str] = set()
-    for row in plan.room:  # the largest SKU of a site comes first
+    for row in plan.capacity:  # the largest SKU of a site is first
         if row.site_id in sites_counted or row.after is None:
             continue
         sites_counted.add(row.site_id)
         free = row.after.free
-        if free < least:
-            yield f"On {row.site} {free:,} more {row.sku} {form(free, 'fits', 'fit')} after this plan"
+        if free < minimum:
+            yield f"On {row.site} {free:,} more {row.sku} {select_form(free, 'fits', 'fit')} after this plan"
 
 
-def _certainty(plan: Plan, least: float) -> Iterable[str]:
-    """The part of the VMs placed whose rack's count of their pool holds in every tie-break."""
-    placed = sum(table.placed for table in plan.placement_tables)
-    if not placed or all_decided(plan.placement_tables):
+def _measure_certainty(plan: Plan, minimum: float) -> Iterable[str]:
+    """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
+    placed_count = sum(table.placed for table in plan.placement_tables)
+    if not placed_count or is_fully_decided(plan.placement_tables):
         return []
-    if not plan.tie_breaks:
+    if not plan.samples:
         return ["Certainty was not computed: no tie-breaks were repeated"]
-    sure = sum(table.racks_certain for table in plan.placement_tables)
-    if sure >= least * placed:
+    certain = sum(table.racks_certain for table in plan.placement_tables)
+    if certain >= minimum * placed_count:
         return []
-    return [f"VMs per rack are certain for {sure:,} of the {placed:,} VMs placed"]
+    return [f"VMs per rack are certain for {certain:,} of the {placed_count:,} VMs placed"]
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
-    "moved": GuardRail(_moved, "{} at most"),
-    "removed": GuardRail(_removed, "{} at most"),
-    "room": GuardRail(_room, "no fewer than {}"),
-    "certainty": GuardRail(_certainty, "no smaller part than {}", fraction=True),
+    "moved": GuardRail(_measure_moved, "{} at most"),
+    "removed": GuardRail(_measure_removed, "{} at most"),
+    "room": GuardRail(_measure_capacity, "no fewer than {}"),
+    "certainty": GuardRail(_measure_certainty, "no smaller part than {}", is_fraction=True),
 }
 _EXAMPLES: Final = {"moved": "0", "removed": "0", "room": "5", "certainty": "0.9"}

@@ -1,15 +1,15 @@
-"""How the VMs of a pool came to be where they are, as `explain` tells it."""
+"""Reasons for the placement of a pool's VMs, as reported by `explain`."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.address import Address
 from nexusform.plans.plan import PlacementTable
+from nexusform.resources.address import Address
 
 
-class Coming(Struct, frozen=True):
-    """How many VMs of a pool came for one reason; `serial` is that of the apply, None: this plan."""
+class PlacementOrigin(Struct, frozen=True):
+    """Number of VMs of a pool placed for one reason; `serial` is that of the apply, None: this plan."""
 
     trigger: str
     serial: int | None
@@ -17,15 +17,17 @@ class Coming(Struct, frozen=True):
 
 
 class PoolReason(Struct, frozen=True):
-    """One pool: its row of the placement table, its zones (None: all), how its VMs came, their names."""
+    """One pool: its row of the placement table, its zones (None: all), the origins of its VMs, their
+    names.
+    """
 
     address: Address
     table: PlacementTable
     zones: tuple[str, ...] | None
-    came: tuple[Coming, ...]
+    origins: tuple[PlacementOrigin, ...]
     objects: tuple[str, ...]
 
     @property
-    def missing(self) -> int:
-        """VMs of the pool that stand on no rack."""
+    def missing_count(self) -> int:
+        """Number of VMs of the pool without a rack."""
         return self.table.total_count - sum(self.table.actual_vms_per_rack.values())

@@ -1,11 +1,12 @@
-"""Plans as bytes and back."""
+"""Plan files: plans as bytes and back."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "comparison": "parts_made_otherwise things_seen_otherwise",
+# Public names of the package, by module.
+PUBLIC = {
+    "comparison": "list_different_parts list_visible_differences",
     "plan_file": (
-        "digest each_member pack packed PLAN_OF_SITES read SavedPlan signature_of signature_over Torn unpack "
-        "with_signature write"
+        "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN read_plan_file SavedPlan "
+        "read_signature build_signature_member CorruptArchiveError unpack_archive "
+        "sign_members write_plan_file"
     ),
     "record_codec": "write_record",
 }

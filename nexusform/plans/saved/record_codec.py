@@ -1,12 +1,11 @@
-"""Frozen records to plain JSON data and back, by their annotations.
+"""Conversion of frozen records to plain JSON data and back, by their annotations. A record (Struct) becomes
+an object of its fields; fields at their default are omitted, so a field added later reads as its default from
+older data. Known annotations: str, int, float, bool, None, Any (plain data, unchanged), enums, records,
+Address, Type, tuples, mappings from str or Address, and unions with None, of str and int, or of records; a
+Location is a record of one of the kinds of placements. Tuples inside plain data are read as lists.
 
-A record (Struct) becomes an object of its fields; fields at their default are left out. Known
-annotations: str, int, float, bool, None, Any (plain data, kept as it is), enums, records, Address, Type,
-tuples, mappings from str or Address, and unions with None, of str and int, or of records; a Place is a record
-of one of the kinds of placements. Tuples inside plain data come back as lists.
-
-A long tuple of records becomes a table: a column for each field that differs from its default somewhere,
-with each value once (tables.py).
+A long tuple of records becomes a table: a column for each field that differs from its default in any record,
+with each value once (record_tables.py).
 """
 
 from __future__ import annotations
@@ -20,75 +19,74 @@ from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.placement_kinds.kinds import place_classes
-from nexusform.plain_data import ConversionProblem
-from nexusform.plans.saved.tables import SHORTEST, Field, read_table, write_table
-from nexusform.scheduling.decision import Place
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.placement_kinds.kinds import map_location_classes
+from nexusform.plans.saved.record_tables import MINIMUM_ROWS, ColumnField, read_table, write_table
+from nexusform.resources.address import Address, AddressProblem, parse_address
+from nexusform.scheduling.decision import Location
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.value_types import Type, type_from_json, type_to_json
+from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
 
 Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
-    """How values of one annotation are written and read; None: they are JSON data already.
-
-    `table` is how many of them are, where they are records. `is_plain`: they are data of any form.
+    """Converters for the values of one annotation; None: they are JSON data already. `table` converts many of
+    them, if they are records. `is_plain`: they are data of any form.
     """
 
     write: Write | None
     read: Read
-    table: _Table | None = None
+    table: _TableShape | None = None
     is_plain: bool = False
 
 
-class _Table(NamedTuple):
-    """How long tuples of a kind of record are written and read."""
+class _TableShape(NamedTuple):
+    """Converter for long tuples of a kind of record."""
 
     kind: type[Any]
-    fields: tuple[Field, ...]
+    fields: tuple[ColumnField, ...]
 
 
 def write_record(record: Any) -> dict[str, Any]:
-    """The record as an object. Plain data inside is not copied."""
-    write = shape_of(type(record)).write
+    """Return the record as an object. Plain data inside is not copied."""
+    write = get_shape(type(record)).write
     assert write is not None
-    written: dict[str, Any] = write(record)
-    return written
+    document: dict[str, Any] = write(record)
+    return document
 
 
 def read_record(kind: type[Any], data: Any) -> Any:
-    """The record of this kind that the data stands for. Raises ConversionProblem."""
-    return shape_of(kind).read(data)
+    """Return the record of this kind from its data. Raises ConversionProblem."""
+    return get_shape(kind).read(data)
 
 
-def _inside(step: str | int, read: Read, data: Any) -> Any:
-    """What `read` makes of data that stands under a name or number: problems say where they are."""
+def _read_within(step: str | int, read: Read, data: Any) -> Any:
+    """Read data under a name or number: problems get its path."""
     try:
         return read(data)
     except ConversionProblem as problem:
-        raise problem.within(step) from None
+        raise problem.prepend_step(step) from None
 
 
-# --- leaves ------------------------------------------------------------------------------------
+# --- scalars -----------------------------------------------------------------------------------
 
 
-def _exactly(*kinds: type) -> Shape:
-    """How plain values of these classes are written: as they are. A bool is no int."""
-    words = " or ".join(kind.__name__ for kind in kinds)
+def _build_scalar_shape(*kinds: type) -> Shape:
+    """Build the shape of plain values of these classes: unchanged. A bool is no int."""
+    class_names = " or ".join(kind.__name__ for kind in kinds)
 
     def read(data: Any) -> Any:
         if data.__class__ not in kinds:
-            raise ConversionProblem((), f"{words} expected")
+            raise ConversionProblem((), f"{class_names} expected")
         return data
 
     return Shape(None, read)
 
 
-def _enum(kind: type[Enum]) -> Shape:
-    """How a member of an enum is written: as its value, a text."""
+def _build_enum_shape(kind: type[Enum]) -> Shape:
+    """Build the shape of an enum: its value, a text."""
     members = {member.value: member for member in kind}
 
     def read(data: Any) -> Any:
@@ -99,41 +97,41 @@ def _enum(kind: type[Enum]) -> Shape:
     return Shape(lambda member: member.value, read)
 
 
-def _address() -> Shape:
-    """How an address is written: as its text. The same ones come again and again, so some are kept parsed."""
-    known: dict[str, Address] = {}
+def _build_address_shape() -> Shape:
+    """Build the shape of an address: its text. Addresses repeat often, so parsed ones are cached."""
+    cache: dict[str, Address] = {}
 
     def read(data: Any) -> Address:
         if data.__class__ is not str:
             raise ConversionProblem((), "an address expected")
-        address = known.get(data)
+        address = cache.get(data)
         if address is None:
             try:
                 address = parse_address(data)
             except AddressProblem:
                 raise ConversionProblem((), "an address expected") from None
-            if len(known) < _KEPT_ADDRESSES:
-                known[data] = address
+            if len(cache) < _ADDRESS_CACHE_LIMIT:
+                cache[data] = address
         return address
 
     return Shape(str, read)
 
 
-_KEPT_ADDRESSES: Final = 100_000
+_ADDRESS_CACHE_LIMIT: Final = 100_000
 
 
 def _read_type(data: Any) -> Type:
     try:
-        return type_from_json(data)
+        return parse_type_json(data)
     except (ValueError, TypeError, RecursionError):
         raise ConversionProblem((), "a type expected") from None
 
 
-# --- what holds others -------------------------------------------------------------------------
+# --- containers --------------------------------------------------------------------------------
 
 
-def _optional(inner: Shape) -> Shape:
-    """How a value that may be None is written: null, or as it is otherwise."""
+def _build_optional_shape(inner: Shape) -> Shape:
+    """Build the shape of a value that may be None: null, or the inner shape."""
     write = inner.write
     return Shape(
         None if write is None else lambda value: None if value is None else write(value),
@@ -142,8 +140,8 @@ def _optional(inner: Shape) -> Shape:
     )
 
 
-def _sequence(item: Shape) -> Shape:
-    """How a tuple of any length is written: as a list, or as a table."""
+def _build_sequence_shape(item: Shape) -> Shape:
+    """Build the shape of a tuple of any length: a list, or a table."""
     write = item.write
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
@@ -155,19 +153,19 @@ def _sequence(item: Shape) -> Shape:
         try:
             return tuple([item.read(element) for element in data])
         except ConversionProblem:
-            # Read again, slower, for the number of the element that is wrong.
-            return tuple([_inside(index, item.read, element) for index, element in enumerate(data)])
+            # Read again, slower, to find the index of the invalid element.
+            return tuple([_read_within(index, item.read, element) for index, element in enumerate(data)])
 
     def write_many(value: Any) -> Any:
-        is_long = item.table is not None and len(value) >= SHORTEST
+        is_long = item.table is not None and len(value) >= MINIMUM_ROWS
         table = write_table(value, item.table.fields) if item.table is not None and is_long else None
         return write_list(value) if table is None else table
 
     return Shape(write_list if item.table is None else write_many, read)
 
 
-def _fixed(items: tuple[Shape, ...]) -> Shape:
-    """How a tuple of one length is written: as a list, each element in its own way."""
+def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
+    """Build the shape of a tuple of fixed length: a list with one shape per element."""
 
     def write(value: tuple[Any, ...]) -> list[Any]:
         return [
@@ -178,15 +176,15 @@ def _fixed(items: tuple[Shape, ...]) -> Shape:
     def read(data: Any) -> tuple[Any, ...]:
         if data.__class__ is not list or len(data) != len(items):
             raise ConversionProblem((), f"a list of {len(items)} expected")
-        return tuple([_inside(at, item.read, data[at]) for at, item in enumerate(items)])
+        return tuple([_read_within(index, item.read, data[index]) for index, item in enumerate(items)])
 
     return Shape(write, read)
 
 
-def _mapping(key: Any, value: Shape) -> Shape:
-    """How a mapping is written: an object by text, a list of pairs by address."""
+def _build_mapping_shape(key: Any, value: Shape) -> Shape:
+    """Build the shape of a mapping: an object for text keys, a list of pairs for addresses."""
     if key is Address:
-        pairs = _sequence(_fixed((shape_of(Address), value)))
+        pairs = _build_sequence_shape(_build_tuple_shape((get_shape(Address), value)))
         write_pairs = pairs.write
         assert write_pairs is not None
         return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
@@ -199,32 +197,34 @@ def _mapping(key: Any, value: Shape) -> Shape:
             raise ConversionProblem((), "an object expected")
         if value is _PLAIN:
             return data
-        return {name: _inside(name, value.read, inner) for name, inner in data.items()}
+        return {name: _read_within(name, value.read, inner) for name, inner in data.items()}
 
     if write is None:
         return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 
 
-class _Field(NamedTuple):
+class _RecordField(NamedTuple):
     name: str
     shape: Shape
     default: Any  # NODEFAULT when the field must be there
 
-    def column(self) -> Field:
-        """The field in a table."""
-        many = _sequence(self.shape)
-        assert many.write is not None
-        return Field(self.name, self.default, not self.shape.is_plain, many.write, many.read)
+    def build_column(self) -> ColumnField:
+        """Return the field as a table column."""
+        sequence = _build_sequence_shape(self.shape)
+        assert sequence.write is not None
+        return ColumnField(self.name, self.default, not self.shape.is_plain, sequence.write, sequence.read)
 
 
-def _record(kind: type[Any]) -> Shape:
-    """How a struct is written: an object without the fields that have their defaults."""
+def _build_record_shape(kind: type[Any]) -> Shape:
+    """Build the shape of a struct: an object without fields at their defaults."""
     hints = get_type_hints(kind)
-    written = [_Field(field.name, shape_of(hints[field.name]), _default_of(field)) for field in fields(kind)]
-    writers = [(field.name, field.shape.write, field.default) for field in written]
-    readers = {field.name: field.shape.read for field in written}
-    required = {field.name for field in written if field.default is NODEFAULT}
+    record_fields = [
+        _RecordField(field.name, get_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
+    ]
+    writers = [(field.name, field.shape.write, field.default) for field in record_fields]
+    readers = {field.name: field.shape.read for field in record_fields}
+    required = {field.name for field in record_fields if field.default is NODEFAULT}
 
     def write(record: Any) -> dict[str, Any]:
         data = {}
@@ -242,21 +242,21 @@ def _record(kind: type[Any]) -> Shape:
             raise ConversionProblem((), f'"{min(data.keys() - readers.keys())}" is not known here')
         if not required <= data.keys():
             raise ConversionProblem((), f'"{min(required - data.keys())}" is missing')
-        return kind(**{name: _inside(name, readers[name], value) for name, value in data.items()})
+        return kind(**{name: _read_within(name, readers[name], value) for name, value in data.items()})
 
-    return Shape(write, read, _Table(kind, tuple([field.column() for field in written])))
+    return Shape(write, read, _TableShape(kind, tuple([field.build_column() for field in record_fields])))
 
 
-def _default_of(field: Any) -> Any:
-    """The default of a field as msgspec describes it."""
+def _get_default(field: Any) -> Any:
+    """Return the default of a field in msgspec's description."""
     if field.default is not NODEFAULT:
         return field.default
     return NODEFAULT if field.default_factory is NODEFAULT else field.default_factory()
 
 
-def _one_of(kinds: tuple[type[Struct], ...]) -> Shape:
-    """One of several records: an object with one key, the record's name."""
-    shapes = {kind.__name__: shape_of(kind) for kind in kinds}
+def _build_record_union_shape(kinds: tuple[type[Struct], ...]) -> Shape:
+    """Build the shape of one of several records: an object with one key, the record's name."""
+    shapes = {kind.__name__: get_shape(kind) for kind in kinds}
 
     def write(record: Any) -> dict[str, Any]:
         name = type(record).__name__
@@ -267,82 +267,84 @@ def _one_of(kinds: tuple[type[Struct], ...]) -> Shape:
     def read(data: Any) -> Any:
         if data.__class__ is not dict or len(data) != 1 or not data.keys() <= shapes.keys():
             raise ConversionProblem((), f"one of {', '.join(shapes)} expected")
-        ((name, fields_of),) = data.items()
-        return _inside(name, shapes[name].read, fields_of)
+        ((name, field_values),) = data.items()
+        return _read_within(name, shapes[name].read, field_values)
 
     return Shape(write, read)
 
 
-def _place() -> Shape:
-    """How a place is written: as one of the records of all kinds. A domain's is imported when one is met."""
+def _build_location_shape() -> Shape:
+    """Build the shape of a location: one of the records of all kinds. A domain's record is imported on first
+    use.
+    """
 
-    def write(place: Any) -> dict[str, Any]:
-        write_as = shape_of(type(place)).write
+    def write(location: Any) -> dict[str, Any]:
+        write_as = get_shape(type(location)).write
         assert write_as is not None
-        return {type(place).__name__: write_as(place)}
+        return {type(location).__name__: write_as(location)}
 
     def read(data: Any) -> Any:
         if data.__class__ is dict and data.keys() == {Placement.__name__}:
-            return _inside(Placement.__name__, shape_of(Placement).read, data[Placement.__name__])
-        return _one_of(tuple(place_classes().values())).read(data)
+            return _read_within(Placement.__name__, get_shape(Placement).read, data[Placement.__name__])
+        return _build_record_union_shape(tuple(map_location_classes().values())).read(data)
 
     return Shape(write, read)
 
 
-# --- from annotation to shape ------------------------------------------------------------------
+# --- shapes by annotation ----------------------------------------------------------------------
 
 _PLAIN: Final = Shape(None, lambda data: data, is_plain=True)
-_LEAVES: Final[Mapping[Any, Shape]] = {
+_SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
     Any: _PLAIN,
-    str: _exactly(str),
-    int: _exactly(int),
-    bool: _exactly(bool),
-    float: _exactly(float, int),
-    Type: Shape(type_to_json, _read_type),
+    str: _build_scalar_shape(str),
+    int: _build_scalar_shape(int),
+    bool: _build_scalar_shape(bool),
+    float: _build_scalar_shape(float, int),
+    Type: Shape(build_type_json, _read_type),
 }
 
 
-def shape_of(annotation: Any) -> Shape:
-    """How values of an annotation are written and read. Raises TypeError for one that is not known."""
+def get_shape(annotation: Any) -> Shape:
+    """Return the shape of an annotation. Raises TypeError if it is unknown."""
     return _build_shape(annotation)
 
 
 @cache
 def _build_shape(annotation: Any) -> Shape:
-    """How values of an annotation are written and read."""
-    if annotation in _LEAVES:
-        return _LEAVES[annotation]
+    """Build the shape of an annotation."""
+    if annotation in _SCALAR_SHAPES:
+        return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        return _union(arguments)
+        return _build_union_shape(arguments)
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _sequence(shape_of(arguments[0]))
-        return _fixed(tuple([shape_of(argument) for argument in arguments]))
+            return _build_sequence_shape(get_shape(arguments[0]))
+        return _build_tuple_shape(tuple([get_shape(argument) for argument in arguments]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping(arguments[0], shape_of(arguments[1]))
+        return _build_mapping_shape(arguments[0], get_shape(arguments[1]))
     if annotation is Address:
-        return _address()
-    if annotation is Place:
-        return _place()
+        return _build_address_shape()
+    if annotation is Location:
+        return _build_location_shape()
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return _enum(annotation)
+        return _build_enum_shape(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return _record(annotation)
+        return _build_record_shape(annotation)
     raise TypeError(f"{annotation} cannot be written")
 
 
-def _union(arguments: tuple[Any, ...]) -> Shape:
-    """How one of several types is written: plain ones, one or null, types of the language, or structs."""
+def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
+    """Build the shape of a union: scalars, one type or null, types of the language, or structs."""
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:
-        inner = _exactly(*kinds)
+        inner = _build_scalar_shape(*kinds)
     elif len(kinds) == 1:
-        inner = shape_of(kinds[0])
+        inner = get_shape(kinds[0])
     elif frozenset(kinds) == frozenset(get_args(Type)):
-        inner = _LEAVES[Type]
+        inner = _SCALAR_SHAPES[Type]
     elif all(isinstance(kind, type) and issubclass(kind, Struct) for kind in kinds):
-        inner = _one_of(kinds)
+        inner = _build_record_union_shape(kinds)
     else:
         raise TypeError(f"a union of {kinds} cannot be written")
-    return _optional(inner) if len(kinds) < len(arguments) else inner
+    return _build_optional_shape(inner) if len(kinds) < len(arguments) else inner

@@ -1,19 +1,21 @@
-"""Answers to questions (explain, simulate, advise, test): an outline, then text, Markdown or a page."""
+"""Answers to questions (explain, simulate, advise, test): a report as text, Markdown or HTML page."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "advice_findings": "advice_outline render_advice",
-    "answer_page": "answer_page",
-    "console_text": "console_type console_value tree_document tree_text",
+# Public names of the package, by module.
+PUBLIC = {
+    "advice_findings": "build_advice_report render_advice",
+    "answer_page": "render_answer_page",
+    "console_text": "render_type render_value build_tree_document render_tree",
     "domain_answer": "DomainAnswer",
     "explanation_text": (
-        "certainty_text elsewhere_document elsewhere_lines explanation_document explanation_outline "
-        "LEAVING leaving_outline render_explanation"
+        "format_vm_certainty build_alternatives_document describe_alternatives build_explanation_document "
+        "build_explanation_report "
+        "REMOVAL_FORM build_removal_report render_explanation"
     ),
-    "graph_text": "dot_graph mermaid_graph",
-    "outline": (
-        "Outline outline_markdown outline_text REPLACEMENT Row Section short_place_text spans_text Table"
+    "graph_text": "render_dot render_mermaid",
+    "answer_report": (
+        "AnswerReport render_report_markdown render_report_text REPLACEMENT_FORM Row Section "
+        "format_short_location format_spans Table"
     ),
-    "plans_outline": "plans_outline",
-    "pool_outline": "pools_document pools_outline",
+    "plan_set_report": "build_plan_set_report",
+    "pool_report": "build_pools_document build_pools_report",
 }

@@ -1,36 +1,36 @@
-"""Findings of `advise`: as an outline for Markdown and pages, as boxes and a count for people."""
+"""Findings of `advise`, as a report or as boxes with a count."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.notation.colours import Painter, harmless
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.source import SourceFile
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.notation.colours import Painter, escape_control_characters
 from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagnostic
-from nexusform.source import SourceFile
-from nexusform.words import counted, form
 
 
-def advice_outline(findings: Sequence[Diagnostic], origin: str) -> Outline:
-    """A count by rule, then every finding with its place."""
+def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> AnswerReport:
+    """Build a report with a count by rule, then every finding with its location."""
     title = f"Advice ({origin})"
     if not findings:
-        return Outline(title, "No advice: every rule is content.", bad=False)
+        return AnswerReport(title, "No advice: every rule is content.", is_finding=False)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
-    rows = tuple(Row((finding.id, _where(finding), finding.address)) for finding in findings)
+    rows = tuple(Row((finding.id, _format_location(finding), finding.address)) for finding in findings)
     table = Section("Findings", table=Table(("rule", "at", "resource"), rows))
     details = [
-        Section(finding.summary, tuple(finding.detail.split("\n")), folded=True) for finding in findings
+        Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings
     ]
-    verdict = f"{counted(len(findings), 'finding')}: {counts}."
+    verdict = f"{format_count(len(findings), 'finding')}: {counts}."
     hint = "A rule is silenced by `# nexusform:ignore ID` on the line before the block, or in the lint block."
-    return Outline(title, verdict, bad=True, facts=(hint,), sections=(table, *details))
+    return AnswerReport(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
 
 
-def _where(finding: Diagnostic) -> str:
+def _format_location(finding: Diagnostic) -> str:
     span = finding.subject
     return f"{span.filename}:{span.start.line}" if span is not None else ""
 
@@ -42,12 +42,14 @@ def render_advice(
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
 ) -> str:
-    """Every finding in its box, none consolidated, and a closing line; with a newline at the end."""
+    """Render every finding in its box without merging, and a closing line with a final newline."""
     if not findings:
         return "No advice: every rule is content with this configuration.\n"
     boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)
     by_rule = Counter(finding.id for finding in findings)
-    counts = ", ".join(f"{harmless(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
-    closing = Painter(colour)(f"{len(findings):,} {form(len(findings), 'finding')}", "bold")
+    counts = ", ".join(
+        f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items())
+    )
+    closing = Painter(colour)(f"{len(findings):,} {select_form(len(findings), 'finding')}", "bold")
     hint = "Silence a rule by `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

@@ -1,4 +1,4 @@
-"""An answer as a page: style, bar and map of a plan's page, the answer's words and tables below."""
+"""HTML page of an answer: style, bar and map of a plan page, with text and tables below."""
 
 from __future__ import annotations
 
@@ -7,77 +7,82 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from nexusform.rendering.answers.outline import Outline, Section, Table
-from nexusform.rendering.notation.markup import Markup, Part, element, joined
-from nexusform.rendering.page.html_page import whole_page
-from nexusform.rendering.page.page_data import simulation_data
-from nexusform.rendering.page.page_parts import framed_table, section, table_row_of
-from nexusform.weights import Stake
+from nexusform.diagnostics.levels import Impact
+from nexusform.rendering.answers.answer_report import AnswerReport, Section, Table
+from nexusform.rendering.notation.markup import Markup, Part, build_element, join_parts
+from nexusform.rendering.page.html_page import render_page
+from nexusform.rendering.page.page_data import build_simulation_data
+from nexusform.rendering.page.page_parts import build_framed_table, build_row, build_section
 
 
-def answer_page(
-    outline: Outline, picture: Part = None, data: dict[str, Any] | None = None, below: Part = None
+def render_answer_page(
+    report: AnswerReport, picture: Part = None, data: dict[str, Any] | None = None, appendix: Part = None
 ) -> str:
-    """The page of an answer: the verdict, a picture, words and tables, and what stands `below` them."""
-    header = element("header", element("h1", outline.title))
-    footer = element(
+    """Render the page of an answer: verdict, picture, text and tables, then `appendix`."""
+    header = build_element("header", build_element("h1", report.title))
+    footer = build_element(
         "footer", "Made by nexusform. What it says of the future is a prediction.", class_="quiet"
     )
-    main = answer_main(outline, picture, below)
-    return whole_page(outline.title, header, main, footer, data or simulation_data(()))
+    main = build_answer_main(report, picture, appendix)
+    return render_page(report.title, header, main, footer, data or build_simulation_data(()))
 
 
-_STAKES = {
-    Stake.NOTHING: ("allowed", "Note"),
-    Stake.MOVES: ("look", "Warning"),
-    Stake.LOSES: ("caution", "Caution"),
+_IMPACT_STYLES = {
+    Impact.NONE: ("allowed", "Note"),
+    Impact.MOVES: ("look", "Warning"),
+    Impact.LOSES: ("caution", "Caution"),
 }
 
 
-def answer_main(outline: Outline, picture: Part = None, below: Part = None) -> Markup:
-    """What stands between head and foot of the page."""
-    tone, word = ("denied", "Finding") if outline.bad else ("allowed", "Good")
-    if outline.stake is not None and not outline.bad:
-        tone, word = _STAKES[outline.stake]
-    verdict = element("p", element("strong", word), ": ", _prose(outline.verdict), class_=f"verdict {tone}")
-    facts = element("ul", [element("li", _prose(fact)) for fact in outline.facts], class_="figures")
-    head = element("div", verdict, facts if outline.facts else None, id="verdict")
-    return joined(head, picture, _sections(outline.sections), below)
+def build_answer_main(report: AnswerReport, picture: Part = None, appendix: Part = None) -> Markup:
+    """Build the main part of the page."""
+    style, label = ("denied", "Finding") if report.is_finding else ("allowed", "Good")
+    if report.impact is not None and not report.is_finding:
+        style, label = _IMPACT_STYLES[report.impact]
+    verdict = build_element(
+        "p", build_element("strong", label), ": ", _split_code(report.verdict), class_=f"verdict {style}"
+    )
+    facts = build_element(
+        "ul", [build_element("li", _split_code(fact)) for fact in report.facts], class_="figures"
+    )
+    header = build_element("div", verdict, facts if report.facts else None, id="verdict")
+    return join_parts(header, picture, _build_sections(report.sections), appendix)
 
 
-def _sections(sections: Iterable[Section]) -> list[Markup]:
-    """The sections, beside one another where there is room; those that are folded as one list."""
+def _build_sections(sections: Iterable[Section]) -> list[Markup]:
+    """Build the sections, folded ones as one list."""
     blocks: list[Markup] = []
     numbered = enumerate(sections, start=1)
-    for folded, group in groupby(numbered, key=lambda pair: pair[1].folded):
-        drawn = [_section(number, part) for number, part in group]
-        blocks.append(element("div", drawn, class_="folds" if folded else "parts"))
+    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
+        elements = [_build_answer_section(number, part) for number, part in group]
+        blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
     return blocks
 
 
-def _section(number: int, part: Section) -> Markup:
-    """A section of the answer; one that is detail is folded."""
-    body: list[Part] = [element("p", _prose(line)) for line in part.lines]
+def _build_answer_section(number: int, part: Section) -> Markup:
+    """Build a section; details are folded."""
+    body: list[Part] = [build_element("p", _split_code(line)) for line in part.lines]
     if part.commands:
-        code = element("code", "\n".join(part.commands))
-        body.append(element("pre", code, tabindex="0", role="group", aria_label="Commands"))
+        code = build_element("code", "\n".join(part.commands))
+        body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
     if part.table is not None:
-        body.append(_table(part.table, part.title))
-    title = f"{part.title} (finding)" if part.bad else part.title
-    if part.folded:
-        return element("details", element("summary", title), body, open=part.bad)
-    return section(f"part-{number}", title, body)
+        body.append(_build_answer_table(part.table, part.title))
+    title = f"{part.title} (finding)" if part.is_finding else part.title
+    if part.is_folded:
+        return build_element("details", build_element("summary", title), body, open=part.is_finding)
+    return build_section(f"part-{number}", title, body)
 
 
-def _table(table: Table, title: str) -> Markup:
-    """A table of an outline as HTML."""
+def _build_answer_table(table: Table, title: str) -> Markup:
+    """Build a table of a report as HTML."""
     rows = [
-        table_row_of(table.heads, row.cells, table.figures, "bad" if row.bad else None) for row in table.rows
+        build_row(table.headers, row.cells, table.figures, "bad" if row.is_finding else None)
+        for row in table.rows
     ]
-    return framed_table(title, table.heads, rows, table.figures)
+    return build_framed_table(title, table.headers, rows, table.figures)
 
 
-def _prose(text: str) -> list[Part]:
-    """A sentence, its `code` as code."""
+def _split_code(text: str) -> list[Part]:
+    """Split a sentence and mark `code` as code."""
     parts = re.split(r"`([^`]+)`", text)
-    return [element("code", part) if number % 2 else part for number, part in enumerate(parts)]
+    return [build_element("code", part) if number % 2 else part for number, part in enumerate(parts)]

@@ -1,16 +1,15 @@
-"""Values and types as the console prints them; the tree of an expression, as text and as JSON data."""
+"""Console output of values, types and expression trees, as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nexusform.exact_numbers import number_text
+from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.traced_part import TracedPart
-from nexusform.plain_data import to_plain
-from nexusform.rendering.notation.colours import harmless, wrap
+from nexusform.rendering.notation.colours import escape_control_characters, wrap_lines
 from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
-from nexusform.value_types import (
+from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
     MapType,
@@ -19,13 +18,14 @@ from nexusform.value_types import (
     SetType,
     TupleType,
     Type,
-    friendly_name,
-    type_to_json,
+    build_type_json,
+    describe_type,
 )
-from nexusform.values import UNKNOWN, Value
+from nexusform.values.exact_numbers import format_number
+from nexusform.values.value import UNKNOWN, Value
 
-_DEEPEST = 100
-_NAMES: dict[type, str] = {ListType: "list", SetType: "set", MapType: "map"}
+_MAX_DEPTH = 100
+_COLLECTION_NAMES: dict[type, str] = {ListType: "list", SetType: "set", MapType: "map"}
 _ESCAPES = {
     "\\": "\\\\",
     '"': '\\"',
@@ -37,75 +37,78 @@ _ESCAPES = {
     "\f": "\\f",
     "\v": "\\v",
 }
-_LONGEST_VALUE: Final = 60
-_LONGEST_TYPE: Final = 40
+_MAX_VALUE_LENGTH: Final = 60
+_MAX_TYPE_LENGTH: Final = 40
 
 
-def console_value(value: Value, indent: int = 0) -> str:
-    """A value as text; what is sensitive or not known yet is said to be so."""
-    if indent > 2 * _DEEPEST:
+def render_value(value: Value, indent: int = 0) -> str:
+    """Render a value as text, with placeholders for sensitive and unknown values."""
+    if indent > 2 * _MAX_DEPTH:
         return TOO_DEEP
     if value.raw is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if value.is_sensitive:
         return SENSITIVE
     if value.is_null:
-        return _null(value.type)
+        return _render_null(value.type)
     if isinstance(value.raw, bool):
         return "true" if value.raw else "false"
     if isinstance(value.raw, str):
-        return _heredoc(value.raw, indent) if "\n" in value.raw else _quoted(value.raw)
+        return _render_heredoc(value.raw, indent) if "\n" in value.raw else _quote_string(value.raw)
     if isinstance(value.raw, dict):
-        return _wrapped("map", isinstance(value.type, MapType), _mapping(value.raw, indent))
+        return _wrap_conversion("map", isinstance(value.type, MapType), _render_mapping(value.raw, indent))
     if isinstance(value.raw, (tuple, list, frozenset)):
-        kind = _NAMES.get(type(value.type), "")
-        return _wrapped(kind, bool(kind), _sequence(list(value.raw), indent))
-    return number_text(value.raw)
+        kind = _COLLECTION_NAMES.get(type(value.type), "")
+        return _wrap_conversion(kind, bool(kind), _render_sequence(list(value.raw), indent))
+    return format_number(value.raw)
 
 
-def _null(of: Type) -> str:
-    """`null` with its type, where that is known."""
-    if of is DYNAMIC:
+def _render_null(value_type: Type) -> str:
+    """Render `null` with its type, if known."""
+    if value_type is DYNAMIC:
         return "null"
-    if isinstance(of, PrimitiveType):
-        return f"to{of.name}(null)"
-    kind = _NAMES.get(type(of), "")
-    if isinstance(of, (ListType, SetType, MapType)):
-        return f"to{kind}(null) /* of {friendly_name(of.element)} */"
-    return f"null /* {friendly_name(of)} */"
+    if isinstance(value_type, PrimitiveType):
+        return f"to{value_type.name}(null)"
+    kind = _COLLECTION_NAMES.get(type(value_type), "")
+    if isinstance(value_type, (ListType, SetType, MapType)):
+        return f"to{kind}(null) /* of {describe_type(value_type.element)} */"
+    return f"null /* {describe_type(value_type)} */"
 
 
-def _wrapped(kind: str, typed: bool, inner: str) -> str:
-    """A collection as a call that makes it, `toset(...)`, where it has a type of its own."""
-    return f"to{kind}({inner})" if typed else inner
+def _wrap_conversion(kind: str, is_typed: bool, inner: str) -> str:
+    """Wrap a collection in its conversion, `toset(...)`, if it has a type."""
+    return f"to{kind}({inner})" if is_typed else inner
 
 
-def _mapping(entries: dict[str, Value], indent: int) -> str:
-    """A map or an object, an entry to a line."""
+def _render_mapping(entries: dict[str, Value], indent: int) -> str:
+    """Render a map or an object, one entry per line."""
     if not entries:
         return "{}"
     margin = " " * (indent + 2)
     lines = [
-        f"{margin}{_quoted(name)} = {console_value(entries[name], indent + 2)}" for name in sorted(entries)
+        f"{margin}{_quote_string(name)} = {render_value(entries[name], indent + 2)}"
+        for name in sorted(entries)
     ]
     return "\n".join(["{", *lines, " " * indent + "}"])
 
 
-def _sequence(elements: list[Value], indent: int) -> str:
-    """A list, set or tuple, an element to a line."""
+def _render_sequence(elements: list[Value], indent: int) -> str:
+    """Render a list, set or tuple, one element per line."""
     if not elements:
         return "[]"
     margin = " " * (indent + 2)
-    lines = [f"{margin}{console_value(element, indent + 2)}," for element in elements]
+    lines = [f"{margin}{render_value(element, indent + 2)}," for element in elements]
     return "\n".join(["[", *lines, " " * indent + "]"])
 
 
-def _quoted(text: str) -> str:
-    return '"' + "".join(c if c.isprintable() and c not in '\\"' else _escaped(c) for c in text) + '"'
+def _quote_string(text: str) -> str:
+    return (
+        '"' + "".join(c if c.isprintable() and c not in '\\"' else _escape_character(c) for c in text) + '"'
+    )
 
 
-def _escaped(character: str) -> str:
-    """A character as an escape in a string."""
+def _escape_character(character: str) -> str:
+    """Escape a character in a string."""
     code = ord(character)
     escape = _ESCAPES.get(character)
     if escape is not None:
@@ -115,128 +118,133 @@ def _escaped(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _heredoc(text: str, indent: int) -> str:
-    """`indent` is that of the line that the value begins on; inside another value it is indented."""
+def _render_heredoc(text: str, indent: int) -> str:
+    """Render a multi-line text; `indent` is that of its first line, and nested texts are indented."""
     lines = text.split("\n")
     end = "EOT"
     while any(line.strip() == end for line in lines):
         end += "_"
     opening = f"<<-{end}" if indent else f"<<{end}"
     margin = " " * indent
-    return "\n".join([opening, *(f"{margin}{_printable(line)}" for line in lines), f"{margin}{end}"])
+    return "\n".join([opening, *(f"{margin}{_escape_line(line)}" for line in lines), f"{margin}{end}"])
 
 
-def _printable(line: str) -> str:
-    return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in line)
+def _escape_line(line: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else _escape_character(c) for c in line)
 
 
-def console_type(of: Type, indent: int = 0) -> str:
-    """A type as text, one attribute or element on a line."""
-    if indent > _DEEPEST:
+def render_type(value_type: Type, indent: int = 0) -> str:
+    """Render a type as text, one attribute or element per line."""
+    if indent > _MAX_DEPTH:
         return TOO_DEEP
-    if isinstance(of, ObjectType):
-        if not of.attributes:
+    if isinstance(value_type, ObjectType):
+        if not value_type.attributes:
             return "object({})"
         inner = [
-            f"{harmless(name)}: {console_type(kind, indent + 1)}" for name, kind in sorted(of.attributes)
+            f"{escape_control_characters(name)}: {render_type(kind, indent + 1)}"
+            for name, kind in sorted(value_type.attributes)
         ]
-        return _block("object({", inner, "})", indent)
-    if isinstance(of, TupleType):
-        if not of.elements:
+        return _render_block("object({", inner, "})", indent)
+    if isinstance(value_type, TupleType):
+        if not value_type.elements:
             return "tuple([])"
-        return _block("tuple([", [console_type(kind, indent + 1) for kind in of.elements], "])", indent)
-    if isinstance(of, PrimitiveType):
-        return of.name
-    name = _NAMES[type(of)]
-    if isinstance(of.element, (ObjectType, TupleType)):
-        return _block(f"{name}(", [console_type(of.element, indent + 1)], ")", indent)
-    return f"{name}({console_type(of.element, indent)})"
+        return _render_block(
+            "tuple([", [render_type(kind, indent + 1) for kind in value_type.elements], "])", indent
+        )
+    if isinstance(value_type, PrimitiveType):
+        return value_type.name
+    name = _COLLECTION_NAMES[type(value_type)]
+    if isinstance(value_type.element, (ObjectType, TupleType)):
+        return _render_block(f"{name}(", [render_type(value_type.element, indent + 1)], ")", indent)
+    return f"{name}({render_type(value_type.element, indent)})"
 
 
-def _block(opening: str, inner: list[str], closing: str, indent: int) -> str:
-    """The lines of a type between its brackets, set in."""
+def _render_block(opening: str, inner: list[str], closing: str, indent: int) -> str:
+    """Render the lines of a type between its brackets."""
     margin = "    " * (indent + 1)
     return "\n".join([opening, *[f"{margin}{line}," for line in inner], "    " * indent + closing])
 
 
-def tree_text(part: TracedPart, width: int) -> str:
-    """The tree, a part on a line or two, what it is made of indented below."""
-    return "".join(f"{line}\n" for line in _lines(part, 0, width))
+def render_tree(part: TracedPart, width: int) -> str:
+    """Render the tree, one or two lines per part, with its parts indented below."""
+    return "".join(f"{line}\n" for line in _render_lines(part, 0, width))
 
 
-def _lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
-    """A part and, further in, what it is made of."""
+def _render_lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
+    """Render a part and its indented parts."""
     margin = " " * indent
-    room = max(width - indent - 4, 30)
-    first_line, *further_lines = wrap(harmless(part.text), room)
-    where = f"  [{part.place.filename}:{part.place.start.line}]" if part.place is not None else ""
-    outcome = "= (error)" if part.failed else f"= {_value(part)}  ({_type(part)})"
-    if not further_lines and len(first_line) + len(outcome) + len(where) + 1 <= room:
-        yield f"{margin}{first_line} {outcome}{where}"
+    line_width = max(width - indent - 4, 30)
+    first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
+    location_note = f"  [{part.span.filename}:{part.span.start.line}]" if part.span is not None else ""
+    outcome = "= (error)" if part.has_failed else f"= {_format_value(part)}  ({_format_type(part)})"
+    if not further_lines and len(first_line) + len(outcome) + len(location_note) + 1 <= line_width:
+        yield f"{margin}{first_line} {outcome}{location_note}"
     else:
         yield f"{margin}{first_line}"
         yield from (f"{margin}{line}" for line in further_lines)
-        yield from (f"{margin}    {line}" for line in wrap(f"{outcome}{where}", room))
+        yield from (f"{margin}    {line}" for line in wrap_lines(f"{outcome}{location_note}", line_width))
     for reason in part.reasons:
-        yield from (f"{margin}    {line}" for line in wrap(harmless(f"! {reason}"), room))
+        yield from (
+            f"{margin}    {line}" for line in wrap_lines(escape_control_characters(f"! {reason}"), line_width)
+        )
     for inner_part in part.parts:
-        yield from _lines(inner_part, indent + 2, width)
+        yield from _render_lines(inner_part, indent + 2, width)
     if part.omitted:
         yield f"{margin}  ... and {part.omitted} more"
-    if part.repeated:
+    if part.is_repeated:
         yield f"{margin}  (what it is made of stands above)"
 
 
-def _value(part: TracedPart) -> str:
-    """The value of a part on one line, shortened."""
-    if part.hidden:
+def _format_value(part: TracedPart) -> str:
+    """Format the value of a part on one line, truncated."""
+    if part.is_hidden:
         return SENSITIVE
-    text = " ".join(console_value(part.value).split())
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+    text = " ".join(render_value(part.value).split())
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
 
 
-def _type(part: TracedPart) -> str:
-    """The type of a part and what is not told of its value, on one line."""
-    if part.hidden:
+def _format_type(part: TracedPart) -> str:
+    """Format the type of a part and its sensitive or unknown state on one line."""
+    if part.is_hidden:
         return "sensitive"
-    text = " ".join(console_type(part.value.type).split())
-    words = [text if len(text) <= _LONGEST_TYPE else f"{text[: _LONGEST_TYPE - 3]}..."]
+    text = " ".join(render_type(part.value.type).split())
+    texts = [text if len(text) <= _MAX_TYPE_LENGTH else f"{text[: _MAX_TYPE_LENGTH - 3]}..."]
     if part.value.has_marks:
-        words.append("sensitive" if part.value.marks else "partly sensitive")
+        texts.append("sensitive" if part.value.marks else "partly sensitive")
     if not part.value.is_wholly_known:
-        words.append("partly unknown" if part.value.is_known else "unknown")
-    return ", ".join(words)
+        texts.append("partly unknown" if part.value.is_known else "unknown")
+    return ", ".join(texts)
 
 
-def _how_known(value: Value) -> str:
-    """How much of a value is known: yes, partly, no."""
+def _describe_knowledge(value: Value) -> str:
+    """Return whether a value is known: yes, partly, no."""
     if value.is_wholly_known:
         return "yes"
     return "partly" if value.is_known else "no"
 
 
-def tree_document(part: TracedPart) -> dict[str, Any]:
-    """The tree as JSON data; values that are sensitive or not wholly known are left out."""
-    value, place = part.value, part.place
+def build_tree_document(part: TracedPart) -> dict[str, Any]:
+    """Build the tree as JSON data, without sensitive and not fully known values."""
+    value, span = part.value, part.span
     document: dict[str, Any] = {"expression": part.text}
-    if place is not None:
-        document |= {"file": place.filename, "line": place.start.line}
-    if not (part.hidden or part.failed):
-        document["type"] = type_to_json(value.type)
-        document["known"] = _how_known(value)
-    document["sensitive"] = value.has_marks or part.hidden
-    if part.failed:
+    if span is not None:
+        document |= {"file": span.filename, "line": span.start.line}
+    if not (part.is_hidden or part.has_failed):
+        document["type"] = build_type_json(value.type)
+        document["known"] = _describe_knowledge(value)
+    document["sensitive"] = value.has_marks or part.is_hidden
+    if part.has_failed:
         document["failed"] = True
     elif value.is_wholly_known and not document["sensitive"]:
-        document["value"] = to_plain(value)[0]
+        document["value"] = convert_to_plain(value)[0]
     return document | {
-        "reasons": [_reason_document(reason) for reason in part.reasons],
-        "parts": [tree_document(inner_part) for inner_part in part.parts],
+        "reasons": [_build_reason(reason) for reason in part.reasons],
+        "parts": [build_tree_document(inner_part) for inner_part in part.parts],
         "omitted": part.omitted,
-        "repeated": part.repeated,
+        "repeated": part.is_repeated,
     }
 
 
-def _reason_document(reason: str) -> dict[str, str]:
-    mark, _, why = reason.partition(": ")
-    return {"mark": mark, "why": why}
+def _build_reason(reason: str) -> dict[str, str]:
+    mark, _, text = reason.partition(": ")
+    return {"mark": mark, "why": text}

@@ -1,4 +1,4 @@
-"""What a domain answers when somebody asks why an object of its own is where it is."""
+"""Answers of domains about the placement of their own objects."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.rendering.answers.outline import Outline
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.rendering.answers.answer_report import AnswerReport
 
 
 class DomainAnswer(Struct, frozen=True):
-    """Outlines, each with its JSON data, and what was met. `notes` are those of the diagnostics that stand
-    below the answer in text. `goes_far`: a configuration in error is explained as far as it goes.
+    """Reports with their JSON data, and diagnostics. `notes` are the diagnostics shown below the answer in
+    text. `allows_errors`: a configuration with errors is explained as far as possible.
     """
 
-    answers: tuple[tuple[Outline, dict[str, Any]], ...] = ()
+    answers: tuple[tuple[AnswerReport, dict[str, Any]], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
-    goes_far: bool = False
+    allows_errors: bool = False

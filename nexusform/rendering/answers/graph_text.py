@@ -1,49 +1,51 @@
-"""A graph of resources as DOT or Mermaid text."""
+"""DOT and Mermaid text of a resource graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-# Transitive reduction is quadratic: above this many nodes every edge is drawn.
-_REDUCED = 2000
+# Transitive reduction is quadratic, so larger graphs keep every edge.
+_MAX_REDUCED_NODES = 2000
 
 Edge = tuple[str, str]
 
 
-def dot_graph(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
-    """DOT, as OpenTofu prints it: an edge (a, b) says that a depends on b. Ends in a newline."""
+def render_dot(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
+    """Render DOT as OpenTofu prints it, with a final newline. An edge (a, b) means that a depends on b."""
     names = list(nodes)
     lines = ["digraph G {", '  rankdir = "RL";', '  node [shape = rect, fontname = "sans-serif"];']
-    lines += [f"  {_dot(node)} [label={_dot(node)}];" for node in names]
-    lines += [f"  {_dot(node)} -> {_dot(needed)};" for node, needed in reduced(names, edges)]
+    lines += [f"  {_quote_dot(node)} [label={_quote_dot(node)}];" for node in names]
+    lines += [
+        f"  {_quote_dot(node)} -> {_quote_dot(dependency)};"
+        for node, dependency in reduce_edges(names, edges)
+    ]
     return "\n".join([*lines, "}", ""])
 
 
-def mermaid_graph(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
-    """A Mermaid flowchart for Markdown; ends in a newline."""
+def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
+    """Render a Mermaid flowchart for Markdown, with a final newline."""
     names = list(nodes)
     number = {node: f"n{k}" for k, node in enumerate(names)}
-    lines = ["flowchart RL", *(f'  {number[node]}["{_mermaid(node)}"]' for node in names)]
-    lines += [f"  {number[node]} --> {number[needed]}" for node, needed in reduced(names, edges)]
+    lines = ["flowchart RL", *(f'  {number[node]}["{_escape_mermaid(node)}"]' for node in names)]
+    lines += [f"  {number[node]} --> {number[dependency]}" for node, dependency in reduce_edges(names, edges)]
     return "\n".join([*lines, ""])
 
 
-def reduced(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
-    """The edges without those that a longer way implies, ordered as the nodes are.
-
-    Edges to unknown nodes and repeated ones are left out; a graph with a cycle keeps all.
+def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
+    """Return the edges not implied by longer paths, in node order. Edges to unknown nodes and repeated ones
+    are dropped; a graph with a cycle keeps all.
     """
     position = {node: number for number, node in enumerate(nodes)}
     drawable: set[Edge] = set()
-    for node, needed in edges:
-        if node != needed and node in position and needed in position:
-            drawable.add((node, needed))
-    shown = _reduce(nodes, drawable) if len(nodes) <= _REDUCED else drawable
-    return sorted(shown, key=lambda edge: (position[edge[0]], position[edge[1]]))
+    for node, dependency in edges:
+        if node != dependency and node in position and dependency in position:
+            drawable.add((node, dependency))
+    visible_edges = _reduce_transitively(nodes, drawable) if len(nodes) <= _MAX_REDUCED_NODES else drawable
+    return sorted(visible_edges, key=lambda edge: (position[edge[0]], position[edge[1]]))
 
 
-def _reduce(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:
-    """The edges that no longer way implies."""
+def _reduce_transitively(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:
+    """Return the edges not implied by longer paths."""
     import networkx as nx
 
     graph: nx.DiGraph[str] = nx.DiGraph()
@@ -54,10 +56,10 @@ def _reduce(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:
     return set(nx.transitive_reduction(graph).edges)
 
 
-def _dot(text: str) -> str:
+def _quote_dot(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
-def _mermaid(text: str) -> str:
+def _escape_mermaid(text: str) -> str:
     return text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace("\n", " ")

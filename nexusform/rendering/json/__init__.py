@@ -1,15 +1,17 @@
-"""Plans, state and events as JSON, in the shapes that tools for Terraform read."""
+"""Plans, state and events as JSON, compatible with Terraform tools."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "json_configuration": "providers_schema",
-    "json_document": "json_bytes plan_document state_document write_json",
-    "json_parts": "diagnostic_documents validate_document",
-    "json_placements": "REFUSAL other_room_documents",
+# Public names of the package, by module.
+PUBLIC = {
+    "json_configuration": "build_providers_schema",
+    "json_document": "encode_document build_plan_document build_state_document write_json",
+    "json_parts": "build_diagnostic_documents build_validation_document",
+    "json_placements": "REJECTION_FORM build_other_capacity_documents",
     "json_stream": (
-        "apply_end_event apply_progress_event apply_start_event apply_summary_event diagnostic_event "
-        "event Event finding_event log_event outputs_event plan_events refresh_start_event "
-        "version_event"
+        "create_apply_end_event create_apply_progress_event create_apply_start_event "
+        "create_apply_summary_event create_diagnostic_event "
+        "create_event Event create_finding_event create_log_event create_outputs_event create_plan_events "
+        "create_refresh_start_event "
+        "create_version_event"
     ),
     "placements_csv": "render_csv",
 }

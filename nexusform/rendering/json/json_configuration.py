@@ -1,5 +1,5 @@
-"""The `configuration` part of a plan document: what is written, not what it is worth; and the schemas of what
-may be written, in the form of `terraform providers schema -json`.
+"""JSON of the `configuration` part of a plan document and of provider schemas, as in `terraform providers
+schema -json`.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.configuration.declared.configuration import (
+from nexusform.configuration.declarations.configuration import (
     DEFAULT_PROVIDER,
     AnyBody,
     Configuration,
@@ -18,130 +18,132 @@ from nexusform.configuration.declared.configuration import (
     ResourceBlock,
     Variable,
 )
-from nexusform.configuration.declared.constants import constant, is_constant
-from nexusform.language.bodies import BodySchema, content
-from nexusform.language.references import traversals
-from nexusform.language.syntax.nodes import Expression, Traversal, TraverseAttribute
-from nexusform.plain_data import to_plain
-from nexusform.ports import Registries, ResourceType
+from nexusform.configuration.declarations.constants import evaluate_constant, is_constant
+from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.providers.registry import PROVIDERS
-from nexusform.rendering.json.json_parts import provider_name
+from nexusform.rendering.json.json_parts import format_provider_name
 from nexusform.rendering.notation.json_values import REDACTED
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
-from nexusform.value_types import type_to_json
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import build_type_json
 
 
-def configuration_document(configuration: Configuration, registries: Registries) -> dict[str, Any]:
-    """Providers and the module tree, every expression as its constant or its references."""
+def build_configuration_document(configuration: Configuration, registries: Registries) -> dict[str, Any]:
+    """Build providers and the module tree; each expression is its constant or its references."""
     providers: dict[str, Any] = {}
-    root_module = _module_document(configuration.root, registries, providers)
+    root_module = _build_module(configuration.root, registries, providers)
     return {"provider_config": dict(sorted(providers.items())), "root_module": root_module}
 
 
-def expression_document(expression: Expression) -> dict[str, Any]:
-    """`{"constant_value": x}`, `{"references": [...]}`, or `{}` when there is neither."""
+def build_expression_document(expression: Expression) -> dict[str, Any]:
+    """Build `{"constant_value": x}`, `{"references": [...]}`, or `{}` without either."""
     if is_constant(expression):
-        value, problems = constant(expression)
-        return {} if problems else {"constant_value": to_plain(value)[0]}
-    references = reference_texts(traversals(expression))
+        value, problems = evaluate_constant(expression)
+        return {} if problems else {"constant_value": convert_to_plain(value)[0]}
+    references = list_references(list_traversals(expression))
     return {"references": references} if references else {}
 
 
-def reference_texts(references: Iterable[Traversal]) -> list[str]:
-    """Each traversal and every prefix of it down to the object it names, longest first."""
+def list_references(references: Iterable[Traversal]) -> list[str]:
+    """List each traversal and its prefixes down to the referenced object, longest first."""
     texts: dict[str, None] = {}
     for reference in references:
-        texts.update(dict.fromkeys(reversed(_prefixes(reference))))
+        texts.update(dict.fromkeys(reversed(_list_prefixes(reference))))
     return list(texts)
 
 
-def _prefixes(reference: Traversal) -> list[str]:
-    """`var.a`, `var.a.b`, ...: from the object that a traversal names to the whole of it."""
+def _list_prefixes(reference: Traversal) -> list[str]:
+    """List `var.a`, `var.a.b`, ... from the referenced object to the whole traversal."""
     prefixes = [reference.root.name]
     for step in reference.steps:
-        text = f".{step.name}" if isinstance(step, TraverseAttribute) else _index(step.key)
+        text = f".{step.name}" if isinstance(step, TraverseAttribute) else _format_index(step.key)
         prefixes.append(f"{prefixes[-1]}{text}")
-    # `data.type.name` names an object, `type.name` too; neither `data` nor the type alone does.
+    # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
     shortest = 3 if reference.root.name == "data" else 2
     return prefixes[shortest - 1 :] or prefixes[:1]
 
 
-def _index(key: object) -> str:
+def _format_index(key: object) -> str:
     return f'["{key}"]' if isinstance(key, str) else f"[{key}]"
 
 
-def _provider_document(name: str, where: str, block: ProviderBlock | None) -> dict[str, Any]:
-    """A provider as a module configures it; what uses one that nobody configures has it by name alone."""
-    document: dict[str, Any] = {"name": name, "full_name": provider_name(name)}
+def _build_provider(name: str, module_address: str, block: ProviderBlock | None) -> dict[str, Any]:
+    """Build a provider as configured by a module. A provider without configuration has its name only."""
+    document: dict[str, Any] = {"name": name, "full_name": format_provider_name(name)}
     if block is not None and block.alias:
         document["alias"] = block.alias
-    if where:
-        document["module_address"] = where
+    if module_address:
+        document["module_address"] = module_address
     kind = PROVIDERS.get(name) if block is not None else None
     if block is not None and kind is not None:
-        expressions = _expressions(block.body, kind.settings)
+        expressions = _build_expressions(block.body, kind.settings)
         if expressions:
             document["expressions"] = expressions
     return document
 
 
-def _providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
-    """The key of the configuration in `provider_config` by what each resource of a module names; adds those
-    that are not there yet: what the module configures, and what it uses where neither it nor the root
-    configures it, by `module.a.module.b:key`.
+def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
+    """Add the missing providers of a module to `providers` and return their keys in `provider_config` by
+    resource reference. A provider configured neither in the module nor in the root has a key such as
+    `module.a.module.b:key`.
     """
-    where = ".".join(f"module.{name}" for name in module.path)
+    module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}
     for key, block in sorted(module.providers.items()):
-        keys[key] = f"{where}:{key}" if where else key
-        providers[keys[key]] = _provider_document(block.name, where, block)
-    for used in sorted({block.provider or DEFAULT_PROVIDER for block in module.resources.values()}):
-        if used not in keys and used in providers:
-            keys[used] = used
-        elif used not in keys:
-            keys[used] = f"{where}:{used}" if where else used
-            providers[keys[used]] = _provider_document(used.partition(".")[0], where, None)
+        keys[key] = f"{module_address}:{key}" if module_address else key
+        providers[keys[key]] = _build_provider(block.name, module_address, block)
+    for provider_key in sorted({block.provider or DEFAULT_PROVIDER for block in module.resources.values()}):
+        if provider_key not in keys and provider_key in providers:
+            keys[provider_key] = provider_key
+        elif provider_key not in keys:
+            keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
+            providers[keys[provider_key]] = _build_provider(
+                provider_key.partition(".")[0], module_address, None
+            )
     return keys
 
 
-def _module_document(module: Module, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
-    """What a module declares, without what is empty; its providers are added to `providers`."""
-    keys = _providers(module, providers)
+def _build_module(module: Module, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
+    """Build the nonempty declarations of a module; its providers are added to `providers`."""
+    keys = _add_providers(module, providers)
     calls = sorted(module.calls.items())
     variables = sorted(module.variables.items())
-    declared = {
-        "outputs": {name: _output_document(output) for name, output in sorted(module.outputs.items())},
-        "resources": [_resource_document(block, registries, keys) for block in module.resources.values()],
-        "module_calls": {name: _call_document(call, registries, providers) for name, call in calls},
-        "variables": {name: _variable_document(variable) for name, variable in variables},
+    declarations = {
+        "outputs": {name: _build_output(output) for name, output in sorted(module.outputs.items())},
+        "resources": [_build_resource(block, registries, keys) for block in module.resources.values()],
+        "module_calls": {name: _build_call(call, registries, providers) for name, call in calls},
+        "variables": {name: _build_variable(variable) for name, variable in variables},
     }
-    return {name: documents for name, documents in declared.items() if documents}
+    return {name: documents for name, documents in declarations.items() if documents}
 
 
-def _call_document(call: ModuleCall, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
+def _build_call(call: ModuleCall, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
-        "expressions": {name: expression_document(expression) for name, (expression, _) in inputs},
-        **_repetition(call.count, call.for_each),
-        "module": _module_document(call.module, registries, providers),
-        **_depends_on(call.depends_on),
+        "expressions": {name: build_expression_document(expression) for name, (expression, _) in inputs},
+        **_build_repetition(call.count, call.for_each),
+        "module": _build_module(call.module, registries, providers),
+        **_build_depends_on(call.depends_on),
     }
 
 
-def _output_document(output: Output) -> dict[str, Any]:
-    document: dict[str, Any] = {"expression": expression_document(output.expression)}
+def _build_output(output: Output) -> dict[str, Any]:
+    document: dict[str, Any] = {"expression": build_expression_document(output.expression)}
     if output.description:
         document["description"] = output.description
     if output.sensitive:
         document["sensitive"] = True
-    return document | _depends_on(output.depends_on)
+    return document | _build_depends_on(output.depends_on)
 
 
-def _variable_document(variable: Variable) -> dict[str, Any]:
+def _build_variable(variable: Variable) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if variable.default is not None:
-        plain = to_plain(variable.default)[0]
+        plain = convert_to_plain(variable.default)[0]
         document["default"] = REDACTED if variable.sensitive and plain is not None else plain
     if variable.description:
         document["description"] = variable.description
@@ -150,7 +152,7 @@ def _variable_document(variable: Variable) -> dict[str, Any]:
     return document
 
 
-def _resource_document(
+def _build_resource(
     block: ResourceBlock, registries: Registries, providers: Mapping[str, str]
 ) -> dict[str, Any]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
@@ -162,44 +164,44 @@ def _resource_document(
         "type": block.type,
         "name": block.name,
         "provider_config_key": providers[block.provider or DEFAULT_PROVIDER],
-        "expressions": _expressions(block.body, resource_type.schema) if resource_type else {},
+        "expressions": _build_expressions(block.body, resource_type.schema) if resource_type else {},
         "schema_version": 0,
-        **_repetition(block.count, block.for_each),
-        **_depends_on(block.depends_on),
+        **_build_repetition(block.count, block.for_each),
+        **_build_depends_on(block.depends_on),
     }
 
 
-def _repetition(count: Expression | None, for_each: Expression | None) -> dict[str, Any]:
-    """`count_expression` or `for_each_expression`, where one is written."""
+def _build_repetition(count: Expression | None, for_each: Expression | None) -> dict[str, Any]:
+    """Build `count_expression` or `for_each_expression` if configured."""
     document: dict[str, Any] = {}
     if count is not None:
-        document["count_expression"] = expression_document(count)
+        document["count_expression"] = build_expression_document(count)
     if for_each is not None:
-        document["for_each_expression"] = expression_document(for_each)
+        document["for_each_expression"] = build_expression_document(for_each)
     return document
 
 
-def _depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
-    texts = [reference_texts([reference])[0] for reference in references]
+def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
+    texts = [list_references([reference])[0] for reference in references]
     return {"depends_on": texts} if texts else {}
 
 
-def _expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    """A body's arguments and nested blocks."""
-    labels = {name: _label_names(block) for name, block in schema.blocks.items()}
+def _build_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
+    """Build the arguments and nested blocks of a body."""
+    labels = {name: _list_label_names(block) for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
-    # Complaints were made when the configuration was read.
-    written, _ = content(body, body_schema, partial=True)
+    # Diagnostics were reported when the configuration was loaded.
+    body_content, _ = decode_body(body, body_schema, partial=True)
     document: dict[str, Any] = {}
-    for name, attribute in written.attributes.items():
-        document[name] = expression_document(attribute.expression)
-    for block in written.blocks:
+    for name, attribute in body_content.attributes.items():
+        document[name] = build_expression_document(attribute.expression)
+    for block in body_content.blocks:
         _add_block(document, block.type, schema.blocks, [label.value for label in block.labels], block.body)
     return document
 
 
-def _label_names(block: NestedBlock) -> tuple[str, ...]:
-    """The labels that a nested block has: one where it stands for an entry of a map."""
+def _list_label_names(block: NestedBlock) -> tuple[str, ...]:
+    """List the labels of a nested block: one for an entry of a map."""
     return (block.label,) if block.nesting is Nesting.MAP else ()
 
 
@@ -210,8 +212,8 @@ def _add_block(
     labels: list[str],
     body: AnyBody,
 ) -> None:
-    """Add a nested block in the shape that its nesting gives."""
-    inner = _expressions(body, blocks[name].schema)
+    """Add a nested block in the shape of its nesting."""
+    inner = _build_expressions(body, blocks[name].schema)
     match blocks[name].nesting:
         case Nesting.SINGLE:
             document[name] = inner
@@ -224,45 +226,49 @@ def _add_block(
 FORMAT_VERSION: Final = "1.0"
 
 
-def providers_schema(registries: Registries) -> dict[str, Any]:
-    """The document: the one provider's resource types and data sources, by name."""
+def build_providers_schema(registries: Registries) -> dict[str, Any]:
+    """Build the document with the resource types and data sources of the provider by name."""
     schemas = {
         "provider": {"version": 0, "block": {}},
-        "resource_schemas": _schemas(registries.resource_types),
-        "data_source_schemas": _schemas(registries.data_sources),
+        "resource_schemas": _build_schemas(registries.resource_types),
+        "data_source_schemas": _build_schemas(registries.data_sources),
     }
     return {"format_version": FORMAT_VERSION, "provider_schemas": {"nexusform": schemas}}
 
 
-def _schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
-    return {name: {"version": 0, "block": _block(types[name].schema)} for name in sorted(types)}
+def _build_schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
+    return {name: {"version": 0, "block": _build_block(types[name].schema)} for name in sorted(types)}
 
 
-def _block(schema: BlockSchema) -> dict[str, Any]:
+def _build_block(schema: BlockSchema) -> dict[str, Any]:
     block: dict[str, Any] = {
-        "attributes": {name: _attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
+        "attributes": {
+            name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())
+        }
     }
     if schema.blocks:
-        block["block_types"] = {name: _nested(nested) for name, nested in sorted(schema.blocks.items())}
+        block["block_types"] = {
+            name: _build_nested_block(nested) for name, nested in sorted(schema.blocks.items())
+        }
     if schema.description:
         block |= {"description": schema.description, "description_kind": "plain"}
     return block
 
 
-def _attribute(attribute: Attribute) -> dict[str, Any]:
+def _build_attribute(attribute: AttributeSchema) -> dict[str, Any]:
     flags = ("required", "optional", "computed", "sensitive")
     return {
-        "type": type_to_json(attribute.type),
+        "type": build_type_json(attribute.type),
         "description": attribute.description,
         "description_kind": "plain",
         **{flag: True for flag in flags if getattr(attribute, flag)},
     }
 
 
-def _nested(nested: NestedBlock) -> dict[str, Any]:
+def _build_nested_block(nested: NestedBlock) -> dict[str, Any]:
     limits = {"min_items": nested.min_items, "max_items": nested.max_items}
     return {
         "nesting_mode": nested.nesting.value,
-        "block": _block(nested.schema),
+        "block": _build_block(nested.schema),
         **{name: limit for name, limit in limits.items() if limit},
     }

@@ -1,20 +1,20 @@
-"""Names and diagnostics as machine-readable documents show them; diagnostics in OpenTofu's form."""
+"""JSON of names and diagnostics, in OpenTofu's form."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.address import Address, module_text
-from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.json_forms import Form
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.levels import get_level
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action
 from nexusform.rendering.report.entries import Finding
-from nexusform.rendering.text.diagnostic_text import snippet_of
-from nexusform.source import SourceFile, Span
-from nexusform.weights import level_of
+from nexusform.rendering.text.diagnostic_text import extract_snippet
+from nexusform.resources.address import Address, format_module
 
-# What readers of plan documents check before they go on.
+# Version checked by readers of plan documents.
 TERRAFORM_VERSION: Final = "1.11.0"
 
 ACTIONS: Final = {
@@ -29,22 +29,24 @@ ACTIONS: Final = {
 }
 
 
-def provider_name(key: str) -> str:
-    """The full name of a provider: of `simulated` or `simulated.lab` `nexusform.dev/builtin/simulated`."""
+def format_provider_name(key: str) -> str:
+    """Return the full name of a provider: `nexusform.dev/builtin/simulated` for `simulated` and
+    `simulated.lab`.
+    """
     return key if "/" in key else f"nexusform.dev/builtin/{key.partition('.')[0] or 'simulated'}"
 
 
-def address_keys(address: Address) -> dict[str, Any]:
-    """mode, type, name and, where there is one, index."""
+def build_address_keys(address: Address) -> dict[str, Any]:
+    """Build mode, type, name and, if any, index."""
     keys: dict[str, Any] = {"mode": address.mode, "type": address.type, "name": address.name}
     if address.key is not None:
         keys["index"] = address.key
     return keys
 
 
-def resource_keys(address: Address) -> dict[str, Any]:
-    """An address as the event stream names it."""
-    module = module_text(address.module)
+def build_resource_keys(address: Address) -> dict[str, Any]:
+    """Build an address for the event stream."""
+    module = format_module(address.module)
     text = str(address)
     return {
         "addr": text,
@@ -57,24 +59,23 @@ def resource_keys(address: Address) -> dict[str, Any]:
     }
 
 
-def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """One diagnostic: severity, summary, detail and, where they are known, address, range, snippet.
-
-    Beyond OpenTofu's keys: `id`, how much it weighs (`level`), and what the diagnostic carries as `extra`
-    (`fit`: the ways out of a placement that does not fit).
+def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any]:
+    """Build one diagnostic: severity, summary, detail and, if known, address, range and snippet. Additions to
+    OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a placement that does not
+    fit).
     """
     document: dict[str, Any] = {
         "severity": diagnostic.severity.value,
         "summary": diagnostic.summary,
         "detail": diagnostic.detail,
         "id": diagnostic.id,
-        "level": level_of(diagnostic).value,
+        "level": get_level(diagnostic).value,
     }
     if diagnostic.address:
         document["address"] = diagnostic.address
     if diagnostic.subject is not None:
         document["range"] = SPAN(diagnostic.subject)
-        snippet = _snippet(diagnostic, files)
+        snippet = _build_snippet(diagnostic, files)
         if snippet is not None:
             document["snippet"] = snippet
     for name, data in diagnostic.extra.items():
@@ -82,37 +83,39 @@ def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
     return document
 
 
-def finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """A diagnostic of a plan, with whether it held before."""
-    document = diagnostic_document(finding.diagnostic, files)
-    return document | {"held_before": True} if finding.held_before else document
+def build_finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
+    """Build a diagnostic of a plan with its `held_before` flag."""
+    document = build_diagnostic_document(finding.diagnostic, files)
+    return document | {"held_before": True} if finding.is_preexisting else document
 
 
-def diagnostic_documents(
+def build_diagnostic_documents(
     diagnostics: Iterable[Diagnostic], files: Mapping[str, SourceFile]
 ) -> list[dict[str, Any]]:
-    """All of them, in their order."""
-    return [diagnostic_document(diagnostic, files) for diagnostic in diagnostics]
+    """Build all diagnostics in order."""
+    return [build_diagnostic_document(diagnostic, files) for diagnostic in diagnostics]
 
 
-def validate_document(diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """What `validate -json` prints."""
+def build_validation_document(
+    diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]
+) -> dict[str, Any]:
+    """Build the output of `validate -json`."""
     errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
     return {
         "format_version": "1.0",
         "valid": errors == 0,
         "error_count": errors,
         "warning_count": len(diagnostics) - errors,
-        "diagnostics": diagnostic_documents(diagnostics, files),
+        "diagnostics": build_diagnostic_documents(diagnostics, files),
     }
 
 
-SPAN: Final = Form(Span, "filename start end")
+SPAN: Final = RecordForm(Span, "filename start end")
 
 
-def _snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any] | None:
-    """The lines of the source that a diagnostic is about; None without any."""
-    snippet = snippet_of(diagnostic, files)
+def _build_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any] | None:
+    """Build the source lines of a diagnostic, or None without any."""
+    snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         return None
     notes = sorted(diagnostic.values, key=lambda note: note.traversal)

@@ -1,4 +1,4 @@
-"""Placements and separation rules as data: the parts that nexusform adds to a plan document."""
+"""JSON of placements, separation rules and capacity in a plan document."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from nexusform.forecasts import Score
-from nexusform.json_forms import Form, six_places
-from nexusform.placement_kinds.kinds import place_document
+from nexusform.json_data.record_forms import RecordForm, round_figure
+from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
@@ -23,58 +23,58 @@ from nexusform.plans.plan import (
     SeparationViolation,
     Upgrade,
 )
-from nexusform.plans.room.occupancy import Room, SiteRoom
-from nexusform.plans.room.other_room import OtherKind, OtherRoom
-from nexusform.rendering.notation.json_bounds import INTERVAL
-from nexusform.rendering.notation.json_values import known_part
+from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
+from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
+from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.notation.json_values import drop_unknown
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.decision import Rejection
 
 
-def placement_changes(plan: Plan, detail: Detail) -> Iterator[dict[str, Any]]:
-    """One object per row that is shown."""
-    return (_row_document(row, detail) for row in shown_rows(plan, detail))
+def build_placement_changes(plan: Plan, detail: Detail) -> Iterator[dict[str, Any]]:
+    """Build one object per listed row."""
+    return (_build_row(row, detail) for row in select_rows(plan, detail))
 
 
-def shown_rows(plan: Plan, detail: Detail) -> Iterator[PlacementChange]:
-    """The rows that documents list: kept ones only with `all`, save observations, which are always told."""
+def select_rows(plan: Plan, detail: Detail) -> Iterator[PlacementChange]:
+    """Yield the rows for documents: kept rows only with `all`, observations always."""
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
             yield row
 
 
-def _row_document(row: PlacementChange, detail: Detail) -> dict[str, Any]:
-    """An element of `placement_changes`."""
+def _build_row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
+    """Build an element of `placement_changes`."""
     document: dict[str, Any] = {
         "address": str(row.address),
         "kind": row.kind,
         "object": row.object,
         "action": row.action.value,
-        "from": place_document(row.source),
-        "to": place_document(row.target),
+        "from": build_location_document(row.source),
+        "to": build_location_document(row.target),
         "trigger": row.trigger,
         "reason": row.reason,
-        "scores": known_part(row.scores),
+        "scores": drop_unknown(row.scores),
         "certainty": None,
         "provenance": row.provenance,
     }
     if row.platform_name:
         document["platform_name"] = row.platform_name
     if row.certainty is not None:
-        document["certainty"] = row.certainty.shares()
+        document["certainty"] = row.certainty.list_shares()
     if row.group:
-        turn = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
-        document |= turn
+        order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
+        document |= order
     if detail is Detail.ALL:
-        document["rejected"] = [REFUSAL(refusal) for refusal in row.rejected]
+        document["rejected"] = [REJECTION_FORM(rejection) for rejection in row.rejections]
     return document
 
 
-REFUSAL: Final = Form(Refusal, "candidate rule reason")
+REJECTION_FORM: Final = RecordForm(Rejection, "candidate rule reason")
 
 
-def total_documents(plan: Plan) -> dict[str, dict[str, int]]:
-    """The top-level `placement_totals` of a plan's JSON: what becomes of every object, by kind."""
+def build_total_documents(plan: Plan) -> dict[str, dict[str, int]]:
+    """Build the top-level `placement_totals` of a plan: numbers of objects by kind and outcome."""
     documents: dict[str, dict[str, int]] = {}
     for total in plan.placement_totals:
         figures = asdict(total)
@@ -82,119 +82,126 @@ def total_documents(plan: Plan) -> dict[str, dict[str, int]]:
     return documents
 
 
-TABLE: Final = Form(
+TABLE_FORM: Final = RecordForm(
     PlacementTable,
     "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack "
     "actual_vms_per_rack",
 )
 
 
-def placement_tables(plan: Plan) -> list[dict[str, Any]]:
-    """One object per pool, in the plan's order."""
-    return [TABLE(table) for table in plan.placement_tables]
+def build_table_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build one object per pool in plan order."""
+    return [TABLE_FORM(table) for table in plan.placement_tables]
 
 
-_POOL_UPGRADE: Final = Form(
+_POOL_UPGRADE_FORM: Final = RecordForm(
     PoolUpgrade,
-    "pool vm_sku_name=sku vms batches at_once surges fewest_up stops_at_batch=stops_at? reason? hangs_on",
+    "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
+    "stops_at_batch=failed_batch? reason? hangs_on=scale_in_pools",
 )
-_UPGRADE: Final = Form(
+_UPGRADE_FORM: Final = RecordForm(
     Upgrade,
-    "address cluster site_id trigger from=before? to=after? goes_through blocking_budgets=budgets "
+    "address cluster site_id trigger from=before? to=after? goes_through=is_feasible "
+    "blocking_budgets=budgets "
     "single_replicas pools",
-    pools=_POOL_UPGRADE,
+    pools=_POOL_UPGRADE_FORM,
 )
 
 
-def upgrade_documents(plan: Plan) -> list[dict[str, Any]]:
-    """The top-level `upgrades` of a plan's JSON: clusters whose nodes are made anew pool by pool."""
-    return [_UPGRADE(upgrade) for upgrade in plan.upgrades]
+def build_upgrade_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build the top-level `upgrades` of a plan: clusters with nodes re-created pool by pool."""
+    return [_UPGRADE_FORM(upgrade) for upgrade in plan.upgrades]
 
 
-_STEP: Final = Form(
-    RolloutStep, "kind stage? group? clusters begins_seconds=begins wait_seconds waits_for? status"
+_STEP_FORM: Final = RecordForm(
+    RolloutStep, "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status"
 )
-_ROLLOUT: Final = Form(Rollout, "address cause resource_snapshot steps", steps=_STEP)
+_ROLLOUT_FORM: Final = RecordForm(Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM)
 
 
-def rollout_documents(plan: Plan) -> list[dict[str, Any]]:
-    """The top-level `rollouts` of a plan's JSON: how placements get their resources, step by step."""
-    return [_ROLLOUT(rollout) for rollout in plan.rollouts]
+def build_rollout_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build the top-level `rollouts` of a plan: resource rollouts of placements, step by step."""
+    return [_ROLLOUT_FORM(rollout) for rollout in plan.rollouts]
 
 
-_VIOLATION: Final = Form(
+_VIOLATION_FORM: Final = RecordForm(
     SeparationViolation,
-    "site=site_id [rack] [machine] members joined_by trigger [reason]",
+    "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]",
 )
 
 
-def _violation_document(violation: SeparationViolation) -> dict[str, Any]:
-    tie_break = {} if violation.tie_break is None else {"tie_break": violation.tie_break}
-    return _VIOLATION(violation) | tie_break
+def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
+    sample = {} if violation.sample is None else {"tie_break": violation.sample}
+    return _VIOLATION_FORM(violation) | sample
 
 
-_VERDICT: Final = Form(
+_VERDICT_FORM: Final = RecordForm(
     SeparationVerdict,
-    "address enforcement holds violations scope tie_breaks=runs holds_in=held",
-    violations=_violation_document,
+    "address enforcement holds=satisfied violations scope tie_breaks=sample_count holds_in=satisfied_count",
+    violations=_build_violation,
 )
 
 
-def separation_documents(plan: Plan) -> list[dict[str, Any]]:
-    """The top-level `separation_rules` of a plan's JSON, in planning order."""
-    return [_VERDICT(verdict) for verdict in plan.separation_rules]
+def build_separation_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build the top-level `separation_rules` of a plan in planning order."""
+    return [_VERDICT_FORM(verdict) for verdict in plan.separation_verdicts]
 
 
-_ROOM: Final = Form(
-    Room,
-    "free with_any_rack_lost=rack_lost worst_rack? surge=. *fitting rack_lost=fitting_with_a_rack_lost",
-    surge="clusters without_room=no_surge perhaps_without_room=unsure_surge",
-    fitting=INTERVAL,
-    rack_lost=INTERVAL,
+_CAPACITY_FORM: Final = RecordForm(
+    Capacity,
+    "free with_any_rack_lost=free_after_rack_loss worst_rack? surge=. *fitting=free_interval "
+    "rack_lost=free_interval_after_rack_loss",
+    surge="clusters without_room=no_surge_clusters perhaps_without_room=uncertain_surge_clusters",
+    fitting=INTERVAL_FORM,
+    rack_lost=INTERVAL_FORM,
 )
-_SITE_ROOM: Final = Form(
-    SiteRoom,
+_SITE_CAPACITY_FORM: Final = RecordForm(
+    SiteCapacity,
     "site_id site vm_sku_name=sku numa_cells=cells before after",
-    before=_ROOM,
-    after=_ROOM,
+    before=_CAPACITY_FORM,
+    after=_CAPACITY_FORM,
 )
 
 
-def _is_captured(room: OtherRoom) -> bool:
-    return room.total is not None and (room.used is not None or room.kind is not OtherKind.CLAIMS)
+def _is_captured(capacity: OtherCapacity) -> bool:
+    return capacity.total is not None and (
+        capacity.used is not None or capacity.kind is not OtherResourceKind.CLAIMS
+    )
 
 
-_OTHER_ROOM: Final = Form(
-    OtherRoom,
+_OTHER_CAPACITY_FORM: Final = RecordForm(
+    OtherCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
-    "free_before_at_most=free_before free_after_at_most=free surge lacks",
+    "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
     captured=_is_captured,
 )
 
 
-def room_documents(room: Iterable[SiteRoom]) -> list[dict[str, Any]]:
-    """The room as JSON shows it: an object per site and VM SKU, the largest SKU of a site first."""
-    return [_SITE_ROOM(row) for row in room]
+def build_capacity_documents(capacity: Iterable[SiteCapacity]) -> list[dict[str, Any]]:
+    """Build the capacity: an object per site and VM SKU, the largest SKU of a site first."""
+    return [_SITE_CAPACITY_FORM(row) for row in capacity]
 
 
-def other_room_documents(rows: Iterable[OtherRoom]) -> list[dict[str, Any]]:
-    """What may run out beside the room of machines: null is what is not known."""
-    return [_OTHER_ROOM(row) for row in rows]
+def build_other_capacity_documents(rows: Iterable[OtherCapacity]) -> list[dict[str, Any]]:
+    """Build the capacity of resources other than machines; null is unknown."""
+    return [_OTHER_CAPACITY_FORM(row) for row in rows]
 
 
-_CLAIMS: Final = Form(
-    Score,
-    "settled held sure sure_held brier_score=brier brier_score_by_chance=chance",
-    brier_score=six_places,
-    brier_score_by_chance=six_places,
+_PREDICTIONS_FORM: Final = RecordForm(
+    RecordScore,
+    "settled=verified held=correct sure=certain sure_held=certain_correct brier_score=brier "
+    "brier_score_by_chance=chance",
+    brier_score=round_figure,
+    brier_score_by_chance=round_figure,
 )
-_SCORE: Final = Form(
+_ACCURACY_FORM: Final = RecordForm(
     PredictionScore,
-    "site hits sure_hits=sure judged not_judged hits_by_chance=chance claims",
-    claims=_CLAIMS,
+    "site hits sure_hits=certain_hits judged=verified_count not_judged=unverified_count "
+    "hits_by_chance=random_hits claims=predictions",
+    claims=_PREDICTIONS_FORM,
 )
 
 
-def score_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
-    """The top-level `prediction_scores` of a plan's JSON: what replays of its sites came to."""
-    return [_SCORE(score) for score in scores]
+def build_accuracy_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
+    """Build the top-level `prediction_scores` of a plan: results of site replays."""
+    return [_ACCURACY_FORM(score) for score in scores]

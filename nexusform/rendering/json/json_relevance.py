@@ -1,8 +1,6 @@
-"""`relevant_attributes` of a plan document: what the plan's changes were worked out from.
-
-As Terraform has it: from what objects that change, changed outputs of the root module and all outputs of
-other modules are written with, through locals, variables, outputs, `each` and `count` back to attributes of
-resources.
+"""JSON of `relevant_attributes`: the inputs of the changes of a plan. As in Terraform, these are attributes
+of resources referenced by changed objects, changed root outputs and all outputs of other modules, directly or
+through locals, variables, outputs, `each` and `count`.
 """
 
 from __future__ import annotations
@@ -13,12 +11,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from nexusform.address import Address, Key, ModulePath, ModuleStep
-from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
-from nexusform.language.bodies import BodySchema, content
-from nexusform.language.references import body_traversals, traversals
-from nexusform.language.syntax.nodes import Expression, Step, Traversal, TraverseAttribute
+from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.references import list_body_traversals, list_traversals
+from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.plans.plan import Action, Change, Mode, OutputChange, Plan
+from nexusform.resources.address import Address, Key, ModulePath, ModuleStep
 from nexusform.state.objects import State
 
 _ResourceKey = tuple[Literal["managed", "data"], str, str]  # mode, type, name
@@ -26,7 +24,7 @@ _Steps = tuple[str | int, ...]
 
 
 class _Reference(Struct, frozen=True):
-    """A traversal, and where it stands: in a module, and for `each` and `count` in a resource."""
+    """A traversal with its module and, for `each` and `count`, its resource."""
 
     module: ModulePath
     root: str
@@ -35,71 +33,84 @@ class _Reference(Struct, frozen=True):
 
 
 class _Attribute(Struct, frozen=True, order=True):
+    """An attribute of a resource."""
+
     resource: str
     attribute: _Steps
 
 
-def relevant_attributes(
-    configuration: Configuration, plan: Plan, acted_on: Sequence[Change], prior: State
+def collect_relevant_attributes(
+    configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """The elements of `relevant_attributes`, sorted. Plan and state tell which instances modules have."""
-    analysis = _Analysis(configuration.root)
-    beginnings = [*_of_changes(analysis, acted_on), *_of_outputs(analysis, plan.outputs)]
+    """Collect the sorted elements of `relevant_attributes`. Plan and state determine the module instances."""
+    analysis = _ReferenceAnalysis(configuration.root)
+    references = [
+        *_list_change_references(analysis, changes),
+        *_list_output_references(analysis, plan.outputs),
+    ]
     if plan.mode is not Mode.DESTROY:
         objects = chain((change.address for change in plan.changes), prior.instances)
-        beginnings += _of_module_outputs(analysis, {address.module for address in objects})
-    found = analysis.contributing(beginnings)
-    ordered = sorted(found, key=lambda each: (each.resource, tuple(map(str, each.attribute))))
-    return [{"resource": each.resource, "attribute": list(each.attribute)} for each in ordered]
+        references += _list_module_references(analysis, {address.module for address in objects})
+    attributes = analysis.collect_attributes(references)
+    ordered = sorted(
+        attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute)))
+    )
+    return [{"resource": attribute.resource, "attribute": list(attribute.attribute)} for attribute in ordered]
 
 
-def _of_changes(analysis: _Analysis, changes: Iterable[Change]) -> Iterator[_Reference]:
-    """What the blocks of objects that change refer to."""
+def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Change]) -> Iterator[_Reference]:
+    """Yield the references in the blocks of changed objects."""
     blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}
     for change in changes:
         if change.action is not Action.NO_OP:
             address = change.address
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
-        yield from analysis.of_block(module, block, ())
+        yield from analysis.list_block_references(module, block, ())
 
 
-def _of_outputs(analysis: _Analysis, outputs: Iterable[OutputChange]) -> Iterator[_Reference]:
+def _list_output_references(
+    analysis: _ReferenceAnalysis, outputs: Iterable[OutputChange]
+) -> Iterator[_Reference]:
     for output in outputs:
         if output.action is not Action.NO_OP:
-            yield from analysis.of_output((), output.name)
+            yield from analysis.list_output_references((), output.name)
 
 
-def _of_module_outputs(analysis: _Analysis, modules: Iterable[ModulePath]) -> Iterator[_Reference]:
-    """What outputs of modules refer to: no state keeps their values, so they count as new in every plan."""
-    paths: dict[ModulePath, None] = dict.fromkeys(_single_modules(analysis.root, ()))
+def _list_module_references(
+    analysis: _ReferenceAnalysis, modules: Iterable[ModulePath]
+) -> Iterator[_Reference]:
+    """Yield the references in module outputs. Their values are not in the state, so they are new in every
+    plan.
+    """
+    paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
     for path in modules:
         while path and path not in paths:
             paths[path] = None
             path = path[:-1]  # noqa: PLW2901 - upwards
     for path in paths:
-        module = analysis.module(path)
+        module = analysis.find_module(path)
         for name in module.outputs if module else ():
-            yield from analysis.of_output(path, name)
+            yield from analysis.list_output_references(path, name)
 
 
-def _single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
-    """The modules that are called once, by calls that are made once."""
+def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
+    """Yield the modules with a single instance."""
     for call in module.calls.values():
         if call.count is None and call.for_each is None:
             inner = (*path, ModuleStep(call.name))
             yield inner
-            yield from _single_modules(call.module, inner)
+            yield from _list_single_modules(call.module, inner)
 
 
-class _Analysis:
-    """Goes from references to what they were worked out from."""
+class _ReferenceAnalysis:
+    """Resolver of references to the resource attributes behind them."""
 
     def __init__(self, root: Module) -> None:
         self.root = root
 
-    def module(self, path: ModulePath) -> Module | None:
-        """The module of an instance; None where the configuration has none of that name any more."""
+    def find_module(self, path: ModulePath) -> Module | None:
+        """Find the module of an instance; None if it is no longer configured."""
         module = self.root
         for step in path:
             call = module.calls.get(step.name)
@@ -108,100 +119,110 @@ class _Analysis:
             module = call.module
         return module
 
-    def contributing(self, beginnings: Iterable[_Reference]) -> set[_Attribute]:
-        """The attributes of resources that are referred to, directly or through anything else."""
-        found: set[_Attribute] = set()
-        pending = list(dict.fromkeys(beginnings))
+    def collect_attributes(self, references: Iterable[_Reference]) -> set[_Attribute]:
+        """Collect the resource attributes that are referenced directly or indirectly."""
+        attributes: set[_Attribute] = set()
+        pending = list(dict.fromkeys(references))
         visited = set(pending)
         while pending:
             reference = pending.pop()
-            attribute = self._attribute(reference)
+            attribute = self._resolve_attribute(reference)
             if attribute is not None:
-                found.add(attribute)
-            for further in self._behind(reference):
-                if further not in visited:
-                    visited.add(further)
-                    pending.append(further)
-        return found
+                attributes.add(attribute)
+            for next_reference in self._follow_reference(reference):
+                if next_reference not in visited:
+                    visited.add(next_reference)
+                    pending.append(next_reference)
+        return attributes
 
-    def _attribute(self, reference: _Reference) -> _Attribute | None:
-        """The attribute that a reference names; None where it names no resource that is declared."""
-        named = self._named(reference)
-        if named is None:
+    def _resolve_attribute(self, reference: _Reference) -> _Attribute | None:
+        """Return the attribute of a reference, or None if it is not a declared resource."""
+        resource = self._resolve_resource(reference)
+        if resource is None:
             return None
-        block, key, rest = named
+        block, key, steps = resource
         address = Address(reference.module, block.mode, block.type, block.name, key)
-        return _Attribute(str(address), rest)
+        return _Attribute(str(address), steps)
 
-    def _behind(self, reference: _Reference) -> Iterable[_Reference]:
-        """What the named thing itself refers to."""
-        module = self.module(reference.module)
+    def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
+        """Return the references inside the referenced object."""
+        module = self.find_module(reference.module)
         if module is None:
             return ()
         name = str(reference.steps[0]) if reference.steps else ""
         match reference.root:
             case "var":
-                return self._of_variable(reference.module, name)
+                return self._follow_variable(reference.module, name)
             case "local":
                 local = module.locals.get(name)
-                return _references(reference.module, local.expression) if local else ()
+                return _build_references(reference.module, local.expression) if local else ()
             case "module":
-                return self._of_call(reference, module)
+                return self._follow_call(reference, module)
             case "each" | "count":
-                return _of_repetition(reference, module)
-        named = self._named(reference)
-        if named is None:
+                return _follow_repetition(reference, module)
+        resource = self._resolve_resource(reference)
+        if resource is None:
             return ()
-        block, _, attribute = named
-        return self.of_block(reference.module, (block.mode, block.type, block.name), attribute)
+        block, _, attribute = resource
+        return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
 
-    def _named(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """The block, the instance key and the attribute that a reference names; None for other things."""
+    def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
+        """Return the block, instance key and attribute of a reference, or None if it is not a resource."""
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"
-        of_type = reference.root
-        if of_type == "data" and steps:
-            mode, of_type, steps = "data", str(steps[0]), steps[1:]
-        module = self.module(reference.module)
-        block = module.resources.get((mode, of_type, str(steps[0]))) if module and steps else None
+        resource_type = reference.root
+        if resource_type == "data" and steps:
+            mode, resource_type, steps = "data", str(steps[0]), steps[1:]
+        module = self.find_module(reference.module)
+        block = module.resources.get((mode, resource_type, str(steps[0]))) if module and steps else None
         if block is None:
             return None
-        rest = steps[1:]
-        repeated = block.count is not None or block.for_each is not None
-        return (block, rest[0], rest[1:]) if repeated and rest else (block, None, rest)
+        attribute = steps[1:]
+        is_repeated = block.count is not None or block.for_each is not None
+        return (block, attribute[0], attribute[1:]) if is_repeated and attribute else (block, None, attribute)
 
-    def _of_variable(self, path: ModulePath, name: str) -> Iterable[_Reference]:
-        """What the caller gives for a variable; nothing for one of the root module."""
-        caller = self.module(path[:-1]) if path else None
+    def _follow_variable(self, path: ModulePath, name: str) -> Iterable[_Reference]:
+        """Return the references in the caller's value of a variable; none in the root module."""
+        caller = self.find_module(path[:-1]) if path else None
         call = caller.calls.get(path[-1].name) if caller else None
-        given = call.inputs.get(name) if call else None
-        return _references(path[:-1], given[0]) if given else ()
+        input_value = call.inputs.get(name) if call else None
+        return _build_references(path[:-1], input_value[0]) if input_value else ()
 
-    def _of_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """What an output of a called module refers to; of all of them where none is named."""
-        name, *rest = reference.steps
+    def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
+        """Return the references in one output of a called module, or in all of them."""
+        name, *steps = reference.steps
         key: Key = None
-        if rest and module.calls.get(str(name)) and _is_repeated(module, str(name)):
-            key, rest = rest[0], rest[1:]
+        if steps and module.calls.get(str(name)) and _is_repeated(module, str(name)):
+            key, steps = steps[0], steps[1:]
         inner = (*reference.module, ModuleStep(str(name), key))
-        callee = self.module(inner)
-        names = (str(rest[0]),) if rest else tuple(callee.outputs) if callee else ()
-        return [each for output in names for each in self.of_output(inner, output)]
+        callee = self.find_module(inner)
+        names = (str(steps[0]),) if steps else tuple(callee.outputs) if callee else ()
+        return [
+            inner_reference
+            for output in names
+            for inner_reference in self.list_output_references(inner, output)
+        ]
 
-    def of_output(self, path: ModulePath, name: str) -> Iterable[_Reference]:
-        """What an output refers to."""
-        module = self.module(path)
+    def list_output_references(self, path: ModulePath, name: str) -> Iterable[_Reference]:
+        """Return the references of an output."""
+        module = self.find_module(path)
         output = module.outputs.get(name) if module else None
-        return _references(path, output.expression) if output else ()
+        return _build_references(path, output.expression) if output else ()
 
-    def of_block(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
-        """What a resource is written with; of an attribute or nested blocks, where one is named."""
-        module = self.module(path)
+    def list_block_references(
+        self, path: ModulePath, key: _ResourceKey, attribute: _Steps
+    ) -> Iterable[_Reference]:
+        """Return the references of a resource, or of one attribute or nested block."""
+        module = self.find_module(path)
         block = module.resources.get(key) if module else None
         if block is None:
             return ()
-        free = _written(block, str(attribute[0])) if attribute else body_traversals(block.body)
-        return [_reference(path, each, key) for each in free]
+        found_traversals = (
+            _list_argument_references(block, str(attribute[0]))
+            if attribute
+            else list_body_traversals(block.body)
+        )
+        return [_build_reference(path, traversal, key) for traversal in found_traversals]
 
 
 def _is_repeated(module: Module, name: str) -> bool:
@@ -209,42 +230,42 @@ def _is_repeated(module: Module, name: str) -> bool:
     return call.count is not None or call.for_each is not None
 
 
-def _of_repetition(reference: _Reference, module: Module) -> Iterable[_Reference]:
-    """What `count` or `for_each` of the resource refers to in which `count` or `each` stands."""
+def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Reference]:
+    """Return the references in `count` or `for_each` of the resource."""
     block = module.resources.get(reference.block) if reference.block else None
     if block is None:
         return ()
     expression = block.count or block.for_each
-    return _references(reference.module, expression) if expression else ()
+    return _build_references(reference.module, expression) if expression else ()
 
 
-def _written(block: ResourceBlock, name: str) -> Iterator[Traversal]:
-    """The references in an argument, or in the nested blocks, of that name."""
+def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
+    """Yield the references in the argument or nested blocks of that name."""
     for labels in ((), ("label",)):
-        parts, _ = content(block.body, BodySchema({name: False}, {name: labels}), partial=True)
+        parts, _ = decode_body(block.body, BodySchema({name: False}, {name: labels}), partial=True)
         for argument in parts.attributes.values():
-            yield from traversals(argument.expression)
+            yield from list_traversals(argument.expression)
             return
         for nested in parts.blocks:
-            yield from body_traversals(nested.body)
-    made, _ = content(block.body, BodySchema(blocks={"dynamic": ("label",)}), partial=True)
-    for each in made.blocks:
-        if each.labels[0].value == name:
-            yield from body_traversals(each.body)
+            yield from list_body_traversals(nested.body)
+    dynamic_parts, _ = decode_body(block.body, BodySchema(blocks={"dynamic": ("label",)}), partial=True)
+    for dynamic_block in dynamic_parts.blocks:
+        if dynamic_block.labels[0].value == name:
+            yield from list_body_traversals(dynamic_block.body)
 
 
-def _references(path: ModulePath, expression: Expression) -> list[_Reference]:
-    return [_reference(path, each) for each in traversals(expression)]
+def _build_references(path: ModulePath, expression: Expression) -> list[_Reference]:
+    return [_build_reference(path, traversal) for traversal in list_traversals(expression)]
 
 
-def _reference(path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None) -> _Reference:
-    """A traversal in a module; the block matters to `each` and `count` alone."""
+def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None) -> _Reference:
+    """Build the reference of a traversal in a module; `block` is used for `each` and `count` only."""
     root = traversal.root.name
-    within = block if root in ("each", "count") else None
-    return _Reference(path, root, tuple(map(_step, traversal.steps)), within)
+    resource = block if root in ("each", "count") else None
+    return _Reference(path, root, tuple(map(_convert_step, traversal.steps)), resource)
 
 
-def _step(step: Step) -> str | int:
+def _convert_step(step: Step) -> str | int:
     if isinstance(step, TraverseAttribute):
         return int(step.name) if step.name.isdecimal() else step.name
     return step.key if isinstance(step.key, str) else int(step.key)

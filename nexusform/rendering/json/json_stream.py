@@ -1,7 +1,6 @@
-"""The event stream of `-json`: one JSON object per line, OpenTofu's machine-readable form 1.2.
-
-Functions give dicts; whoever prints them passes the time (RFC 3339) and adds the newline. Beyond
-OpenTofu's events, planned changes of placements are told by `placement_summary`.
+"""Events of the `-json` stream: one JSON object per line, OpenTofu's machine-readable form 1.2. Functions
+return dicts; the caller passes the time (RFC 3339) and adds the newline. `placement_summary` is an addition
+to OpenTofu's events.
 """
 
 from __future__ import annotations
@@ -9,31 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.applying.events import Outcome, StepEvent
-from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.json_forms import Form
+from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
 from nexusform.rendering.json.json_parts import (
     TERRAFORM_VERSION,
-    diagnostic_document,
-    finding_document,
-    resource_keys,
+    build_diagnostic_document,
+    build_finding_document,
+    build_resource_keys,
 )
-from nexusform.rendering.json.json_placements import placement_changes
-from nexusform.rendering.notation.json_values import shown, shown_type
+from nexusform.rendering.json.json_placements import build_placement_changes
+from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementSummary,
-    count_clauses,
-    summaries,
+    build_count_clauses,
+    build_summaries,
 )
-from nexusform.rendering.text.progress_text import ended_line, progress_line, started_line
-from nexusform.source import SourceFile
+from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
+from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state.objects import OutputState
-from nexusform.weights import Level
 
 MODULE: Final = "nexusform.ui"
 UI_VERSION: Final = "1.2"
@@ -41,15 +40,15 @@ UI_VERSION: Final = "1.2"
 Event = dict[str, Any]
 
 
-def event(kind: str, message: str, time: str, *, level: str = "info", **keys: Any) -> Event:
-    """An event with the keys that every event has."""
-    head = {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind}
-    return head | keys
+def create_event(kind: str, message: str, time: str, *, level: str = "info", **keys: Any) -> Event:
+    """Create an event with the common keys."""
+    common_keys = {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind}
+    return common_keys | keys
 
 
-def version_event(version: str, time: str) -> Event:
-    """The first line of every stream."""
-    return event(
+def create_version_event(version: str, time: str) -> Event:
+    """Create the first event of a stream."""
+    return create_event(
         "version",
         f"nexusform {version}",
         time,
@@ -59,31 +58,31 @@ def version_event(version: str, time: str) -> Event:
     )
 
 
-def log_event(message: str, time: str) -> Event:
-    """Anything worth saying that has no event of its own."""
-    return event("log", message, time, level="info")
+def create_log_event(message: str, time: str) -> Event:
+    """Create an event for a message without a type of its own."""
+    return create_event("log", message, time, level="info")
 
 
-def diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], time: str) -> Event:
-    """An error or a warning."""
+def create_diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], time: str) -> Event:
+    """Create the event of an error or a warning."""
     is_error = diagnostic.severity is Severity.ERROR
-    word = "Error" if is_error else "Warning"
-    return event(
+    title = "Error" if is_error else "Warning"
+    return create_event(
         "diagnostic",
-        f"{word}: {diagnostic.summary}",
+        f"{title}: {diagnostic.summary}",
         time,
         level="error" if is_error else "warn",
-        diagnostic=diagnostic_document(diagnostic, files),
+        diagnostic=build_diagnostic_document(diagnostic, files),
     )
 
 
-def finding_event(finding: Finding, files: Mapping[str, SourceFile], time: str) -> Event:
-    """A diagnostic of a plan; a note is told as information."""
-    stream_event = diagnostic_event(finding.diagnostic, files, time)
-    stream_event["diagnostic"] = finding_document(finding, files)
+def create_finding_event(finding: Finding, files: Mapping[str, SourceFile], time: str) -> Event:
+    """Create the event of a diagnostic of a plan; notes and advice have the level info."""
+    stream_event = create_diagnostic_event(finding.diagnostic, files, time)
+    stream_event["diagnostic"] = build_finding_document(finding, files)
     if finding.level in (Level.ADVICE, Level.NOTE):
-        word = finding.level.value.capitalize()
-        stream_event |= {"@level": "info", "@message": f"{word}: {finding.diagnostic.summary}"}
+        title = finding.level.value.capitalize()
+        stream_event |= {"@level": "info", "@message": f"{title}: {finding.diagnostic.summary}"}
     return stream_event
 
 
@@ -100,7 +99,7 @@ _STREAM_ACTIONS: Final = {
     Action.FORGET: "remove",
 }
 
-# The stream's words for the reasons of a plan document.
+# Stream values for the reasons of a plan document.
 _STREAM_REASONS: Final = {
     "replace_because_tainted": "tainted",
     "replace_because_cannot_update": "cannot_update",
@@ -110,114 +109,114 @@ _STREAM_REASONS: Final = {
 }
 
 
-def plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Iterator[Event]:
-    """Drift, planned changes, planned placements, the summary, the placements' summary, the outputs."""
-    yield from drift_events(plan, time)
+def create_plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Iterator[Event]:
+    """Yield drift, planned changes, planned placements, both summaries and outputs."""
+    yield from create_drift_events(plan, time)
     for change in () if plan.mode is Mode.REFRESH_ONLY else plan.changes:
         if change.action is not Action.NO_OP or change.previous_address or change.importing:
-            yield planned_change_event(change, time)
+            yield create_planned_change_event(change, time)
     if detail is not Detail.NONE:
-        for document in placement_changes(plan, detail):
-            yield planned_placement_event(document, time)
-    yield plan_summary_event(plan, time)
-    if summaries(plan)[0].anything:
-        yield placement_summary_event(plan, time)
+        for document in build_placement_changes(plan, detail):
+            yield create_planned_placement_event(document, time)
+    yield create_plan_summary_event(plan, time)
+    if build_summaries(plan)[0].has_objects:
+        yield create_placement_summary_event(plan, time)
     if plan.outputs:
-        yield planned_outputs_event(plan, time)
+        yield create_planned_outputs_event(plan, time)
 
 
-def drift_events(plan: Plan, time: str) -> Iterator[Event]:
-    """What was found otherwise, in a plan that only refreshes also what merely moved."""
-    moved = dict(plan.moved)
+def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
+    """Yield the drift events; in a refresh-only plan also moves."""
+    current_addresses = dict(plan.address_moves)
     for drift in plan.drift:
-        yield drift_event(drift, moved.get(drift.address, drift.address), time)
+        yield create_drift_event(drift, current_addresses.get(drift.address, drift.address), time)
     if plan.mode is Mode.REFRESH_ONLY:
-        drifted = {drift.address for drift in plan.drift}
+        drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:
-            if change.previous_address not in drifted:
-                yield move_event(change, time)
+            if change.previous_address not in drift_addresses:
+                yield create_move_event(change, time)
 
 
-def drift_event(drift: Drift, address: Address, time: str) -> Event:
-    """An object that changed outside nexusform; `address` is where it stands now."""
+def create_drift_event(drift: Drift, address: Address, time: str) -> Event:
+    """Create the event of an object changed outside of nexusform; `address` is its current address."""
     action = "delete" if drift.after is None else "update"
     message = f"{address}: Drift detected ({action})"
-    change: Event = {"resource": resource_keys(address), "action": action}
+    change: Event = {"resource": build_resource_keys(address), "action": action}
     if address != drift.address:
-        change["previous_resource"] = resource_keys(drift.address)
-    return event("resource_drift", message, time, change=change)
+        change["previous_resource"] = build_resource_keys(drift.address)
+    return create_event("resource_drift", message, time, change=change)
 
 
-def move_event(change: Change, time: str) -> Event:
-    """An object that a plan which only refreshes takes over under its new address."""
-    document: Event = {"resource": resource_keys(change.address), "action": "move"}
+def create_move_event(change: Change, time: str) -> Event:
+    """Create the event of an object with a new address in a refresh-only plan."""
+    document: Event = {"resource": build_resource_keys(change.address), "action": "move"}
     if change.previous_address is not None:
-        document["previous_resource"] = resource_keys(change.previous_address)
-    return event("resource_drift", f"{change.address}: Drift detected (move)", time, change=document)
+        document["previous_resource"] = build_resource_keys(change.previous_address)
+    return create_event("resource_drift", f"{change.address}: Drift detected (move)", time, change=document)
 
 
-def planned_change_event(change: Change, time: str) -> Event:
-    """What is to happen to one object."""
+def create_planned_change_event(change: Change, time: str) -> Event:
+    """Create the event of the planned change of one object."""
     moved_from = change.previous_address if change.previous_address != change.address else None
     action = _STREAM_ACTIONS[change.action]
     if change.action is Action.NO_OP and change.importing:
         action = "import"
     elif change.action is Action.NO_OP and moved_from:
         action = "move"
-    document: Event = {"resource": resource_keys(change.address), "action": action}
+    document: Event = {"resource": build_resource_keys(change.address), "action": action}
     if moved_from is not None:
-        document["previous_resource"] = resource_keys(moved_from)
+        document["previous_resource"] = build_resource_keys(moved_from)
     if change.reason:
         document["reason"] = _STREAM_REASONS.get(change.reason, change.reason)
     if change.importing:
         document["importing"] = {"id": change.importing}
-    return event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
+    return create_event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
 
 
-def planned_placement_event(placement: Mapping[str, Any], time: str) -> Event:
-    """Where one VM, binding or pod is to be; `placement` as plan documents show it."""
+def create_planned_placement_event(placement: Mapping[str, Any], time: str) -> Event:
+    """Create the event of the planned location of a VM, binding or pod; `placement` is its plan document."""
     trigger = f" ({placement['trigger']})" if placement["trigger"] else ""
-    is_refused = placement["action"] == "keep" and placement["from"] is None and placement["to"] is None
-    does = "Not made" if is_refused else f"Plan to {placement['action']}"
-    message = f"{placement['object']}: {does}{trigger}"
-    return event("planned_placement", message, time, placement=dict(placement))
+    is_rejected = placement["action"] == "keep" and placement["from"] is None and placement["to"] is None
+    action = "Not made" if is_rejected else f"Plan to {placement['action']}"
+    message = f"{placement['object']}: {action}{trigger}"
+    return create_event("planned_placement", message, time, placement=dict(placement))
 
 
-def _summary(message: str, time: str, changes: Mapping[str, Any]) -> Event:
-    return event("change_summary", message, time, changes=dict(changes))
+def _create_summary_event(message: str, time: str, changes: Mapping[str, Any]) -> Event:
+    return create_event("change_summary", message, time, changes=dict(changes))
 
 
-def plan_summary_event(plan: Plan, time: str) -> Event:
-    """The `Plan:` line as data."""
-    imports, add, change, destroy, forget = wording.plan_counts(plan)
+def create_plan_summary_event(plan: Plan, time: str) -> Event:
+    """Create the event of the `Plan:` line."""
+    imports, add, change, destroy, forget = wording.count_changes(plan)
     counts = {"add": add, "change": change, "import": imports, "remove": destroy, "forget": forget}
-    return _summary(wording.plan_line(plan), time, {**counts, "operation": "plan"})
+    return _create_summary_event(wording.format_plan_line(plan), time, {**counts, "operation": "plan"})
 
 
-def placement_summary_event(plan: Plan, time: str) -> Event:
-    """The `Placements:` line as data, in all and by kind."""
-    by_kind = summaries(plan)
-    message = f"Placements: {', '.join(count_clauses(by_kind[0]))}."
-    counts = {summary.kind or "all": _COUNTS(summary) for summary in by_kind}
-    return event("placement_summary", message, time, placements=counts)
+def create_placement_summary_event(plan: Plan, time: str) -> Event:
+    """Create the event of the `Placements:` line, in total and by kind."""
+    by_kind = build_summaries(plan)
+    message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."
+    counts = {summary.kind or "all": _COUNTS_FORM(summary) for summary in by_kind}
+    return create_event("placement_summary", message, time, placements=counts)
 
 
-_COUNTS: Final = Form(PlacementSummary, "place move remove keep update lose_machine=lose forget")
+_COUNTS_FORM: Final = RecordForm(PlacementSummary, "place move remove keep update lose_machine=lose forget")
 
 
-def planned_outputs_event(plan: Plan, time: str) -> Event:
-    """The outputs' actions; values come after apply."""
+def create_planned_outputs_event(plan: Plan, time: str) -> Event:
+    """Create the event of the output actions; values follow after apply."""
     documents: Event = {}
     for output in plan.outputs:
         action = _STREAM_ACTIONS[output.action]
         documents[output.name] = {"sensitive": output.sensitive, "action": action}
-    return event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
+    return create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
 
 # --- apply -------------------------------------------------------------------------------------
 
 
-def apply_summary_event(
+def create_apply_summary_event(
     added: int,
     changed: int,
     destroyed: int,
@@ -227,7 +226,7 @@ def apply_summary_event(
     imported: int = 0,
     forgotten: int = 0,
 ) -> Event:
-    """What was done; `destroy` for `destroy` and `apply -destroy`."""
+    """Create the event of the results; `destroy` for `destroy` and `apply -destroy`."""
     counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
     if destroy:
         message = f"Destroy complete! Resources: {destroyed} destroyed."
@@ -236,19 +235,22 @@ def apply_summary_event(
         message = (
             f"Apply complete! Resources: {front}{added} added, {changed} changed, {destroyed} destroyed."
         )
-    return _summary(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
+    return _create_summary_event(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
 
 
-def outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event:
-    """The outputs after apply; a sensitive one without its value."""
+def create_outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event:
+    """Create the event of the outputs after apply, without sensitive values."""
     documents: Event = {}
     for name, output in sorted(outputs.items()):
-        hidden = output.sensitive
-        document: Event = {"sensitive": hidden, "type": shown_type(output.type, hidden=hidden)}
-        if not hidden:
-            document["value"] = shown(output.value, (), show_sensitive=True)
+        is_hidden = output.sensitive
+        document: Event = {
+            "sensitive": is_hidden,
+            "type": build_visible_type(output.type, is_hidden=is_hidden),
+        }
+        if not is_hidden:
+            document["value"] = build_visible_value(output.value, (), show_sensitive=True)
         documents[name] = document
-    return event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
+    return create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
 
 _STEP_ACTIONS: Final = {
@@ -260,45 +262,45 @@ _STEP_ACTIONS: Final = {
 }
 
 
-def apply_start_event(step: StepEvent, time: str) -> Event:
-    """A step begins."""
-    return event("apply_start", started_line(step), time, hook=_hook(step))
+def create_apply_start_event(step: StepEvent, time: str) -> Event:
+    """Create the event of the start of a step."""
+    return create_event("apply_start", format_start_line(step), time, hook=_build_hook(step))
 
 
-def apply_progress_event(step: StepEvent, time: str) -> Event:
-    """A step goes on."""
-    hook = _hook(step) | {"elapsed_seconds": int(step.elapsed)}
-    return event("apply_progress", progress_line(step), time, hook=hook)
+def create_apply_progress_event(step: StepEvent, time: str) -> Event:
+    """Create the event of the progress of a step."""
+    hook = _build_hook(step) | {"elapsed_seconds": int(step.elapsed)}
+    return create_event("apply_progress", format_progress_line(step), time, hook=hook)
 
 
-def apply_end_event(step: StepEvent, time: str) -> Event:
-    """A step ended: apply_complete, or apply_errored with the error as message."""
-    done = step.outcome is Outcome.DONE
-    kind = "apply_complete" if done else "apply_errored"
-    hook = _hook(step) | {"elapsed_seconds": int(step.elapsed)}
-    if not done:
+def create_apply_end_event(step: StepEvent, time: str) -> Event:
+    """Create the event of the end of a step: apply_complete, or apply_errored with the error as message."""
+    is_done = step.outcome is StepOutcome.DONE
+    kind = "apply_complete" if is_done else "apply_errored"
+    hook = _build_hook(step) | {"elapsed_seconds": int(step.elapsed)}
+    if not is_done:
         hook["error"] = step.error
-    return event(kind, ended_line(step), time, level="info" if done else "error", hook=hook)
+    return create_event(kind, format_end_line(step), time, level="info" if is_done else "error", hook=hook)
 
 
-def _hook(step: StepEvent) -> Event:
-    """What every event of a step says: the resource, the action, the id once it is known."""
-    hook: Event = {"resource": _resource(step.address), "action": _STEP_ACTIONS[step.kind]}
+def _build_hook(step: StepEvent) -> Event:
+    """Build the common part of step events: resource, action and, if known, id."""
+    hook: Event = {"resource": _build_resource(step.address), "action": _STEP_ACTIONS[step.kind]}
     if step.id:
         hook |= {"id_key": "id", "id_value": step.id}
     return hook
 
 
-def _resource(address: str) -> Event:
-    """An address as the stream names it; as it is written where it cannot be read."""
+def _build_resource(address: str) -> Event:
+    """Build an address for the stream, or the text of an invalid address."""
     try:
-        return resource_keys(parse_address(address))
+        return build_resource_keys(parse_address(address))
     except AddressProblem:
         return {"addr": address}
 
 
-def refresh_start_event(address: Address, object_id: str, time: str) -> Event:
-    """An object is about to be read."""
+def create_refresh_start_event(address: Address, object_id: str, time: str) -> Event:
+    """Create the event before reading an object."""
     message = f"{address}: Refreshing state... [id={object_id}]"
-    hook = {"resource": resource_keys(address), "id_key": "id", "id_value": object_id}
-    return event("refresh_start", message, time, hook=hook)
+    hook = {"resource": build_resource_keys(address), "id_key": "id", "id_value": object_id}
+    return create_event("refresh_start", message, time, hook=hook)

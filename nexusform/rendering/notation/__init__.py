@@ -1,11 +1,14 @@
-"""How values, text and places are written: HCL, JSON, markup, colours, snippets of source."""
+"""Notation of values, text and locations: HCL, JSON, markup, colours."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "colours": "hang harmless indented Painter PLAIN wrap",
-    "hcl_text": "hcl_value quoted scalar",
-    "json_bounds": "drawn_document INTERVAL",
-    "json_values": "encoded json_bytes spelled_out",
-    "markup": "breakable data_script element joined Markup Part shape trusted_code",
-    "places": "drawn_text fits_text",
+# Public names of the package, by module.
+PUBLIC = {
+    "colours": "wrap_hanging escape_control_characters wrap_line Painter PLAIN wrap_lines",
+    "hcl_text": "render_hcl_value quote_string format_scalar",
+    "json_bounds": "build_sampled_capacity INTERVAL_FORM",
+    "json_values": "encode_value encode_document escape_texts",
+    "markup": (
+        "build_breakable_name build_data_script build_element join_parts Markup Part build_svg_element "
+        "build_code_element"
+    ),
+    "sample_text": "describe_sampled_capacity describe_fit",
 }

@@ -1,7 +1,5 @@
-"""Colours and widths of terminal text: a small ANSI helper, nothing more.
-
-Plain text equals coloured text minus its escapes; what users wrote never reaches the terminal
-with control characters in it.
+"""Colours, widths and wrapping of terminal text (ANSI). Plain text equals coloured text minus its escapes.
+Control characters of user text never reach the terminal.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_CODES = {
+_STYLE_CODES = {
     "bold": "1",
     "underline": "4",
     "red": "31",
@@ -23,18 +21,20 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 # Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen. Joiners
 # stay: emoji and some scripts are written with them.
-_UNSEEN = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
-# Line ends of other systems, and what is no character: the former end lines of logs, the latter XML.
-_NOT_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
+_INVISIBLE = (
+    "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
+)
+# Line separators of other systems would end log lines, and non-characters are invalid in XML.
+_NON_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
 _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
-_NARROWEST = 20  # columns that text is wrapped to
-UNSEEN: Final = f"[{_CONTROLS}{_UNSEEN}{_NOT_TEXT}]"  # a pattern
-_CONTROL = re.compile(UNSEEN)
+_MIN_WIDTH = 20  # columns; narrower text is not wrapped
+INVISIBLE_PATTERN: Final = f"[{_CONTROLS}{_INVISIBLE}{_NON_TEXT}]"  # a pattern
+_CONTROL_PATTERN = re.compile(INVISIBLE_PATTERN)
 
 
 class Painter:
-    """Puts text into colour, or leaves it alone when colour is off."""
+    """Text colouring that can be switched off."""
 
     __slots__ = ("colour",)
 
@@ -42,10 +42,10 @@ class Painter:
         self.colour = colour
 
     def __call__(self, text: str, *styles: str) -> str:
-        """The text in the given styles ("bold", "red", ...)."""
+        """Return the text in the given styles ("bold", "red", ...)."""
         if not self.colour or not text or not styles:
             return text
-        codes = ";".join(_CODES[style] for style in styles)
+        codes = ";".join(_STYLE_CODES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
 
@@ -53,30 +53,30 @@ PLAIN = Painter(colour=False)
 
 
 def strip_colours(text: str) -> str:
-    """The text without its colour escapes."""
+    """Remove the colour escapes from a text."""
     return _ESCAPE.sub("", text)
 
 
-def harmless(text: str) -> str:
-    r"""The text with control and unseen characters (newline and tab aside) written as `\uXXXX`."""
+def escape_control_characters(text: str) -> str:
+    """Escape control and invisible characters by their code points, except newline and tab."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub(_spelled_out, text)
+    return _CONTROL_PATTERN.sub(_format_code_point, text)
 
 
-def _spelled_out(match: re.Match[str]) -> str:
+def _format_code_point(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def columns(text: str) -> int:
-    """How many terminal columns the text takes, escapes not counted."""
+def count_columns(text: str) -> int:
+    """Count the terminal columns of a text without its escapes."""
     if "\x1b" in text:
         text = strip_colours(text)
-    return len(text) if text.isascii() else sum(map(_character_columns, text))
+    return len(text) if text.isascii() else sum(map(_count_character_columns, text))
 
 
-def _character_columns(character: str) -> int:
+def _count_character_columns(character: str) -> int:
     from unicodedata import combining, east_asian_width
 
     if combining(character):
@@ -84,32 +84,30 @@ def _character_columns(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 1
 
 
-def column_widths(rows: Iterable[Sequence[str]]) -> list[int]:
-    """How wide each column of a table is; rows have one number of cells."""
-    return [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+def compute_column_widths(rows: Iterable[Sequence[str]]) -> list[int]:
+    """Compute the width of each column of a table. All rows have the same number of cells."""
+    return [max(map(count_columns, cells)) for cells in zip(*rows, strict=True)]
 
 
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """The text filled with spaces to `width` columns; `right` aligns it to the right."""
-    fill = " " * max(0, width - columns(text))
+def fill_to_width(text: str, width: int, *, right: bool = False) -> str:
+    """Fill the text with spaces to `width` columns; `right` aligns it to the right."""
+    fill = " " * max(0, width - count_columns(text))
     return fill + text if right else text + fill
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """The lines of a text wrapped at words.
-
-    Lines that start with a space are kept as they are, but for items of a list (` - `, ` 1. `). `width`
-    below 20 turns wrapping off. Words longer than a line stand on one of their own.
+def wrap_lines(text: str, width: int) -> list[str]:
+    """Wrap a text at words and return its lines. Lines with a leading space stay as they are, except list
+    items (` - `, ` 1. `). A `width` below 20 turns wrapping off. A word longer than a line gets its own line.
     """
     lines: list[str] = []
     for line in text.split("\n"):
         list_item = _ITEM.match(line)
         is_fixed = list_item is None and line.startswith(" ")
-        if is_fixed or width < _NARROWEST or columns(line) <= width:
+        if is_fixed or width < _MIN_WIDTH or count_columns(line) <= width:
             lines.append(line.rstrip())
         else:
             indent = list_item.end() if list_item is not None else 0
-            first_line, *further_lines = _fill(line[indent:].split(" "), width - indent)
+            first_line, *further_lines = _fill_lines(line[indent:].split(" "), width - indent)
             lines += [
                 f"{line[:indent]}{first_line}",
                 *(f"{' ' * indent}{further}" for further in further_lines),
@@ -117,32 +115,34 @@ def wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-def hang(text: str, width: int) -> str:
-    """The text with every line wrapped at words; what follows is set below what stands after the label of a
-    line (`  4 machine  : rack3-bm12 (...`), and by two columns where a line has none.
+def wrap_hanging(text: str, width: int) -> str:
+    """Wrap every line of a text with a hanging indent. Further lines align with the text after the label (`
+    4 machine  : rack3-bm12 (...`), or by two columns without a label.
     """
     lines: list[str] = []
     for line in text.split("\n"):
         label = _LABEL.match(line)
         indent = label.end() if label is not None else 2
-        if width < _NARROWEST or columns(line) <= width:
+        if width < _MIN_WIDTH or count_columns(line) <= width:
             lines.append(line)
             continue
-        first_line, *further_lines = _fill(line[indent:].split(" "), width - indent)
+        first_line, *further_lines = _fill_lines(line[indent:].split(" "), width - indent)
         lines += [f"{line[:indent]}{first_line}", *(f"{' ' * indent}{further}" for further in further_lines)]
     return "\n".join(lines)
 
 
-def indented(text: str, indent: int, width: int) -> list[str]:
-    """One line wrapped at words, what follows set in by `indent` columns. `width` below 20 turns it off."""
-    if width < _NARROWEST or columns(text) <= width:
+def wrap_line(text: str, indent: int, width: int) -> list[str]:
+    """Wrap one line at words and indent further lines by `indent` columns. A `width` below 20 turns wrapping
+    off.
+    """
+    if width < _MIN_WIDTH or count_columns(text) <= width:
         return [text]
     start = len(text) - len(text.lstrip(" "))
     first, *words = text[start:].split(" ")
     lines: list[str] = []
     line = f"{text[:start]}{first}"
     for word in words:
-        if columns(line) + 1 + columns(word) > width:
+        if count_columns(line) + 1 + count_columns(word) > width:
             lines.append(line.rstrip())
             line = f"{' ' * indent}{word}"
         elif line.strip():
@@ -152,11 +152,11 @@ def indented(text: str, indent: int, width: int) -> list[str]:
     return [*lines, line]
 
 
-def _fill(words: Iterable[str], width: int) -> Iterable[str]:
-    """Words put together to lines of at most `width` columns."""
+def _fill_lines(words: Iterable[str], width: int) -> Iterable[str]:
+    """Join words to lines of at most `width` columns."""
     line = ""
     for word in words:
-        if line and columns(line) + 1 + columns(word) > width:
+        if line and count_columns(line) + 1 + count_columns(word) > width:
             yield line.rstrip()
             line = word
         else:

@@ -1,5 +1,5 @@
-"""Values as HCL-like text, what `output`, `console` and the stanzas of a plan print; and which parts of a
-value are sensitive, or force a replacement: paths, seen from any part of it.
+"""HCL-like text of values for `output`, `console` and plan blocks, and tries of sensitive or replacing
+paths.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.exact_numbers import number_text
-from nexusform.plain_data import Path, PathStep
-from nexusform.rendering.notation.colours import harmless
-from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-from nexusform.values import UNKNOWN, number
+from nexusform.json_data.plain_data import Path, PathStep
+from nexusform.rendering.notation.colours import escape_control_characters
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.values.exact_numbers import format_number
+from nexusform.values.value import UNKNOWN, build_number
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"
@@ -28,61 +28,59 @@ _MAX_DEPTH = 100
 
 
 def is_too_deep(plain: Any, levels_left: int = _MAX_DEPTH) -> bool:
-    """Whether a value nests deeper than is drawn: more than a hundred levels."""
+    """Return whether a value nests deeper than a hundred levels."""
     if plain.__class__ is not dict and plain.__class__ is not list:
         return False
     inner_values = plain.values() if plain.__class__ is dict else plain
     return not levels_left or any(is_too_deep(inner, levels_left - 1) for inner in inner_values)
 
 
-def quoted(text: str) -> str:
-    """A string as an HCL literal; control characters never come through."""
+def quote_string(text: str) -> str:
+    """Quote a string as an HCL literal with escaped control characters."""
     escaped = text.translate(_ESCAPES)
     if "{" in escaped:
         escaped = escaped.replace("${", "$${").replace("%{", "%%{")
-    return f'"{harmless(escaped)}"'
+    return f'"{escape_control_characters(escaped)}"'
 
 
-def attribute_name(name: str) -> str:
-    """A name as it may stand left of `=`: bare when it is an identifier."""
-    return name if _IDENTIFIER.fullmatch(name) else quoted(name)
+def format_attribute_name(name: str) -> str:
+    """Return a name as written left of `=`, bare if it is an identifier."""
+    return name if _IDENTIFIER.fullmatch(name) else quote_string(name)
 
 
-def scalar(plain: Any) -> str:
-    """A primitive, null or unknown value on one line."""
+def format_scalar(plain: Any) -> str:
+    """Format a primitive, null or unknown value on one line."""
     if plain is None:
         return "null"
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is str:
-        return quoted(plain)
+        return quote_string(plain)
     if plain.__class__ is bool:
         return "true" if plain else "false"
-    return str(plain) if plain.__class__ is int else number_text(number(plain).raw)
+    return str(plain) if plain.__class__ is int else format_number(build_number(plain).raw)
 
 
-def hcl_value(plain: Any, of: Type = DYNAMIC) -> str:
-    """Plain data as HCL-like text, over several lines where it nests.
-
-    With a type, collections say what they are (`tolist([`, `toset([`, `tomap({`), as OpenTofu
-    prints outputs.
+def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
+    """Render plain data as HCL-like text, on several lines if nested. With a type, collections are labelled
+    (`tolist([`, `toset([`, `tomap({`) as in OpenTofu outputs.
     """
-    return TOO_DEEP if is_too_deep(plain) else _value(plain, of, 0)
+    return TOO_DEEP if is_too_deep(plain) else _render_value(plain, value_type, 0)
 
 
-def _value(plain: Any, of: Type, indent: int) -> str:
-    """The text of a value that is known not to nest too deeply."""
+def _render_value(plain: Any, value_type: Type, indent: int) -> str:
+    """Render a value of limited depth."""
     if plain.__class__ is str and "\n" in plain:
-        return heredoc(plain, " " * indent)
+        return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:
-        return _mapping(plain, of, indent)
+        return _render_mapping(plain, value_type, indent)
     if plain.__class__ is list:
-        return _sequence(plain, of, indent)
-    return scalar(plain)
+        return _render_sequence(plain, value_type, indent)
+    return format_scalar(plain)
 
 
-def heredoc(text: str, margin: str) -> str:
-    """A text of several lines as `<<-EOT`, each line after `margin`."""
+def render_heredoc(text: str, margin: str) -> str:
+    """Render a multi-line text as `<<-EOT`, each line after `margin`."""
     lines = text.split("\n")
     end = "EOT"
     while any(line.strip() == end for line in lines):
@@ -90,51 +88,52 @@ def heredoc(text: str, margin: str) -> str:
     if not lines[-1]:
         # The newline at the end of the text is the one before the end word.
         lines.pop()
-    body = [f"{margin}{harmless(line)}" if line else "" for line in lines]
+    body = [f"{margin}{escape_control_characters(line)}" if line else "" for line in lines]
     return "\n".join([f"<<-{end}", *body, f"{margin}{end}"])
 
 
-def _mapping(plain: dict[str, Any], of: Type, indent: int) -> str:
-    """A map or an object, an entry to a line."""
-    opening, closing = ("tomap({", "})") if isinstance(of, MapType) else ("{", "}")
+def _render_mapping(plain: dict[str, Any], mapping_type: Type, indent: int) -> str:
+    """Render a map or an object, one entry per line."""
+    opening, closing = ("tomap({", "})") if isinstance(mapping_type, MapType) else ("{", "}")
     if not plain:
         return f"{opening}{closing}"
     margin = " " * (indent + 2)
-    types = dict(of.attributes) if isinstance(of, ObjectType) else {}
-    element = of.element if isinstance(of, MapType) else DYNAMIC
+    types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
+    element = mapping_type.element if isinstance(mapping_type, MapType) else DYNAMIC
     lines = [
-        f"{margin}{quoted(name)} = {_value(plain[name], types.get(name, element), indent + 2)}"
+        f"{margin}{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"
         for name in sorted(plain)
     ]
     return "\n".join([opening, *lines, " " * indent + closing])
 
 
-_SEQUENCES = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
+_SEQUENCE_BRACKETS = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
 
 
-def _sequence(plain: list[Any], of: Type, indent: int) -> str:
-    """A list, set or tuple, an element to a line."""
-    opening, closing = _SEQUENCES.get(of.__class__, ("[", "]"))
+def _render_sequence(plain: list[Any], sequence_type: Type, indent: int) -> str:
+    """Render a list, set or tuple, one element per line."""
+    opening, closing = _SEQUENCE_BRACKETS.get(sequence_type.__class__, ("[", "]"))
     if not plain:
         return f"{opening}{closing}"
     margin = " " * (indent + 2)
     lines = [
-        f"{margin}{_value(element, _element(of, index), indent + 2)}," for index, element in enumerate(plain)
+        f"{margin}{_render_value(element, _get_element_type(sequence_type, index), indent + 2)},"
+        for index, element in enumerate(plain)
     ]
     return "\n".join([opening, *lines, " " * indent + closing])
 
 
-def _element(of: Type, index: int) -> Type:
-    """The type of an element of a list, set or tuple."""
-    if isinstance(of, ListType | SetType):
-        return of.element
-    if isinstance(of, TupleType) and index < len(of.elements):
-        return of.elements[index]
+def _get_element_type(sequence_type: Type, index: int) -> Type:
+    """Return the type of an element of a list, set or tuple."""
+    if isinstance(sequence_type, ListType | SetType):
+        return sequence_type.element
+    if isinstance(sequence_type, TupleType) and index < len(sequence_type.elements):
+        return sequence_type.elements[index]
     return DYNAMIC
 
 
-def trie(paths: Iterable[Path]) -> Any:
-    """Paths as nested dicts by step: True where a path ends, None when there is no path."""
+def build_trie(paths: Iterable[Path]) -> Any:
+    """Build nested dicts of paths by step: True at the end of a path, None without paths."""
     root: Any = None
     for path in paths:
         if not path:
@@ -151,24 +150,26 @@ def trie(paths: Iterable[Path]) -> Any:
 
 
 class Marks(Struct, frozen=True):
-    """Paths as tries, seen from one value: True = this value, a dict = parts of it, None = none."""
+    """Tries of paths relative to one value: True = this value, a dict = parts of it, None = none."""
 
     old: Any = None
     new: Any = None
-    forces: Any = None
+    replacement: Any = None
 
     @staticmethod
-    def of(old: Iterable[Path] = (), new: Iterable[Path] = (), forces: Iterable[Path] = ()) -> Marks:
-        """The marks of lists of paths."""
-        marks = Marks(trie(old), trie(new), trie(forces))
+    def create(old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()) -> Marks:
+        """Create the marks from lists of paths."""
+        marks = Marks(build_trie(old), build_trie(new), build_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks
 
-    def at(self, old: PathStep | None, new: PathStep | None) -> Marks:
-        """Seen from a part: its step on each side."""
+    def select_part(self, old: PathStep | None, new: PathStep | None) -> Marks:
+        """Return the marks of a part, given its step on each side."""
         if self is NO_MARKS:
             return self
         inner = Marks(
-            _down(self.old, old), _down(self.new, new), _down(self.forces, new if new is not None else old)
+            _get_subtrie(self.old, old),
+            _get_subtrie(self.new, new),
+            _get_subtrie(self.replacement, new if new is not None else old),
         )
         return NO_MARKS if inner == NO_MARKS else inner
 
@@ -176,6 +177,6 @@ class Marks(Struct, frozen=True):
 NO_MARKS: Final = Marks()
 
 
-def _down(trie: Any, step: PathStep | None) -> Any:
-    """A trie seen from one step further in; None where no path goes there."""
+def _get_subtrie(trie: Any, step: PathStep | None) -> Any:
+    """Return the trie below a step, or None without a path there."""
     return trie.get(step) if trie.__class__ is dict else None

@@ -1,30 +1,39 @@
-"""How many fit where only bounds are known, and what hangs on unknown NUMA cells, in JSON."""
+"""JSON of counts with bounds and of samples of unknown NUMA cells."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.json_forms import Form
-from nexusform.plans.plan import Draws
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
-if TYPE_CHECKING:  # loaded where a what-if is asked
-    from nexusform.worlds.availability import DrawnRoom
+if TYPE_CHECKING:  # loaded for what-ifs only
+    from nexusform.snapshots.availability import SampledCapacity
 
-INTERVAL: Final = Form(Interval, "min=least max=most")
-DRAWS: Final = Form(Draws, "machines_with_unknown_cells=machines shown fitting runs packed spread")
+INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
+SAMPLES_FORM: Final = RecordForm(
+    NumaSampling,
+    "machines_with_unknown_cells=machines shown=displayed_sample fitting=fitting_count runs=sample_count "
+    "packed=fits_packed spread=fits_spread",
+)
 
 
-def drawn_document(drawn: DrawnRoom | None) -> dict[str, Any] | None:
-    """How much of a what-if hangs on NUMA cells that nobody told; `pools` in the order of the answer's."""
-    if drawn is None:
+def build_sampled_capacity(sampled_capacity: SampledCapacity | None) -> dict[str, Any] | None:
+    """Build the JSON of a what-if result over samples of unknown NUMA cells. `pools` keeps the order of the
+    answer.
+    """
+    if sampled_capacity is None:
         return None
     pools = [
-        {**INTERVAL(missing), "fitting": fitting}
-        for missing, fitting in zip(drawn.pools, drawn.fitting, strict=True)
+        {**INTERVAL_FORM(missing), "fitting": fitting}
+        for missing, fitting in zip(sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True)
     ]
     return {
-        **({} if drawn.draws is None else DRAWS(drawn.draws)),
-        "vms_without_room": {**INTERVAL(drawn.missing), "certain_bounds": drawn.exact},
+        **({} if sampled_capacity.numa_sampling is None else SAMPLES_FORM(sampled_capacity.numa_sampling)),
+        "vms_without_room": {
+            **INTERVAL_FORM(sampled_capacity.missing_count),
+            "certain_bounds": sampled_capacity.is_exact,
+        },
         "pools": pools,
     }

@@ -1,5 +1,5 @@
-"""Plain data as JSON shows it: unknown leaves left out, masks beside it, secrets redacted; large documents
-are written piece by piece, so that none stands in memory as a whole.
+"""JSON of plain data: unknown values dropped, masks added, secrets redacted. Large documents are written in
+pieces to save memory.
 """
 
 from __future__ import annotations
@@ -8,34 +8,34 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from nexusform.plain_data import Path
-from nexusform.rendering.notation.colours import UNSEEN, harmless
-from nexusform.rendering.notation.hcl_text import trie
-from nexusform.state import json_text
-from nexusform.value_types import (
+from nexusform.json_data.plain_data import Path
+from nexusform.rendering.notation.colours import INVISIBLE_PATTERN, escape_control_characters
+from nexusform.rendering.notation.hcl_text import build_trie
+from nexusform.schemas.value_types import (
     ListType,
     MapType,
     ObjectType,
     SetType,
     TupleType,
     Type,
-    type_to_json,
+    build_type_json,
 )
-from nexusform.values import UNKNOWN
+from nexusform.state import json_codec
+from nexusform.values.value import UNKNOWN
 
-# What is written by its number: what nobody sees, and what makes a command of a line of a log.
-_NUMBERED: Final = re.compile(rf"{UNSEEN}|(?<=#)#(?=\[|vso\[)")
+# Written as code points: invisible characters and prefixes of CI log commands.
+_ESCAPED_CHARACTERS: Final = re.compile(rf"{INVISIBLE_PATTERN}|(?<=#)#(?=\[|vso\[)")
 REDACTED: Final = "(sensitive value)"
 
 
-def known_part(plain: Any) -> Any:
-    """The data without its unknown leaves: properties left out, list elements null."""
+def drop_unknown(plain: Any) -> Any:
+    """Return the data without unknown values: properties are dropped, list elements become null."""
     if plain is UNKNOWN:
         return None
     if isinstance(plain, Mapping):
-        return {name: known_part(part) for name, part in plain.items() if part is not UNKNOWN}
+        return {name: drop_unknown(part) for name, part in plain.items() if part is not UNKNOWN}
     if _is_list(plain):
-        return [known_part(part) for part in plain]
+        return [drop_unknown(part) for part in plain]
     return plain
 
 
@@ -43,92 +43,96 @@ def _is_list(plain: Any) -> bool:
     return plain.__class__ is list or plain.__class__ is tuple
 
 
-def unknown_mask(plain: Any) -> Any:
-    """True at unknown leaves; objects name only what holds one, a wholly known container is empty."""
+def build_unknown_mask(plain: Any) -> Any:
+    """Build a mask with True at unknown values. Objects list only parts with unknowns; a fully known
+    container is empty.
+    """
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):
-        masks = {name: unknown_mask(part) for name, part in plain.items()}
+        masks = {name: build_unknown_mask(part) for name, part in plain.items()}
         return {name: mask for name, mask in masks.items() if mask}
     if _is_list(plain):
-        elements = [unknown_mask(part) for part in plain]
+        elements = [build_unknown_mask(part) for part in plain]
         return elements if any(elements) else []
     return False
 
 
-def sensitive_mask(plain: Any, marks: Any) -> Any:
-    """True at sensitive parts, in the shape of the data as `unknown_mask`."""
+def build_sensitive_mask(plain: Any, marks: Any) -> Any:
+    """Build a mask with True at sensitive parts, in the shape of `build_unknown_mask`."""
     if marks is True:
         return True
     inside = marks or {}
     if isinstance(plain, Mapping):
         marked = [name for name in plain if name in inside]
-        masks = {name: sensitive_mask(plain[name], inside[name]) for name in marked}
+        masks = {name: build_sensitive_mask(plain[name], inside[name]) for name in marked}
         return {name: mask for name, mask in masks.items() if mask}
     if not _is_list(plain):
         return False
     if not inside:
         return []
-    return [sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)]
+    return [build_sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)]
 
 
-def redacted(plain: Any, marks: Any) -> Any:
-    """The data with its sensitive parts hidden: text becomes "(sensitive value)", a map or object becomes
-    empty (its keys may be the secret), the rest null.
+def redact_value(plain: Any, marks: Any) -> Any:
+    """Return the data with its sensitive parts hidden. Text becomes "(sensitive value)", a map or object
+    becomes empty (its keys may be secret), the rest null.
     """
     if marks is None:
         return plain
     if isinstance(plain, Mapping):
         inside = {} if marks is True else plain
-        return {name: redacted(part, marks.get(name)) for name, part in inside.items()}
+        return {name: redact_value(part, marks.get(name)) for name, part in inside.items()}
     if _is_list(plain):
         inner = [True] * len(plain) if marks is True else [marks.get(index) for index in range(len(plain))]
-        return [redacted(part, mark) for part, mark in zip(plain, inner, strict=True)]
+        return [redact_value(part, mark) for part, mark in zip(plain, inner, strict=True)]
     if marks is not True:
         return plain
     return REDACTED if plain.__class__ is str else None
 
 
-def shown(plain: Any, sensitive: Iterable[Path], *, show_sensitive: bool) -> Any:
-    """The known part of the data, redacted unless `show_sensitive`."""
-    known = known_part(plain)
-    return known if show_sensitive else redacted(known, trie(sensitive))
+def build_visible_value(plain: Any, sensitive: Iterable[Path], *, show_sensitive: bool) -> Any:
+    """Return the known part of the data, redacted unless `show_sensitive`."""
+    known = drop_unknown(plain)
+    return known if show_sensitive else redact_value(known, build_trie(sensitive))
 
 
-def shown_type(of: Type, *, hidden: bool) -> Any:
-    """A type as JSON. Where the value is hidden, one that names parts is "dynamic": it would show keys."""
-    return "dynamic" if hidden and _names_parts(of) else type_to_json(of)
+def build_visible_type(value_type: Type, *, is_hidden: bool) -> Any:
+    """Return a type as JSON. A hidden value with named parts has the type "dynamic", because the keys may be
+    secret.
+    """
+    return "dynamic" if is_hidden and _has_named_parts(value_type) else build_type_json(value_type)
 
 
-def _names_parts(of: Type) -> bool:
-    if isinstance(of, TupleType):
-        return any(map(_names_parts, of.elements))
-    if isinstance(of, ListType | MapType | SetType):
-        return _names_parts(of.element)
-    return isinstance(of, ObjectType)
+def _has_named_parts(value_type: Type) -> bool:
+    if isinstance(value_type, TupleType):
+        return any(map(_has_named_parts, value_type.elements))
+    if isinstance(value_type, ListType | MapType | SetType):
+        return _has_named_parts(value_type.element)
+    return isinstance(value_type, ObjectType)
 
 
-class Rows:
-    """A JSON array whose items are made while it is written; it can be gone through again."""
+class LazyArray:
+    """A JSON array with items created during writing. It can be iterated several times."""
 
     __slots__ = ("_make",)
 
-    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
-        self._make = make
+    def __init__(self, create_items: Callable[[], Iterable[Any]]) -> None:
+        self._make = create_items
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._make())
 
 
-class Section(dict[str, Any]):
-    """A JSON object that holds Rows (or Sections that do)."""
+class LazyObject(dict[str, Any]):
+    """A JSON object with lazy arrays, directly or in nested objects."""
 
 
 class Sink(Protocol):
-    """Where bytes go: a file opened for binary writing, or a buffer."""
+    """A binary output: a file or a buffer."""
 
     def write(self, data: bytes, /) -> Any:
-        """Take some bytes."""
+        """Write some bytes."""
         ...
 
 
@@ -136,13 +140,13 @@ _INDENT: Final = b"  "
 
 
 def write_json(document: Any, out: Sink, *, pretty: bool = False) -> None:
-    """Write a document as UTF-8, with a newline at the end. `pretty` indents by two spaces."""
-    _write(document, out, b"", pretty=pretty)
+    """Write a document as UTF-8 with a newline at the end. `pretty` indents by two spaces."""
+    _write_value(document, out, b"", pretty=pretty)
     out.write(b"\n")
 
 
-def json_bytes(document: Any, *, pretty: bool = False) -> bytes:
-    """The whole document as bytes."""
+def encode_document(document: Any, *, pretty: bool = False) -> bytes:
+    """Encode the whole document as bytes."""
     from io import BytesIO
 
     buffer = BytesIO()
@@ -150,70 +154,68 @@ def json_bytes(document: Any, *, pretty: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def materialised(document: Any) -> Any:
-    """The document as ordinary dicts and lists."""
-    if isinstance(document, Section):
-        return {name: materialised(part) for name, part in document.items()}
-    if isinstance(document, Rows):
-        return [materialised(row) for row in document]
+def expand_document(document: Any) -> Any:
+    """Return the document as ordinary dicts and lists."""
+    if isinstance(document, LazyObject):
+        return {name: expand_document(part) for name, part in document.items()}
+    if isinstance(document, LazyArray):
+        return [expand_document(row) for row in document]
     return document
 
 
-def _write(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
-    """Write one value; `margin` stands before each of its further lines."""
-    if isinstance(value, Section):
+def _write_value(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
+    """Write one value; `margin` precedes each of its further lines."""
+    if isinstance(value, LazyObject):
         colon = b": " if pretty else b":"
-        pairs = ((encoded(name) + colon, part) for name, part in value.items())
-        _enclosed(b"{}", pairs, out, margin, pretty=pretty)
-    elif isinstance(value, Rows):
-        _enclosed(b"[]", ((b"", part) for part in value), out, margin, pretty=pretty)
+        pairs = ((encode_value(name) + colon, part) for name, part in value.items())
+        _write_enclosed(b"{}", pairs, out, margin, pretty=pretty)
+    elif isinstance(value, LazyArray):
+        _write_enclosed(b"[]", ((b"", part) for part in value), out, margin, pretty=pretty)
     else:
-        data = encoded(value, pretty=pretty)
-        # A newline never stands inside a JSON string, so every one of them ends a line.
+        data = encode_value(value, pretty=pretty)
+        # JSON strings contain no raw newline, so each newline ends a line.
         out.write(data.replace(b"\n", b"\n" + margin) if pretty and margin else data)
 
 
-def _enclosed(
+def _write_enclosed(
     brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: Sink, margin: bytes, *, pretty: bool
 ) -> None:
-    """Write parts, each after its prefix, between brackets."""
+    """Write parts with their prefixes between brackets."""
     out.write(brackets[:1])
     inner = margin + _INDENT
-    between = b"\n" + inner if pretty else b""
+    line_start = b"\n" + inner if pretty else b""
     separator = b""
     for prefix, part in parts:
-        out.write(separator + between + prefix)
-        _write(part, out, inner, pretty=pretty)
+        out.write(separator + line_start + prefix)
+        _write_value(part, out, inner, pretty=pretty)
         separator = b","
     if separator and pretty:
         out.write(b"\n" + margin)
     out.write(brackets[1:])
 
 
-def encoded(value: Any, *, pretty: bool = False) -> bytes:
-    r"""One value as JSON. Numbers of any size and lone surrogates are written too.
-
-    What nobody sees, or a CI system would obey where it stands in a log, is written by its number, which
-    means the same: `\u202e`, `#\u0023[`.
+def encode_value(value: Any, *, pretty: bool = False) -> bytes:
+    """Encode one value as JSON, including numbers of any size and lone surrogates. Invisible characters and
+    CI log commands are escaped by code point.
     """
-    data = json_text.dumps(value, indent=pretty)
+    data = json_codec.render_json(value, indent=pretty)
     if data.isascii() and b"##" not in data:
         return data
-    text = _NUMBERED.sub(_by_number, data.decode())
+    text = _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode())
     return text.encode()
 
 
-def spelled_out(document: Any) -> Any:
-    """A plain document for people to read: unseen characters of its texts are written as text."""
+def escape_texts(document: Any) -> Any:
+    """Return a plain document with invisible characters escaped in all texts."""
     if isinstance(document, str):
-        return harmless(document)
+        return escape_control_characters(document)
     if isinstance(document, Mapping):
-        return {harmless(name): spelled_out(part) for name, part in document.items()}
+        return {escape_control_characters(name): escape_texts(part) for name, part in document.items()}
     if isinstance(document, list | tuple):
-        return [spelled_out(part) for part in document]
+        return [escape_texts(part) for part in document]
     return document
 
 
-def _by_number(match: re.Match[str]) -> str:
+def _escape_code_units(match: re.Match[str]) -> str:
     units = match.group().encode("utf-16-be")
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))

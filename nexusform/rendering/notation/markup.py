@@ -1,7 +1,5 @@
-"""HTML and SVG built from parts, everything escaped in this one place.
-
-Text is escaped when it is put into an element; only `Markup`, which this module alone makes, goes
-in as it is. Attribute names are ours, their values anybody's.
+"""Builder of escaped HTML and SVG. Text is escaped when it becomes part of an element; only `Markup` is used
+unchanged. Attribute names are trusted, attribute values are not.
 """
 
 from __future__ import annotations
@@ -10,95 +8,98 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from nexusform.plain_data import is_fraction
-from nexusform.rendering.notation.colours import harmless
-from nexusform.rendering.notation.json_values import encoded, spelled_out
+from nexusform.json_data.plain_data import is_fraction
+from nexusform.rendering.notation.colours import escape_control_characters
+from nexusform.rendering.notation.json_values import encode_value, escape_texts
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
 Part: TypeAlias = "str | Markup | Iterable[Part] | None"
 
-# Elements of HTML that have no content and no end tag.
+# HTML elements without content and end tag.
 _VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
-def escaped(text: str) -> str:
-    """Text for element content and attribute values."""
-    plain = harmless(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def escape_markup(text: str) -> str:
+    """Escape a text for element content and attribute values."""
+    plain = escape_control_characters(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return plain.replace('"', "&quot;").replace("'", "&#39;")
 
 
-def element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
-    """An element of HTML. A trailing underscore of an attribute's name is left out, others become
-    dashes (`class_`, `aria_label`); None and False leave an attribute out, True gives it no value.
+def build_element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
+    """Build an HTML element. In attribute names a trailing underscore is dropped and others become dashes
+    (`class_`, `aria_label`). None and False omit an attribute, True gives it no value.
     """
-    head = f"<{name}{_attributes(attributes)}>"
-    return Markup(head if name in _VOID else f"{head}{joined(*parts)}</{name}>")
+    head = f"<{name}{_render_attributes(attributes)}>"
+    return Markup(head if name in _VOID else f"{head}{join_parts(*parts)}</{name}>")
 
 
-def shape(name: str, /, *parts: Part, **attributes: Any) -> Markup:
-    """An element of SVG, closed in itself when it is empty."""
-    head = f"<{name}{_attributes(attributes)}"
-    inner = joined(*parts)
+def build_svg_element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
+    """Build an SVG element, self-closed if empty."""
+    head = f"<{name}{_render_attributes(attributes)}"
+    inner = join_parts(*parts)
     return Markup(f"{head}>{inner}</{name}>" if inner else f"{head}/>")
 
 
-def joined(*parts: Part) -> Markup:
-    """Parts one after the other, text escaped."""
-    return Markup("".join(_texts(parts)))
+def join_parts(*parts: Part) -> Markup:
+    """Join parts and escape their text."""
+    return Markup("".join(_escape_parts(parts)))
 
 
-def _texts(parts: Iterable[Part]) -> Iterable[str]:
-    """The text of every part, escaped where it is not markup already."""
+def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
+    """Yield the text of every part, escaped unless it is markup."""
     for part in parts:
         if isinstance(part, Markup):
             yield str(part)
         elif isinstance(part, str):
-            yield escaped(part)
+            yield escape_markup(part)
         elif part is not None:
-            yield from _texts(part)
+            yield from _escape_parts(part)
 
 
-def _attributes(attributes: dict[str, Any]) -> str:
-    """` name="value"` for every attribute that has one."""
+def _render_attributes(attributes: dict[str, Any]) -> str:
+    """Render ` name="value"` for every attribute with a value."""
     texts = []
     for name, value in attributes.items():
         if value is None or value is False:
             continue
-        written = name.rstrip("_").replace("_", "-")
-        texts.append(f" {written}" if value is True else f' {written}="{escaped(_text(value))}"')
+        attribute_name = name.rstrip("_").replace("_", "-")
+        texts.append(
+            f" {attribute_name}"
+            if value is True
+            else f' {attribute_name}="{escape_markup(_format_attribute_value(value))}"'
+        )
     return "".join(texts)
 
 
-def _text(value: Any) -> str:
-    """A value as an attribute has it."""
-    # 12.0 and 12 are drawn alike.
+def _format_attribute_value(value: Any) -> str:
+    # 12.0 and 12 give the same text.
     return f"{float(value):g}" if isinstance(value, float) or is_fraction(value) else str(value)
 
 
-def breakable(text: str) -> Markup:
-    """A name that may break after its dots and underscores, and nowhere else where there is room."""
+def build_breakable_name(text: str) -> Markup:
+    """Build a name with line-break opportunities after dots and underscores only."""
     parts = re.split(r"(?<=[._\[])(?=.)", text)
-    return Markup(element("wbr").join(escaped(part) for part in parts))
+    return Markup(build_element("wbr").join(escape_markup(part) for part in parts))
 
 
-def data_script(identifier: str, document: Any) -> Markup:
-    """A document as JSON inside a page, unable to end its script element."""
-    text = encoded(document).decode("utf-8", errors="replace")
-    if "\\" in text:  # what the elements of the page spell out, too
-        text = encoded(spelled_out(document)).decode("utf-8", errors="replace")
-    # Inside JSON a "<" stands in strings only, where the escape means the same.
+def build_data_script(identifier: str, document: Any) -> Markup:
+    """Build a script element with a JSON document that cannot end the element."""
+    text = encode_value(document).decode("utf-8", errors="replace")
+    if "\\" in text:  # the elements of the page escape these characters too
+        text = encode_value(escape_texts(document)).decode("utf-8", errors="replace")
+    # JSON has "<" in strings only, and there the escape has the same meaning.
     text = text.replace("<", "\\u003c")
-    return Markup(f'<script type="application/json" id="{escaped(identifier)}">{text}</script>')
+    return Markup(f'<script type="application/json" id="{escape_markup(identifier)}">{text}</script>')
 
 
-def trusted_code(name: str, text: str) -> Markup:
-    """Our own style sheet or script as an element (`style`, `script`)."""
+def build_code_element(name: str, text: str) -> Markup:
+    """Build a `style` or `script` element of our own code."""
     if f"</{name}" in text.lower():
         raise ValueError(f"the text would end its {name} element")
     return Markup(f"<{name}>\n{text}</{name}>")

@@ -1,4 +1,4 @@
-"""Parts of the page and of pictures that domains bring, for plans that name them."""
+"""Page sections and pictures of domains, loaded for plans with their resource types."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import cast
 
 from msgspec import Struct
 
-from nexusform.domain_table import domains
+from nexusform.domain_table import find_domains
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Part
 
 
 class PageParts(Struct, frozen=True):
-    """What a domain shows of a plan: sections after the map and after the VMs, the clusters that are members
-    (name and id of the NKS cluster, "" where it has none), and `picture(plan, verdict)` for plans without
-    racks ("" where there is nothing to draw).
+    """Page contents of a domain: sections after the map and after the VMs, the member clusters (name and id
+    of the NKS cluster, "" = none), and `picture(plan, verdict)` for plans without racks ("" = no picture).
     """
 
     after_map: Callable[[Plan], Part]
@@ -25,12 +24,12 @@ class PageParts(Struct, frozen=True):
     picture: Callable[[Plan, str], str]
 
 
-def parts_of_domains(plan: Plan) -> Sequence[PageParts]:
-    """Those of the domains that a plan names, by an object of one of their types."""
+def load_domain_parts(plan: Plan) -> Sequence[PageParts]:
+    """Load the page parts of the domains with resource types in the plan."""
     types = {change.address.type for change in plan.changes} | {row.address.type for row in plan.placements}
     parts: list[PageParts] = []
-    for domain in domains().values():
+    for domain in find_domains().values():
         if domain.page_parts and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.target(domain.page_parts).partition(":")
+            module, _, name = domain.build_target(domain.page_parts).partition(":")
             parts.append(cast("PageParts", getattr(import_module(module), name)))
     return parts

@@ -1,12 +1,8 @@
-"""The plan as one page: a single file that fetches nothing, for browsers of any width.
-
-The page is whole without scripts as far as words and tables go; scripts draw the rack map, the tree
-of changes and the lists, and only what is in sight of them. Everything they work on stands in the page
-as JSON (`page_data.py`). Style and scripts are files of our own in `assets/`.
-
-Whoever serves the page and has another plan for it asks `page_content` for the new sections and their
-data, and hands both to `replace(main, data)` in `assets/page.js`; `render(data)` there draws anew from data
-alone.
+"""HTML page of a plan: a single file without external requests, for any screen width. Text and tables need no
+scripts. Scripts draw the rack map, the change tree and the lists, and only the visible part of them. Their
+data is JSON in the page (`page_data.py`); styles and scripts are files in `assets/`. A server with a new plan
+calls `build_page_content` and passes both results to `replace(main, data)` in `assets/page.js`;
+`render(data)` there redraws from data alone.
 """
 
 from __future__ import annotations
@@ -18,37 +14,44 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.plans.plan import Plan, all_decided
-from nexusform.ports import Registries
-from nexusform.rendering.notation.markup import Markup, Part, data_script, element, joined, trusted_code
-from nexusform.rendering.page.domain_parts import parts_of_domains
-from nexusform.rendering.page.page_data import page_data
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Registries
+from nexusform.plans.plan import Plan, is_fully_decided
+from nexusform.rendering.notation.markup import (
+    Markup,
+    Part,
+    build_code_element,
+    build_data_script,
+    build_element,
+    join_parts,
+)
+from nexusform.rendering.page.domain_parts import load_domain_parts
+from nexusform.rendering.page.page_data import build_page_data
 from nexusform.rendering.page.page_parts import (
-    changes_part,
-    checks_part,
-    diagnostics_part,
-    drift_part,
-    outputs_part,
-    overview_part,
-    rollouts_part,
-    rules_part,
-    section,
-    sites_part,
-    tables_part,
-    upgrades_part,
-    verdict_part,
+    build_changes_section,
+    build_checks_section,
+    build_drift_section,
+    build_findings_section,
+    build_outputs_section,
+    build_overview_section,
+    build_pools_section,
+    build_rollouts_section,
+    build_rules_section,
+    build_section,
+    build_sites_section,
+    build_upgrades_section,
+    build_verdict,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
-from nexusform.rendering.page.tiles import room_heading, tiles_part
-from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
-from nexusform.rendering.report.entries import plan_findings
-from nexusform.rendering.report.object_rows import ObjectFold, object_folds
+from nexusform.rendering.page.tiles import build_tiles, get_capacity_heading
+from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
+from nexusform.rendering.report.entries import collect_findings
+from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.report import Report, build_report, schema_lookup
-from nexusform.rendering.report.short_report import INVENTORY, verdict_sentences
-from nexusform.rendering.report.site_rows import site_rows
-from nexusform.source import SourceFile
+from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
+from nexusform.rendering.report.short_report import INVENTORY, build_verdict_sentences
+from nexusform.rendering.report.site_rows import build_site_rows
 
 STYLES: Final = ("page.css", "map.css")
 SCRIPTS: Final = (
@@ -67,47 +70,47 @@ SCRIPTS: Final = (
     "search.js",
     "page.js",
 )
-# Nothing may be fetched or sent, whatever a value in the plan might look like.
+# Block all requests, whatever the values in the plan contain.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 
 
 class PageContent(Struct, frozen=True):
-    """What changes on a page with its plan: the inside of `main`, and what its scripts draw from."""
+    """The contents that depend on the plan: the inside of `main` and the data of the scripts."""
 
     overview: Overview
     main: Markup
     data: dict[str, Any]
 
 
-def page_content(
+def build_page_content(
     plan: Plan,
     sources: Mapping[str, SourceFile],
     registries: Registries,
 ) -> PageContent:
-    """The sections of a plan and the data behind them."""
+    """Build the sections of a plan and their data."""
     report = build_report(plan, registries, Detail.CHANGED)
     maps = build_rack_maps(plan)
     overview = build_overview(plan, report)
-    folds = object_folds(plan, schema_lookup(registries))
-    main = joined(_parts(plan, report, maps, overview, sources, folds))
-    return PageContent(overview, main, page_data(plan, report, maps))
+    folds = build_object_folds(plan, create_schema_lookup(registries))
+    main = join_parts(_build_sections(plan, report, maps, overview, sources, folds))
+    return PageContent(overview, main, build_page_data(plan, report, maps))
 
 
 def render_html(
     plan: Plan,
     sources: Mapping[str, SourceFile],
     registries: Registries,
-    origin: CodeOrigin = NOWHERE,
+    origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
-    """The page of a plan; `origin` is where its configuration is kept."""
-    content = page_content(plan, sources, registries)
+    """Render the page of a plan; `origin` is the origin of its configuration."""
+    content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.overview.headline}"
-    return whole_page(
-        title, _header(plan, content.overview, origin), content.main, _footer(plan), content.data
+    return render_page(
+        title, _build_header(plan, content.overview, origin), content.main, _build_footer(plan), content.data
     )
 
 
-def whole_page(
+def render_page(
     title: str,
     header: Markup,
     main: Markup,
@@ -117,91 +120,94 @@ def whole_page(
     extra_scripts: Sequence[Markup] = (),
     policy: str = _POLICY,
 ) -> str:
-    """A page that draws its map from `data`, as one file; `extra_scripts` stand behind its own."""
-    body = element(
+    """Render a page with a map drawn from `data`, as one file; `extra_scripts` follow its own scripts."""
+    body = build_element(
         "body",
-        element("a", "Skip to the content", href="#content", class_="skip"),
-        _bar(),
+        build_element("a", "Skip to the content", href="#content", class_="skip"),
+        _build_bar(),
         header,
-        element("main", main, id="content", tabindex="-1"),
+        build_element("main", main, id="content", tabindex="-1"),
         footer,
-        data_script("plan-data", data),
-        [trusted_code("script", _file(name)) for name in SCRIPTS],
+        build_data_script("plan-data", data),
+        [build_code_element("script", _read_asset(name)) for name in SCRIPTS],
         extra_scripts,
     )
-    page = element("html", _head(title, policy), body, lang="en")
+    page = build_element("html", _build_head(title, policy), body, lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
-def _file(name: str) -> str:
-    """A file of the assets, as text."""
+def _read_asset(name: str) -> str:
     return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _head(title: str, policy: str) -> Markup:
-    """Title, policy and style sheets."""
-    return element(
+def _build_head(title: str, policy: str) -> Markup:
+    """Build title, policy and style sheets."""
+    return build_element(
         "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        [trusted_code("style", _file(name)) for name in STYLES],
+        build_element("meta", charset="utf-8"),
+        build_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        build_element("meta", http_equiv="Content-Security-Policy", content=policy),
+        build_element("meta", name="color-scheme", content="light dark"),
+        build_element("title", title),
+        [build_code_element("style", _read_asset(name)) for name in STYLES],
     )
 
 
-def _bar() -> Markup:
-    """What stays in sight: the sections, which a script names, the search, and the choice of a theme."""
-    sections = element("nav", element("ul", id="sections"), aria_label="Sections")
-    words = "Find a VM, rack, site or placement"
-    off = {"autocomplete": "off", "spellcheck": "false"}
-    field = element("input", type="search", id="find", placeholder=words, aria_label=words, **off)
-    count = element("span", id="hit-count", class_="unseen", role="status")
-    hits = element("ul", id="hits", hidden=True)
-    choices = [element("option", text, value=value) for value, text in _THEMES]
-    theme = element("select", choices, id="theme", aria_label="Theme")
-    find = element("div", field, count, hits, class_="find", role="search")
-    return element("div", sections, find, theme, class_="bar")
+def _build_bar() -> Markup:
+    """Build the fixed bar: sections (filled by a script), search and theme."""
+    sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
+    placeholder = "Find a VM, rack, site or placement"
+    attributes = {"autocomplete": "off", "spellcheck": "false"}
+    field = build_element(
+        "input", type="search", id="find", placeholder=placeholder, aria_label=placeholder, **attributes
+    )
+    count = build_element("span", id="hit-count", class_="unseen", role="status")
+    hits = build_element("ul", id="hits", hidden=True)
+    choices = [build_element("option", text, value=value) for value, text in _THEMES]
+    theme = build_element("select", choices, id="theme", aria_label="Theme")
+    search = build_element("div", field, count, hits, class_="find", role="search")
+    return build_element("div", sections, search, theme, class_="bar")
 
 
 _THEMES: Final = (("auto", "theme"), ("light", "light"), ("dark", "dark"))
 
 
-def _header(plan: Plan, overview: Overview, origin: CodeOrigin) -> Markup:
-    """The headline, when and where the plan was made, and of which commit."""
+def _build_header(plan: Plan, overview: Overview, origin: CodeOrigin) -> Markup:
+    """Build the headline with time, workspace and commit."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    facts = [plan.timestamp, workspace, *_origin_parts(origin)]
-    when_and_where: list[Part] = []
+    facts = [plan.timestamp, workspace, *_build_origin_links(origin)]
+    parts: list[Part] = []
     for fact in filter(None, facts):
-        when_and_where += [" \N{MIDDLE DOT} ", fact]
-    return element(
+        parts += [" \N{MIDDLE DOT} ", fact]
+    return build_element(
         "header",
-        element("h1", f"Plan: {overview.headline}"),
-        element("p", when_and_where[1:], class_="quiet") if when_and_where else None,
+        build_element("h1", f"Plan: {overview.headline}"),
+        build_element("p", parts[1:], class_="quiet") if parts else None,
     )
 
 
-def _origin_parts(origin: CodeOrigin) -> list[Part]:
-    """The directory and the commit, links where the code host is known."""
+def _build_origin_links(origin: CodeOrigin) -> list[Part]:
+    """Build the directory and the commit, as links if the code host is known."""
     parts: list[Part] = []
     if origin.url:
         directory = origin.directory or "top directory"
         address = posixpath.join(origin.url, origin.directory).rstrip("/")
-        parts.append(element("a", directory, href=address))
+        parts.append(build_element("a", directory, href=address))
     if origin.commit:
-        name = f"commit {origin.commit[:_SHORT_COMMIT]}"
-        # Code hosts keep the page of a commit beside its files.
+        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
+        # Code hosts have the commit page next to the files.
         address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        linked = element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
-        parts.append(linked)
+        commit_part = (
+            build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
+        )
+        parts.append(commit_part)
     return parts
 
 
-_SHORT_COMMIT: Final = 7
+_COMMIT_LENGTH: Final = 7
 
 
-def _parts(
+def _build_sections(
     plan: Plan,
     report: Report,
     maps: Sequence[SiteMap],
@@ -209,47 +215,56 @@ def _parts(
     sources: Mapping[str, SourceFile],
     folds: Sequence[ObjectFold],
 ) -> list[Part]:
-    """Verdict and map first, then why, then tables; of a plan in error what tells why, and what stands."""
-    findings = diagnostics_part(plan_findings(plan), sources)
-    sentences = [] if report.errored else verdict_sentences(plan)
-    # The age of an inventory stands out when it is old.
-    tiles = tiles_part(plan, report, overview)
-    elsewhere = {INVENTORY, room_heading(plan) if tiles else ""}
-    shown = [(heading, sentence) for heading, sentence in sentences if heading not in elsewhere]
-    parts: list[Part] = [verdict_part(report, overview, shown, tiles)]
-    title = "What stands" if report.errored else "Map"
-    map_part = section("racks", title, scripted("map")) if maps else None
-    if report.errored:
-        return [*parts, findings, rules_part(plan.separation_rules), map_part]
-    parts += [sites_part(site_rows(plan)), map_part]
-    pools = tables_part(plan)
-    of_domains = parts_of_domains(plan)
-    parts += [each.after_map(plan) for each in of_domains]
-    parts += [upgrades_part(plan.upgrades), findings, overview_part(overview), pools]
+    """Build verdict and map, then explanations, then tables; for a failed plan the causes and the current
+    placement.
+    """
+    findings = build_findings_section(collect_findings(plan), sources)
+    sentences = [] if report.is_errored else build_verdict_sentences(plan)
+    # An old inventory is highlighted elsewhere.
+    tiles = build_tiles(plan, report, overview)
+    tile_headings = {INVENTORY, get_capacity_heading(plan) if tiles else ""}
+    visible_sentences = [
+        (heading, sentence) for heading, sentence in sentences if heading not in tile_headings
+    ]
+    parts: list[Part] = [build_verdict(report, overview, visible_sentences, tiles)]
+    title = "What stands" if report.is_errored else "Map"
+    map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
+    if report.is_errored:
+        return [*parts, findings, build_rules_section(plan.separation_verdicts), map_part]
+    parts += [build_sites_section(build_site_rows(plan)), map_part]
+    pools = build_pools_section(plan)
+    domain_parts = load_domain_parts(plan)
+    parts += [domain_part.after_map(plan) for domain_part in domain_parts]
+    parts += [build_upgrades_section(plan.upgrades), findings, build_overview_section(overview), pools]
     if any(site.vms for site in maps):
-        parts.append(section("vms", "VMs", scripted("vm-list")))
-    parts += [each.after_vms(plan) for each in of_domains]
-    parts += [rollouts_part(report), rules_part(plan.separation_rules)]
+        parts.append(build_section("vms", "VMs", build_script_placeholder("vm-list")))
+    parts += [domain_part.after_vms(plan) for domain_part in domain_parts]
+    parts += [build_rollouts_section(report), build_rules_section(plan.separation_verdicts)]
     if plan.changes:
-        parts.append(changes_part(folds, scripted("change-tree")))
-    return [*parts, drift_part(report.drift), outputs_part(report.outputs), checks_part(plan.checks)]
+        parts.append(build_changes_section(folds, build_script_placeholder("change-tree")))
+    return [
+        *parts,
+        build_drift_section(report.drift),
+        build_outputs_section(report.outputs),
+        build_checks_section(plan.checks),
+    ]
 
 
-def scripted(identifier: str) -> Markup:
-    """A place that a script fills."""
-    words = "This part is drawn by a script, which is turned off here."
-    return element("div", element("noscript", words), id=identifier)
+def build_script_placeholder(identifier: str) -> Markup:
+    """Build an element that a script fills."""
+    note = "This part is drawn by a script, which is turned off here."
+    return build_element("div", build_element("noscript", note), id=identifier)
 
 
-def _footer(plan: Plan) -> Markup:
-    """What made the page, and what predictions are worth."""
+def _build_footer(plan: Plan) -> Markup:
+    """Build the version and a note about predictions."""
     version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
     catalogue = f", SKU catalogue {plan.catalogue}" if plan.catalogue else ""
-    worth = "Placements are predicted: the platform breaks ties unseen."
-    if all_decided(plan.placement_tables):
-        worth = "VMs are placed as decided here: their sites are told where they go."
-    return element(
+    prediction_note = "Placements are predicted: the platform breaks ties unseen."
+    if is_fully_decided(plan.placement_tables):
+        prediction_note = "VMs are placed as decided here: their sites are told where they go."
+    return build_element(
         "footer",
-        element("p", f"Made by {version}{catalogue}. {worth}"),
+        build_element("p", f"Made by {version}{catalogue}. {prediction_note}"),
         class_="quiet",
     )

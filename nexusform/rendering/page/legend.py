@@ -1,7 +1,6 @@
-"""How maps tell clusters apart, by a colour, a pattern and a short key each; and the legend in SVG.
-
-The colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart;
-patterns change with them, so that no cluster is known by its colour alone.
+"""Styles of clusters on maps (colour, pattern and short key), and the SVG legend. The colours are those of
+Okabe and Ito, suitable for all kinds of colour vision. Patterns vary with them, so that colour is never the
+only difference.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.page.rack_map import OUTSIDE, Mark, SiteMap, short_names
-from nexusform.rendering.report.folding import names_text
-from nexusform.words import counted
+from nexusform.diagnostics.phrases import format_count
+from nexusform.rendering.notation.markup import Markup, build_svg_element
+from nexusform.rendering.page.rack_map import OUTSIDE, Mark, SiteMap, build_short_names
+from nexusform.rendering.report.folding import format_names
 
-# Fill and the text colour that is easier to read on it.
+# Fill and the text colour with better contrast on it.
 COLOURS: Final = (
     ("#56b4e9", "#000000"),
     ("#e69f00", "#000000"),
@@ -32,8 +31,8 @@ GREY: Final = ("#bdbdbd", "#000000")
 PATTERNS: Final = ("plain", "rising", "level", "dots", "falling", "upright", "cross")
 
 
-class Paint(Struct, frozen=True):
-    """What a cluster's VMs look like; `colour` and `pattern` are indexes, -1 is grey and plain."""
+class ClusterStyle(Struct, frozen=True):
+    """Style of the VMs of a cluster; `colour` and `pattern` are indexes, -1 = grey and plain."""
 
     cluster: str
     key: str
@@ -47,30 +46,30 @@ class Paint(Struct, frozen=True):
 
     @property
     def ink(self) -> str:
-        """The text colour on it."""
+        """The text colour on the fill."""
         return (COLOURS[self.colour] if self.colour >= 0 else GREY)[1]
 
     @property
     def tone(self) -> str:
-        """The class of text on it: "light" or "dark"."""
+        """The class of text on the fill: "light" or "dark"."""
         return "light" if self.ink == "#ffffff" else "dark"
 
     @property
     def pattern_name(self) -> str:
-        """The pattern's name."""
+        """The name of the pattern."""
         return PATTERNS[self.pattern] if self.pattern >= 0 else PATTERNS[0]
 
 
-def paints(clusters: Sequence[str]) -> dict[str, Paint]:
-    """A paint per cluster, in the order given; the pattern shifts each time the colours start anew."""
-    keys = short_names(clusters)
-    by_cluster: dict[str, Paint] = {}
+def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
+    """Build a style per cluster in the given order; the pattern shifts when the colours repeat."""
+    keys = build_short_names(clusters)
+    by_cluster: dict[str, ClusterStyle] = {}
     for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):
         colour = number % len(COLOURS)
         pattern = (number + number // len(COLOURS)) % len(PATTERNS)
-        by_cluster[cluster] = Paint(cluster, keys[cluster], colour, pattern)
+        by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
-        by_cluster[OUTSIDE] = Paint(OUTSIDE, keys[OUTSIDE], -1, -1)
+        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], -1, -1)
     return by_cluster
 
 
@@ -92,87 +91,87 @@ STYLE: Final = Markup(
     "</style>"
 )
 
-_LINES: Final = {
+_PATTERN_LINES: Final = {
     "rising": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
     "falling": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
     "level": "M0 1.5H6M0 4.5H6",
     "upright": "M1.5 0V6M4.5 0V6",
     "cross": "M0 3H6M3 0V6",
 }
-_ENTRY: Final = 170
-_FEW_RUNS: Final = 4  # of names in a line
-_MOST_NAMED: Final = 16  # clusters, as on the page
+_ENTRY_WIDTH: Final = 170
+_MAX_RUNS: Final = 4  # of names in a line
+_MAX_CLUSTERS: Final = 16  # clusters, as on the page
 _ENTRY_HEIGHT: Final = 18
 
 
-def definitions(maps: Iterable[SiteMap]) -> Markup:
-    """The patterns that the maps use."""
-    used: set[str] = set()
+def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
+    """Build the patterns used by the maps."""
+    used_names: set[str] = set()
     for site in maps:
-        used |= {paint.pattern_name for paint in paints(site.clusters).values()}
+        used_names |= {style.pattern_name for style in build_cluster_styles(site.clusters).values()}
     patterns: list[Markup] = []
-    for name, lines in _LINES.items():
-        if name in used:
-            drawn = shape("path", d=lines, fill="none", stroke="#000000", stroke_opacity=0.28)
-            patterns.append(_pattern(name, drawn))
-    if "dots" in used:
-        dot = shape("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3)
-        patterns.append(_pattern("dots", dot))
+    for name, lines in _PATTERN_LINES.items():
+        if name in used_names:
+            path = build_svg_element("path", d=lines, fill="none", stroke="#000000", stroke_opacity=0.28)
+            patterns.append(_build_pattern(name, path))
+    if "dots" in used_names:
+        dot = build_svg_element("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3)
+        patterns.append(_build_pattern("dots", dot))
     hatch = [
-        shape("rect", width=6, height=6, fill="#e3e6ea"),
-        shape("path", d="M-1 7L7 -1", stroke="#8c959f", stroke_width=1),
+        build_svg_element("rect", width=6, height=6, fill="#e3e6ea"),
+        build_svg_element("path", d="M-1 7L7 -1", stroke="#8c959f", stroke_width=1),
     ]
-    return shape("defs", patterns, _pattern("refusing", hatch))
+    return build_svg_element("defs", patterns, _build_pattern("refusing", hatch))
 
 
-def _pattern(name: str, inside: Markup | Sequence[Markup]) -> Markup:
-    return shape("pattern", inside, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
+def _build_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup:
+    return build_svg_element("pattern", content, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
 
 
-def clusters_legend(
-    every: Sequence[Paint], counts: Mapping[str, int], changing: AbstractSet[str], width: int
+def render_cluster_legend(
+    styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """A swatch with its key, name and number of VMs per cluster; and how high that is. Of very many those
-    that change, and the names of the others in a line.
+    """Render a swatch with key, name and number of VMs per cluster, and return the height. With very many
+    clusters only changed ones have a swatch and the others are listed by name.
     """
-    across = max(width // _ENTRY, 1)
-    entries = list(every)
-    if len(entries) > _MOST_NAMED:
-        entries = [paint for paint in every if paint.cluster in changing]
-    if len(entries) > _MOST_NAMED:
+    columns_per_line = max(width // _ENTRY_WIDTH, 1)
+    entries = list(styles)
+    if len(entries) > _MAX_CLUSTERS:
+        entries = [style for style in styles if style.cluster in changed_clusters]
+    if len(entries) > _MAX_CLUSTERS:
         entries = []
     parts: list[Markup] = []
-    for number, paint in enumerate(entries):
-        line, column = divmod(number, across)
-        label = f"{_short(paint.cluster)} ({counts.get(paint.cluster, 0):,})"
-        parts += _entry(paint, label, column * _ENTRY, line * _ENTRY_HEIGHT)
-    lines = math.ceil(len(entries) / across)
-    others = [paint.cluster for paint in every if paint not in entries]
-    if others:
+    for number, style in enumerate(entries):
+        line, column = divmod(number, columns_per_line)
+        label = f"{_truncate_name(style.cluster)} ({counts.get(style.cluster, 0):,})"
+        parts += _render_entry(style, label, column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT)
+    lines = math.ceil(len(entries) / columns_per_line)
+    remaining_clusters = [style.cluster for style in styles if style not in entries]
+    if remaining_clusters:
         noun = "more cluster" if entries else "cluster"
-        words = f"{counted(len(others), noun)}: {names_text(others, _FEW_RUNS)}"
-        parts.append(shape("text", words, x=0, y=lines * _ENTRY_HEIGHT + 11))
+        text = f"{format_count(len(remaining_clusters), noun)}: {format_names(remaining_clusters, _MAX_RUNS)}"
+        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))
         lines += 1
     return parts, lines * _ENTRY_HEIGHT + 4
 
 
-def _entry(paint: Paint, label: str, left: int, top: int) -> list[Markup]:
-    """One cluster of the legend: swatch, key and label."""
+def _render_entry(style: ClusterStyle, label: str, left: int, top: int) -> list[Markup]:
+    """Render one cluster of the legend: swatch, key and label."""
     box = {"x": left, "y": top, "width": 26, "height": 14}
-    parts = [shape("rect", class_="vm", **box, fill=paint.fill)]
-    if paint.pattern > 0:
-        parts.append(shape("rect", **box, fill=f"url(#{paint.pattern_name})"))
-    parts.append(shape("text", paint.key, class_=f"key {paint.tone}", x=left + 13, y=top + 11))
-    parts.append(shape("text", label, x=left + 32, y=top + 11))
+    parts = [build_svg_element("rect", class_="vm", **box, fill=style.fill)]
+    if style.pattern > 0:
+        parts.append(build_svg_element("rect", **box, fill=f"url(#{style.pattern_name})"))
+    parts.append(build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11))
+    parts.append(build_svg_element("text", label, x=left + 32, y=top + 11))
     return parts
 
 
-def _short(name: str) -> str:
+def _truncate_name(name: str) -> str:
     return name if len(name) <= 18 else f"{name[:17]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def marks_legend(plain: Mark | None) -> list[Markup]:
-    """What the outlines and signs mean; a `plain` mark, which most VMs would have, has none."""
+def render_mark_legend(unmarked: Mark | None) -> list[Markup]:
+    """Render the meaning of outlines and signs; the `unmarked` kind (of most VMs) has no sign."""
     parts: list[Markup] = []
     signs = (
         ("placed", "+", "placed"),
@@ -180,18 +179,18 @@ def marks_legend(plain: Mark | None) -> list[Markup]:
         ("removed", "\N{MINUS SIGN}", "removed"),
         ("", "", "free"),
     )
-    for number, (kind, sign, word) in enumerate(signs):
+    for number, (kind, sign, label) in enumerate(signs):
         left = number * 104
-        if kind and kind == plain:
-            parts.append(shape("text", f"no sign: {word}", x=left + 1, y=11))
+        if kind and kind == unmarked:
+            parts.append(build_svg_element("text", f"no sign: {label}", x=left + 1, y=11))
             continue
         name = f"vm {kind}" if kind else "cell"
         fill = "#ffffff" if kind else None
-        parts.append(shape("rect", class_=name, x=left + 1, y=1, width=24, height=12, fill=fill))
+        parts.append(build_svg_element("rect", class_=name, x=left + 1, y=1, width=24, height=12, fill=fill))
         if sign:
-            parts.append(shape("text", sign, class_="key dark", x=left + 13, y=11))
-        parts.append(shape("text", word, x=left + 31, y=11))
+            parts.append(build_svg_element("text", sign, class_="key dark", x=left + 13, y=11))
+        parts.append(build_svg_element("text", label, x=left + 31, y=11))
     left = len(signs) * 104
-    parts.append(shape("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12))
-    parts.append(shape("text", "takes no new VMs", x=left + 31, y=11))
+    parts.append(build_svg_element("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12))
+    parts.append(build_svg_element("text", "takes no new VMs", x=left + 31, y=11))
     return parts

@@ -1,7 +1,5 @@
-"""The data of a page of thousands of objects, made small: what is the same is said once.
-
-Differences of alike objects share their lines, rows of bindings and pods their values. `unpacked` in
-assets/document.js makes the document whole again before anything is drawn.
+"""Compression of large page data by shared values. Differences of similar objects share their lines, rows of
+bindings and pods their values. `unpacked` in assets/document.js restores the document.
 """
 
 from __future__ import annotations
@@ -11,34 +9,34 @@ from typing import Any, Final
 
 from msgspec import json
 
-# A document of fewer is read as it is.
-_MANY: Final = 2000
-_TEXT: Final = 5  # where a change has its difference, as FIELDS in page_data.py has it
+# Smaller documents are not packed.
+_MIN_PACKED: Final = 2000
+_TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
-def packed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document, packed where it has many changes or rows."""
+def pack_document(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document, packed if it has many changes or rows."""
     changes, rows = document["changes"], document["rows"]
-    if len(changes) + len(rows) < _MANY:
+    if len(changes) + len(rows) < _MIN_PACKED:
         return document
-    values, lines = _Once(), _Once()
+    values, lines = _NumberedValues(), _NumberedValues()
     parts = {
-        "changes": [_change(change, values, lines) for change in changes],
-        "rows": [[values.number(value) for value in row] for row in rows],
+        "changes": [_pack_change(change, values, lines) for change in changes],
+        "rows": [[values.assign_number(value) for value in row] for row in rows],
     }
-    kept = {name: value for name, value in document.items() if name not in parts}
-    return {**kept, "packed": {**parts, "values": values.values, "lines": lines.values}}
+    other_parts = {name: value for name, value in document.items() if name not in parts}
+    return {**other_parts, "packed": {**parts, "values": values.values, "lines": lines.values}}
 
 
-class _Once:
-    """Values, each with a number."""
+class _NumberedValues:
+    """Distinct values with numbers."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._numbers: dict[bytes, int] = {}
 
-    def number(self, value: Any) -> int:
-        """The number of a value."""
+    def assign_number(self, value: Any) -> int:
+        """Return the number of a value, assigned on first use."""
         key = json.encode(value)
         number = self._numbers.setdefault(key, len(self.values))
         if number == len(self.values):
@@ -46,13 +44,18 @@ class _Once:
         return number
 
 
-def _change(change: Sequence[Any], values: _Once, lines: _Once) -> list[Any]:
-    """The numbers of its values; its difference is runs of lines, each its first number and how many."""
-    runs = _runs([lines.number(line) for line in change[_TEXT].split("\n")])
-    return [runs if at == _TEXT else values.number(value) for at, value in enumerate(change)]
+def _pack_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
+    """Return the numbers of the values of a change; its difference becomes runs of lines (first number,
+    count).
+    """
+    runs = _build_runs([lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")])
+    return [
+        runs if position == _TEXT_INDEX else values.assign_number(value)
+        for position, value in enumerate(change)
+    ]
 
 
-def _runs(numbers: Iterable[int]) -> list[int]:
+def _build_runs(numbers: Iterable[int]) -> list[int]:
     runs: list[int] = []
     for number in numbers:
         if runs and number == runs[-2] + runs[-1]:

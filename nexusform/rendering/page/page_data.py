@@ -1,7 +1,6 @@
-"""What the page's scripts work on: sites, VMs and changes as plain data, short names to keep it small.
-
-Rows are lists; the order of their fields stands in FIELDS, which goes into the document too.
-Secrets are hidden here as in every other text: changes are the drawn difference, not the values.
+"""Data of the page scripts: sites, VMs and changes as plain data with short names. Rows are lists in the
+order of FIELDS, which is part of the document. Secrets are redacted; changes are rendered differences without
+values.
 """
 
 from __future__ import annotations
@@ -11,27 +10,27 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from nexusform.address import module_text
-from nexusform.json_forms import Form
-from nexusform.placement_kinds.kinds import KINDS, VM, place_text
-from nexusform.plans.impact.effects import Effect, effect_of, state_of
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.placement_kinds.kinds import KINDS, VM, format_location_text
+from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import (
     Change,
     PlacementChange,
     Plan,
     SeparationVerdict,
 )
-from nexusform.rendering.notation.json_values import known_part
-from nexusform.rendering.page.domain_parts import parts_of_domains
-from nexusform.rendering.page.legend import Paint, paints
-from nexusform.rendering.page.packing import packed
-from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
-from nexusform.rendering.report.placement_rows import outcome_of
-from nexusform.rendering.report.report import Report, Stanza
-from nexusform.rendering.report.upgrade_words import RECREATING
-from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
-from nexusform.rendering.text.stanza_text import drawn_changes, stanza_text
-from nexusform.scheduling.decision import Place
+from nexusform.rendering.notation.json_values import drop_unknown
+from nexusform.rendering.page.domain_parts import load_domain_parts
+from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
+from nexusform.rendering.page.packing import pack_document
+from nexusform.rendering.page.rack_map import CertaintyLevel, MapMachine, MapRack, MapVm, Mark, SiteMap
+from nexusform.rendering.report.placement_rows import describe_outcome
+from nexusform.rendering.report.plan_report import Report, Stanza
+from nexusform.rendering.report.upgrade_sentences import RECREATION_VERBS
+from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
+from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
+from nexusform.resources.address import format_module
+from nexusform.scheduling.decision import Location
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {
@@ -41,69 +40,72 @@ FIELDS: Final = {
     "change": ["address", "module", "type", "symbol", "headline", "text", "file", "line"],
     "row": ["kind", "object", "address", "group", "action", "from", "to", "trigger", "more", "at"],
 }
-_STEPS: Final = {Sureness.COUNT: 1, Sureness.LIKELY: 2, Sureness.LOT: 3}
-_MARKS: Final = {Mark.KEPT: 0, Mark.PLACED: 1, Mark.MOVED: 2, Mark.REMOVED: 3}
+_CERTAINTY_STEPS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, CertaintyLevel.UNLIKELY: 3}
+_MARK_NUMBERS: Final = {Mark.KEPT: 0, Mark.PLACED: 1, Mark.MOVED: 2, Mark.REMOVED: 3}
 
 
-def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """The whole document; of a plan in error nothing that it would have done."""
-    changes = () if plan.errored else drawn_changes(plan, report)
+def build_page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, Any]:
+    """Build the whole document; for a failed plan without its changes."""
+    changes = () if plan.errored else pair_stanzas(plan, report)
     placements = () if plan.errored else plan.placements
     document = {
         "fields": FIELDS,
-        "sites": [_site(site) for site in maps],
-        "changes": [_change(change, stanza) for change, stanza in changes],
-        "rows": [_row(row) for row in placements if row.kind != VM],
-        "members": [list(member) for part in parts_of_domains(plan) for member in part.members(plan)],
-        "shared": _shared(plan.separation_rules),
+        "sites": [_build_site(site) for site in maps],
+        "changes": [_build_change(change, stanza) for change, stanza in changes],
+        "rows": [_build_row(row) for row in placements if row.kind != VM],
+        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
+        "shared": _list_shared_hardware(plan.separation_verdicts),
         "errored": plan.errored,
-        "denied": plan.denied,
-        "tieBreaks": plan.tie_breaks,
+        "denied": plan.is_rejected,
+        "tieBreaks": plan.samples,
     }
-    return packed(document)
+    return pack_document(document)
 
 
 class StepFigure(Struct, frozen=True):
-    """What a step leaves of a pool: whose, how many, and whether that is too few."""
+    """Effect of a step on a pool: the pool, a text, and whether the remaining number is too low."""
 
     pool: str
     text: str
-    bad: bool = False
+    is_insufficient: bool = False
 
 
-class PlayStep(Struct, frozen=True):
-    """One moment of a simulation: what it is, which machines are down, the numbers of the site's VMs that
-    leave their place in it, and what it leaves of the pools that it touches.
+class PlaybackStep(Struct, frozen=True):
+    """One step of a simulation: title, failed machines, numbers of the affected VMs of the site, and effects
+    on pools.
     """
 
     title: str
-    down: tuple[str, ...] = ()
-    moves: tuple[int, ...] = ()
+    failed_machines: tuple[str, ...] = ()
+    affected_vms: tuple[int, ...] = ()
     figures: tuple[StepFigure, ...] = ()
 
 
-class Play(Struct, frozen=True):
-    """What is played on the map of a site. `moved` and `gone` say what becomes of VMs that leave."""
+class Playback(Struct, frozen=True):
+    """A simulation on the map of a site. `moved_label` and `removed_label` describe the affected VMs."""
 
     site: SiteMap
-    steps: tuple[PlayStep, ...]
-    moved: str = ""
-    gone: str = ""
+    steps: tuple[PlaybackStep, ...]
+    moved_label: str = ""
+    removed_label: str = ""
 
 
-def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ()) -> dict[str, Any]:
-    """The document of a simulation: sites with their steps, bindings and pods (`rows`), and nothing else that
-    a plan would add.
-    """
-    sites = [{**_site(play.site), "steps": list(map(_step, play.steps))} for play in plays]
-    not_told: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
-    # What the marks of VMs are called, by number: stays, comes, moves, goes.
-    marks = ["stays", "", plays[0].moved, plays[0].gone] if plays else []
+def build_simulation_data(
+    playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()
+) -> dict[str, Any]:
+    """Build the document of a simulation: sites with their steps, and bindings and pods (`rows`)."""
+    sites = [
+        {**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))}
+        for playback in playbacks
+    ]
+    empty_lists: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
+    # Labels of the marks of VMs by number: kept, placed, moved, removed.
+    marks = ["stays", "", playbacks[0].moved_label, playbacks[0].removed_label] if playbacks else []
     return {
         "fields": FIELDS,
         "sites": sites,
-        **not_told,
-        "rows": [_row(row) for row in rows],
+        **empty_lists,
+        "rows": [_build_row(row) for row in rows],
         "marks": marks,
         "errored": False,
         "denied": False,
@@ -111,30 +113,49 @@ def simulation_data(plays: Sequence[Play], rows: Sequence[PlacementChange] = ())
     }
 
 
-def _step(step: PlayStep) -> dict[str, Any]:
-    figures = [[figure.pool, figure.text, figure.bad] for figure in step.figures]
-    return {"title": step.title, "down": list(step.down), "moves": list(step.moves), "figures": figures}
+def _build_step(step: PlaybackStep) -> dict[str, Any]:
+    figures = [[figure.pool, figure.text, figure.is_insufficient] for figure in step.figures]
+    return {
+        "title": step.title,
+        "down": list(step.failed_machines),
+        "moves": list(step.affected_vms),
+        "figures": figures,
+    }
 
 
 # --- sites -------------------------------------------------------------------------------------
 
 
-def _site(site: SiteMap) -> dict[str, Any]:
-    """A site with its racks and VMs; names that repeat are numbers."""
-    addresses, pools, skus = _Numbers[str](), _Numbers[str](), _Numbers[_Sku]()
+def _build_site(site: SiteMap) -> dict[str, Any]:
+    """Build a site with its racks and VMs; repeated names are numbers."""
+    addresses, pools, skus = _NumberedNames[str](), _NumberedNames[str](), _NumberedNames[_Sku]()
     clusters = {cluster: number for number, cluster in enumerate(site.clusters)}
     vms: list[list[Any]] = []
     for vm in site.vms:
-        numbers = (addresses.of(vm.address), clusters[vm.cluster], pools.of(vm.pool), skus.of(_sku(vm.sku)))
-        vms.append([vm.name, *numbers, _MARKS[vm.mark], _place(vm.before), _place(vm.after), _more(vm)])
+        numbers = (
+            addresses.assign_number(vm.address),
+            clusters[vm.cluster],
+            pools.assign_number(vm.pool),
+            skus.assign_number(_build_sku(vm.sku)),
+        )
+        vms.append(
+            [
+                vm.name,
+                *numbers,
+                _MARK_NUMBERS[vm.mark],
+                _build_location(vm.before),
+                _build_location(vm.after),
+                _build_details(vm),
+            ]
+        )
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": [_CLUSTER(paint) for paint in paints(site.clusters).values()],
+        "clusters": [_CLUSTER_FORM(paint) for paint in build_cluster_styles(site.clusters).values()],
         "addresses": addresses.names,
         "pools": pools.names,
         "skus": [list(sku) for sku in skus.names],
-        "racks": [_RACK(rack) for rack in site.racks],
+        "racks": [_RACK_FORM(rack) for rack in site.racks],
         "steps": [],
         "vms": vms,
     }
@@ -143,24 +164,24 @@ def _site(site: SiteMap) -> dict[str, Any]:
 _Sku: TypeAlias = tuple[str, int, float, int, float]
 
 
-def _sku(sku: VmSku) -> _Sku:
+def _build_sku(sku: VmSku) -> _Sku:
     return sku.name, sku.host_vcpus, sku.memory_gib, sku.cpus_in_cell, sku.memory_in_cell
 
 
-_CLUSTER: Final = Form(Paint, "name=cluster key colour pattern=pattern_name")
+_CLUSTER_FORM: Final = RecordForm(ClusterStyle, "name=cluster key colour pattern=pattern_name")
 
 
 _Name = TypeVar("_Name", bound=Hashable)
 
 
-class _Numbers(Generic[_Name]):
-    """Names as small numbers."""
+class _NumberedNames(Generic[_Name]):
+    """Distinct names with numbers."""
 
     def __init__(self) -> None:
         self._numbers: dict[_Name, int] = {}
 
-    def of(self, name: _Name) -> int:
-        """The number of a name."""
+    def assign_number(self, name: _Name) -> int:
+        """Return the number of a name, assigned on first use."""
         return self._numbers.setdefault(name, len(self._numbers))
 
     @property
@@ -169,8 +190,8 @@ class _Numbers(Generic[_Name]):
         return list(self._numbers)
 
 
-def _machine(machine: MapMachine) -> list[Any]:
-    """The fields of a machine, as FIELDS has them."""
+def _build_machine(machine: MapMachine) -> list[Any]:
+    """Build the fields of a machine in the order of FIELDS."""
     facts = machine.facts
     return [
         facts.name,
@@ -179,50 +200,54 @@ def _machine(machine: MapMachine) -> list[Any]:
         facts.cells,
         facts.cpus_per_cell,
         facts.memory_gib_per_cell,
-        facts.refusal,
-        _MARKS[machine.mark],
+        facts.unschedulable_reason,
+        _MARK_NUMBERS[machine.mark],
         list(machine.before),
         list(machine.after),
     ]
 
 
-_RACK: Final = Form(MapRack, "name zone planned machines", machines=_machine)
+_RACK_FORM: Final = RecordForm(MapRack, "name zone planned machines", machines=_build_machine)
 
 
-def _place(place: Placement | None) -> list[Any] | None:
-    return None if place is None else [place.rack, place.machine, place.availability_zone, *place.cells]
+def _build_location(placement: Placement | None) -> list[Any] | None:
+    return (
+        None
+        if placement is None
+        else [placement.rack, placement.machine, placement.availability_zone, *placement.cells]
+    )
 
 
-def _more(vm: MapVm) -> dict[str, Any] | None:
-    """What the plan says of a VM beyond its place; None when it says nothing."""
-    document = _explanation(vm.row) if vm.row is not None else {}
-    effect = effect_of(vm.row) if vm.row is not None else Effect.KEPT
+def _build_details(vm: MapVm) -> dict[str, Any] | None:
+    """Build further data of a VM from the plan, or None without any."""
+    document = _build_explanation(vm.row) if vm.row is not None else {}
+    effect = compute_effect(vm.row) if vm.row is not None else Effect.UNCHANGED
     if vm.row is not None and (vm.mark is not Mark.KEPT or effect is Effect.FORGOTTEN):
-        fate = _FATES.get(effect)
-        if effect is Effect.AGAIN:
-            fate = outcome_of(effect, state_of(vm.row))
-        if effect is Effect.MOVED and vm.row.trigger in RECREATING:
-            fate = _ANEW
-        document |= {"fate": fate} if fate else {}
+        outcome = _EFFECT_TEXTS.get(effect)
+        if effect is Effect.RECREATED:
+            outcome = describe_outcome(effect, describe_state(vm.row))
+        if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
+            outcome = _RECREATED_WITH_POOL
+        document |= {"fate": outcome} if outcome else {}
     if vm.row is None and vm.mark is Mark.REMOVED:
-        document["fate"] = _FATES[Effect.LOST]
-    if vm.sure is not Sureness.UNKNOWN:
-        document["sure"] = _STEPS[vm.sure]
+        document["fate"] = _EFFECT_TEXTS[Effect.LOST]
+    if vm.certainty is not CertaintyLevel.UNKNOWN:
+        document["sure"] = _CERTAINTY_STEPS[vm.certainty]
     if vm.provenance and vm.provenance != "predicted":
         document["provenance"] = vm.provenance
     return document or None
 
 
-_ANEW: Final = "re-created with its pool"
-# Where a mark does not say what becomes of a VM.
-_FATES: Final = {
+_RECREATED_WITH_POOL: Final = "re-created with its pool"
+# Effects without a mark of their own.
+_EFFECT_TEXTS: Final = {
     Effect.LOST: "without its machine",
     Effect.FORGOTTEN: "forgotten, runs on",
 }
 
 
-def _explanation(row: PlacementChange) -> dict[str, Any]:
-    """What a row says beyond where its object goes."""
+def _build_explanation(row: PlacementChange) -> dict[str, Any]:
+    """Build the explanation of a row: trigger, reason, certainty, scores and rejections."""
     document: dict[str, Any] = {}
     if row.trigger:
         document["trigger"] = row.trigger
@@ -231,26 +256,28 @@ def _explanation(row: PlacementChange) -> dict[str, Any]:
     if row.certainty is not None:
         document["certainty"] = [row.certainty.rack_count, row.certainty.machine]
     if row.scores:
-        document["scores"] = known_part(row.scores)
-    if row.rejected:
-        document["rejected"] = [[refusal.candidate, refusal.rule, refusal.reason] for refusal in row.rejected]
+        document["scores"] = drop_unknown(row.scores)
+    if row.rejections:
+        document["rejected"] = [
+            [rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections
+        ]
     return document
 
 
 # --- changes -----------------------------------------------------------------------------------
 
 
-def _change(change: Change, stanza: Stanza | None) -> list[Any]:
-    """The fields of a change, as FIELDS has them."""
-    text = stanza_text(stanza) if stanza is not None else ""
+def _build_change(change: Change, stanza: Stanza | None) -> list[Any]:
+    """Build the fields of a change in the order of FIELDS."""
+    text = render_stanza(stanza) if stanza is not None else ""
     span = change.source
     return [
-        headline_address(change),
-        module_text(change.address.module),
+        format_headline_address(change),
+        format_module(change.address.module),
         change.address.type,
         SYMBOLS[change.action],
-        headline(change),
-        # The first line is the headline, which stands above it already.
+        format_headline(change),
+        # Skip the first line, since the headline is shown above.
         text.partition("\n")[2],
         span.filename if span else "",
         span.start.line if span else 0,
@@ -260,9 +287,9 @@ def _change(change: Change, stanza: Stanza | None) -> list[Any]:
 # --- bindings and pods -------------------------------------------------------------------------
 
 
-def _row(row: PlacementChange) -> list[Any]:
-    """The fields of a binding or a pod, as FIELDS has them."""
-    explanation = _explanation(row)
+def _build_row(row: PlacementChange) -> list[Any]:
+    """Build the fields of a binding or a pod in the order of FIELDS."""
+    explanation = _build_explanation(row)
     explanation.pop("trigger", None)
     return [
         row.kind,
@@ -270,22 +297,22 @@ def _row(row: PlacementChange) -> list[Any]:
         str(row.address),
         "/".join(text for text in (row.cluster, row.pool) if text),
         row.action.value,
-        _where(row.source),
-        _where(row.target),
+        _format_location(row.source),
+        _format_location(row.target),
         row.trigger,
         explanation or None,
-        _at(row),
+        _build_link(row),
     ]
 
 
-def _at(row: PlacementChange) -> list[str]:
-    """Cluster, node and machine of a binding or a pod, for links; "" for what it has not."""
-    place = row.target or row.source
-    return [row.object, "", ""] if place is None else list(KINDS[row.kind].link(place))
+def _build_link(row: PlacementChange) -> list[str]:
+    """Return cluster, node and machine of a binding or a pod for links; "" for missing ones."""
+    location = row.target or row.source
+    return [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
 
 
-def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
-    """Hardware that separation rules find shared."""
+def _list_shared_hardware(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
+    """List the hardware shared in violation of separation rules."""
     shared: list[dict[str, Any]] = []
     for verdict in verdicts:
         for violation in verdict.violations:
@@ -294,5 +321,5 @@ def _shared(verdicts: Sequence[SeparationVerdict]) -> list[dict[str, Any]]:
     return shared
 
 
-def _where(place: Place | None) -> str:
-    return place_text(place) if place else ""
+def _format_location(location: Location | None) -> str:
+    return format_location_text(location) if location else ""

@@ -1,7 +1,5 @@
-"""Racks, machines and NUMA cells with their VMs before and after a plan: what maps draw.
-
-Format-neutral, put together from the plan alone. VMs are numbered per site; machines list them by
-number in the order in which they take up room.
+"""Racks, machines and NUMA cells with their VMs before and after a plan, as drawn by maps. VMs are numbered
+per site; machines list VM numbers in order of allocation.
 """
 
 from __future__ import annotations
@@ -14,19 +12,19 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.demands import PlacedVm, number_order
+from nexusform.diagnostics.phrases import compute_natural_key
 from nexusform.placement_kinds.kinds import VM
+from nexusform.placements.vm_demands import PlacedVm, compute_number_key
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.plans.room.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
-from nexusform.words import natural
 
-# Stands for a cluster in maps: VMs that `occupied` blocks describe.
+# Pseudo cluster on maps: VMs described by `occupied` blocks.
 OUTSIDE: Final = "(not managed here)"
 
 
 class Mark(StrEnum):
-    """What the plan does with a VM."""
+    """Change of a VM or machine by the plan."""
 
     KEPT = "kept"
     PLACED = "placed"
@@ -34,26 +32,24 @@ class Mark(StrEnum):
     REMOVED = "removed"
 
 
-class Sureness(StrEnum):
-    """How sure the place is that a plan gives to a VM, over the repeated tie-breaks.
-
-    COUNT: its rack gets that many VMs of its pool in every one. LIKELY: in half of them or more. LOT: in
-    fewer. UNKNOWN: no tie-break was repeated, or the plan places it not.
+class CertaintyLevel(StrEnum):
+    """Certainty of the planned location of a VM over the samples. COUNT: its rack gets that many VMs of its
+    pool in every sample. LIKELY: in at least half of them. UNLIKELY: in fewer. UNKNOWN: no samples, or the
+    plan does not place the VM.
     """
 
     UNKNOWN = ""
     COUNT = "count"
     LIKELY = "likely"
-    LOT = "lot"
+    UNLIKELY = "lot"
 
 
-_LIKELY: Final = 0.5
+_LIKELY_SHARE: Final = 0.5
 
 
 class MapVm(Struct, frozen=True):
-    """One VM; `row` is what the plan says of it (None for what it leaves alone without a row).
-
-    `before` and `after` are where it stands on each side, None where it does not.
+    """One VM; `row` is its row in the plan, or None. `before` and `after` are its locations on each side, or
+    None.
     """
 
     name: str
@@ -66,18 +62,17 @@ class MapVm(Struct, frozen=True):
     after: Placement | None
     provenance: str = ""
     row: PlacementChange | None = None
-    sure: Sureness = Sureness.UNKNOWN
+    certainty: CertaintyLevel = CertaintyLevel.UNKNOWN
 
     @property
     def trigger(self) -> str:
-        """Why it is touched, "" when it is not."""
+        """The trigger of the change, "" if unchanged."""
         return self.row.trigger if self.row is not None else ""
 
 
 class MapMachine(Struct, frozen=True):
-    """A machine with the numbers of its VMs on each side.
-
-    `mark` is PLACED for one that comes, REMOVED for one that goes.
+    """A machine with the numbers of its VMs on each side. `mark` is PLACED for an added machine and REMOVED
+    for a removed one.
     """
 
     facts: Machine
@@ -87,7 +82,7 @@ class MapMachine(Struct, frozen=True):
 
 
 class MapRack(Struct, frozen=True):
-    """A rack and its machines by slot; `planned` racks take no VM yet."""
+    """A rack and its machines by slot; `planned` racks accept no VMs yet."""
 
     name: str
     zone: str
@@ -96,8 +91,8 @@ class MapRack(Struct, frozen=True):
 
 
 class SiteMap(Struct, frozen=True):
-    """A site: racks in natural order of name, clusters in the plan's order (outsiders last). `refused`: it
-    shows what stands, and nothing of a plan.
+    """A site with racks in natural order of name and clusters in plan order (unmanaged VMs last).
+    `is_current_only` maps show the current placement without a plan.
     """
 
     id: str
@@ -105,36 +100,39 @@ class SiteMap(Struct, frozen=True):
     racks: tuple[MapRack, ...]
     vms: tuple[MapVm, ...]
     clusters: tuple[str, ...]
-    refused: bool = False
+    is_current_only: bool = False
 
     @property
-    def machines(self) -> int:
-        """How many machines it has."""
+    def machine_count(self) -> int:
+        """The number of machines."""
         return sum(len(rack.machines) for rack in self.racks)
 
-    def count(self, mark: Mark) -> int:
-        """How many VMs have this mark."""
+    def count_vms(self, mark: Mark) -> int:
+        """Count the VMs with a mark."""
         return sum(1 for vm in self.vms if vm.mark is mark)
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """The map of every site, by id. Of a plan in error, which does nothing, what stands and nothing else."""
+    """Build the map of every site by id; for a failed plan with the current placement only."""
     if plan.errored:
-        standing = [site for site in map(_standing, plan.sites) if site.machines]
-        return tuple(replace(_SiteDraft(site, {}, frozenset()).drawn(), refused=True) for site in standing)
-    rows = _rows(plan)
+        current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
+        return tuple(
+            replace(_SiteMapBuilder(site, {}, frozenset()).build_map(), is_current_only=True)
+            for site in current_sites
+        )
+    rows = _group_rows(plan)
     certain: set[tuple[str, str, str]] = set()
     for pool in plan.placement_tables:
-        certain |= {(str(pool.address), pool.pool, rack) for rack in pool.counts_certain}
-    return tuple(_SiteDraft(site, rows, certain).drawn() for site in plan.sites)
+        certain |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
+    return tuple(_SiteMapBuilder(site, rows, certain).build_map() for site in plan.sites)
 
 
-def short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """A key of at most four characters per cluster: what tells the names apart, else a number."""
+def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
+    """Build a key of at most four characters per cluster: the distinct part of the name, else a number."""
     names = [name for name in clusters if name != OUTSIDE]
-    front = _common_front(names)
-    keys = {name: name[front:] for name in names}
-    are_short = all(1 <= len(key) <= _LONGEST_KEY for key in keys.values())
+    prefix_length = _measure_common_prefix(names)
+    keys = {name: name[prefix_length:] for name in names}
+    are_short = all(1 <= len(key) <= _MAX_KEY_LENGTH for key in keys.values())
     if not are_short:
         keys = {name: str(number) for number, name in enumerate(keys, start=1)}
     if OUTSIDE in clusters:
@@ -142,20 +140,20 @@ def short_names(clusters: Sequence[str]) -> dict[str, str]:
     return keys
 
 
-_LONGEST_KEY: Final = 4
+_MAX_KEY_LENGTH: Final = 4
 
 
-def _common_front(names: Sequence[str]) -> int:
-    """How many characters at the front all names share, in whole words."""
+def _measure_common_prefix(names: Sequence[str]) -> int:
+    """Return the length of the common prefix of all names, in whole words."""
     if len(names) < 2:
         return 0
-    shared = 0
+    length = 0
     for characters in zip(*names, strict=False):
         if len(set(characters)) > 1:
             break
-        shared += 1
-    # Only whole words are left out: cluster-a10 and cluster-a11 stay a10 and a11.
-    return max(names[0].rfind(mark, 0, shared) + 1 for mark in "-_. /")
+        length += 1
+    # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11.
+    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")
 
 
 # --- putting together --------------------------------------------------------------------------
@@ -164,23 +162,27 @@ _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 
 
-def _standing(site: SiteVms) -> SiteVms:
-    """A site as it was before the plan."""
-    machines = tuple(replace(machine, after=True) for machine in site.machines if machine.before)
+def _restore_current_site(site: SiteVms) -> SiteVms:
+    """Return a site as it was before the plan."""
+    machines = tuple(
+        replace(machine, exists_after=True) for machine in site.machines if machine.exists_before
+    )
     racks = {machine.facts.rack for machine in machines}
     names = {machine.facts.name for machine in machines}
-    pools = [replace(pool, kept=tuple(pool.before), left=(), came=()) for pool in site.pools]
+    pools = [replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools]
     return replace(
         site,
         racks=tuple(rack for rack in site.racks if rack.name in racks),
         machines=machines,
-        pools=tuple(pool for pool in pools if pool.kept),
-        outsiders=tuple(replace(vm, lost=False) for vm in site.outsiders if vm.placement.machine in names),
+        pools=tuple(pool for pool in pools if pool.unchanged),
+        unmanaged_vms=tuple(
+            replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in names
+        ),
     )
 
 
-def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
-    """The plan's rows of VMs, by whose they are."""
+def _group_rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
+    """Group the VM rows of the plan by address and name."""
     rows: dict[_VmKey, list[PlacementChange]] = {}
     for row in plan.placements:
         if row.kind == VM:
@@ -188,8 +190,8 @@ def _rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
     return rows
 
 
-class _SiteDraft(Struct):
-    """One site on its way to a map. `before` and `after` are the numbers of VMs by machine."""
+class _SiteMapBuilder(Struct):
+    """Builder of the map of one site. `before` and `after` are the numbers of VMs by machine."""
 
     site: SiteVms
     rows: Mapping[_VmKey, list[PlacementChange]]
@@ -198,47 +200,49 @@ class _SiteDraft(Struct):
     before: dict[str, list[int]] = field(default_factory=dict)
     after: dict[str, list[int]] = field(default_factory=dict)
 
-    def drawn(self) -> SiteMap:
-        """The finished map."""
+    def build_map(self) -> SiteMap:
+        """Build the map."""
         self._add_managed()
-        # An inventory read for the first time shows what stood before: nothing is placed by it.
-        for vm in self.site.outsiders:
-            self._add(
+        # VMs of a newly read inventory existed before, so none of them is placed.
+        for vm in self.site.unmanaged_vms:
+            self._add_vm(
                 MapVm(
                     name=vm.name,
                     address="",
                     cluster=OUTSIDE,
                     pool="",
                     sku=vm.sku,
-                    mark=Mark.REMOVED if vm.lost else Mark.KEPT,
+                    mark=Mark.REMOVED if vm.is_lost else Mark.KEPT,
                     before=vm.placement,
-                    after=None if vm.lost else vm.placement,
+                    after=None if vm.is_lost else vm.placement,
                 )
             )
         clusters = dict.fromkeys(vm.cluster for vm in self.vms)
-        return SiteMap(self.site.id, self.site.name, self._racks(), tuple(self.vms), tuple(clusters))
+        return SiteMap(self.site.id, self.site.name, self._build_racks(), tuple(self.vms), tuple(clusters))
 
     def _add_managed(self) -> None:
-        """Add the VMs of pools, those that go too."""
+        """Add the VMs of pools, including removed ones."""
         old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
         new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
         for pool in self.site.pools:
-            old.update((_key(pool, vm), (pool, vm)) for vm in pool.before)
-            new.update((_key(pool, vm), (pool, vm)) for vm in pool.after)
-        for key in _in_order(self.site.pools):
-            vm = _map_vm(old.get(key), new.get(key), self.rows.get(key, ()))
-            self._add(replace(vm, sure=self._sureness(vm)))
+            old.update((_build_key(pool, vm), (pool, vm)) for vm in pool.before)
+            new.update((_build_key(pool, vm), (pool, vm)) for vm in pool.after)
+        for key in _list_vm_keys(self.site.pools):
+            vm = _build_vm(old.get(key), new.get(key), self.rows.get(key, ()))
+            self._add_vm(replace(vm, certainty=self._compute_certainty(vm)))
 
-    def _sureness(self, vm: MapVm) -> Sureness:
-        """How sure its new place is."""
+    def _compute_certainty(self, vm: MapVm) -> CertaintyLevel:
+        """Compute the certainty of the new location of a VM."""
         if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is Mark.KEPT:
-            return Sureness.UNKNOWN
+            return CertaintyLevel.UNKNOWN
         if (vm.address, vm.pool, vm.after.rack) in self.certain:
-            return Sureness.COUNT
-        return Sureness.LIKELY if vm.row.certainty.rack_count >= _LIKELY else Sureness.LOT
+            return CertaintyLevel.COUNT
+        return (
+            CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
+        )
 
-    def _add(self, vm: MapVm) -> None:
-        """Number a VM and list it on its machines."""
+    def _add_vm(self, vm: MapVm) -> None:
+        """Add a VM with the next number and list it on its machines."""
         number = len(self.vms)
         self.vms.append(vm)
         if vm.before is not None:
@@ -246,67 +250,67 @@ class _SiteDraft(Struct):
         if vm.after is not None:
             self.after.setdefault(vm.after.machine, []).append(number)
 
-    def _racks(self) -> tuple[MapRack, ...]:
-        """The racks in natural order, with those that only machines name."""
+    def _build_racks(self) -> tuple[MapRack, ...]:
+        """Build the racks in natural order, including racks named by machines only."""
         machines: dict[str, list[MapMachine]] = {rack.name: [] for rack in self.site.racks}
         for machine in self.site.machines:
-            machines.setdefault(machine.facts.rack, []).append(self._machine(machine))
+            machines.setdefault(machine.facts.rack, []).append(self._build_machine(machine))
         racks = {rack.name: rack for rack in self.site.racks}
         return tuple(
-            _map_rack(racks.get(name) or SiteRack(name, ""), machines[name])
-            for name in sorted(machines, key=natural)
+            _build_rack(racks.get(name) or SiteRack(name, ""), machines[name])
+            for name in sorted(machines, key=compute_natural_key)
         )
 
-    def _machine(self, machine: SiteMachine) -> MapMachine:
+    def _build_machine(self, machine: SiteMachine) -> MapMachine:
         name = machine.facts.name
         before, after = self.before.get(name, ()), self.after.get(name, ())
-        return MapMachine(machine.facts, _machine_mark(machine), tuple(before), tuple(after))
+        return MapMachine(machine.facts, _get_machine_mark(machine), tuple(before), tuple(after))
 
 
-def _machine_mark(machine: SiteMachine) -> Mark:
-    """Whether a machine comes, goes or stays."""
-    if not machine.after:
+def _get_machine_mark(machine: SiteMachine) -> Mark:
+    """Return whether a machine is added, removed or kept."""
+    if not machine.exists_after:
         return Mark.REMOVED
-    return Mark.KEPT if machine.before else Mark.PLACED
+    return Mark.KEPT if machine.exists_before else Mark.PLACED
 
 
-def _map_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
+def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
     by_slot = sorted(machines, key=lambda machine: (machine.facts.slot, machine.facts.name))
-    return MapRack(rack.name, rack.zone, rack.planned, tuple(by_slot))
+    return MapRack(rack.name, rack.zone, rack.is_planned, tuple(by_slot))
 
 
-def _key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
+def _build_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
     return str(pool.address), vm.name
 
 
-def _in_order(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
-    """Every VM once: pool by pool, by number."""
+def _list_vm_keys(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
+    """List every VM once: by pool, then by number."""
     keys: dict[_VmKey, None] = {}
     for pool in pools:
-        vms = (*pool.kept, *pool.left, *pool.came)
-        for vm in sorted(vms, key=lambda vm: number_order(vm.number)):
-            keys[_key(pool, vm)] = None
+        vms = (*pool.unchanged, *pool.removed, *pool.added)
+        for vm in sorted(vms, key=lambda vm: compute_number_key(vm.number)):
+            keys[_build_key(pool, vm)] = None
     return keys
 
 
 _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
-def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
-    """A VM from its sides before and after, one of which may be missing."""
+def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
+    """Build a VM from its sides before and after; one may be missing."""
     present = after or before
     assert present is not None, "a VM stands on one side at least"
     pool, vm = present
     old = before[1].placement if before else None
     new = after[1].placement if after else None
-    row = _row_for(rows, old, new)
+    row = _find_row(rows, old, new)
     return MapVm(
-        name=vm.called,
+        name=vm.display_name,
         address=str(pool.address),
         cluster=pool.cluster,
         pool=pool.pool,
         sku=pool.sku,
-        mark=_mark(old, new, row),
+        mark=_compute_mark(old, new, row),
         before=old,
         after=new,
         provenance=vm.provenance,
@@ -314,24 +318,24 @@ def _map_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> Map
     )
 
 
-def _row_for(
+def _find_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """The row that tells of a VM; None where there is none."""
-    # A replaced cluster on another site has a row that leaves and one that arrives.
+    """Find the row of a VM, or None."""
+    # A cluster replaced on another site has one row for removal and one for placement.
     for row in rows:
-        leaves = after is None and row.action in (PlacementAction.REMOVE, PlacementAction.LOSE)
-        arrives = before is None and after is not None and row.action is PlacementAction.PLACE
-        if leaves or arrives:
+        is_removed = after is None and row.action in (PlacementAction.REMOVE, PlacementAction.LOSE)
+        is_placed = before is None and after is not None and row.action is PlacementAction.PLACE
+        if is_removed or is_placed:
             return row
     return rows[0] if rows else None
 
 
-def _mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> Mark:
-    """What the plan does with a VM."""
+def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> Mark:
+    """Compute the mark of a VM."""
     if before is None:
         return Mark.PLACED
     if after is None:
         return Mark.REMOVED
-    again = row is not None and row.action in (PlacementAction.MOVE, PlacementAction.PLACE)
-    return Mark.MOVED if again or before != after else Mark.KEPT
+    is_recreated = row is not None and row.action in (PlacementAction.MOVE, PlacementAction.PLACE)
+    return Mark.MOVED if is_recreated or before != after else Mark.KEPT

@@ -1,4 +1,4 @@
-"""The three things that a reviewer asks first: what moves, what room is left, what is at risk."""
+"""Tiles of the page: moves, spare capacity and risks."""
 
 from __future__ import annotations
 
@@ -7,164 +7,189 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.placement_kinds.kinds import VM, noun_of
-from nexusform.plans.impact.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
+from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
+from nexusform.placement_kinds.kinds import VM, get_noun
+from nexusform.plans.impact.effects import (
+    Effect,
+    count_effects,
+    count_objects,
+    format_effect_clauses,
+    select_rows_outside_upgrades,
+)
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.rendering.notation.markup import Markup, Part, breakable, element
-from nexusform.rendering.report.overview import Overview, destroyed_clause
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element
+from nexusform.rendering.report.availability_losses import describe_lost_vms
+from nexusform.rendering.report.capacity_table import SiteSummary, summarize_sites
+from nexusform.rendering.report.overview import Overview, describe_destroyed
 from nexusform.rendering.report.placement_rows import OUTCOMES
-from nexusform.rendering.report.plain_words import room_of
-from nexusform.rendering.report.report import Report
-from nexusform.rendering.report.room_table import SiteSummary, site_rooms
-from nexusform.rendering.report.stakes import lost_clauses
-from nexusform.weights import Stake
-from nexusform.words import counted, first_of, natural
+from nexusform.rendering.report.plan_report import Report
+from nexusform.rendering.report.summary_sentences import describe_capacity
 
-_OF: Final = " more of "
-_MOST_NAMED: Final = 3
-_AT_A_GLANCE: Final = 60  # letters that are read from afar; longer texts are written as sentences are
+_AMOUNT_SEPARATOR: Final = " more of "
+_MAX_NAMES: Final = 3
+_MAX_LARGE_LENGTH: Final = 60  # letters; longer texts use the font size of sentences
 
 
 class Tile(Struct, frozen=True):
-    """A title, what is read from afar, and the words that belong to it. `kind` is its colour."""
+    """A tile with a title, a large text and further text. `kind` is its colour."""
 
     title: str
-    large: str
-    words: str
+    large_text: str
+    text: str
     kind: str
     link: str = ""
 
 
-def tiles_part(plan: Plan, report: Report, overview: Overview) -> Part:
-    """The tiles; nothing of a plan in error, of which none of this is known."""
-    if report.errored or not report.has_changes:
+def build_tiles(plan: Plan, report: Report, overview: Overview) -> Part:
+    """Build the tiles; None for a failed or unchanged plan."""
+    if report.is_errored or not report.has_changes:
         return None
-    tiles = [_what_happens(plan, report, overview), *_room(plan), _risk(plan, report, overview)]
-    return element("div", [_drawn(tile) for tile in tiles], class_="tiles")
+    tiles = [
+        _build_moves_tile(plan, report, overview),
+        *_build_capacity_tiles(plan),
+        _build_risk_tile(plan, report, overview),
+    ]
+    return build_element("div", [_render_tile(tile) for tile in tiles], class_="tiles")
 
 
-def _drawn(tile: Tile) -> Markup:
-    words: Part = breakable(tile.words)
-    if tile.link and tile.words:
-        words = element("a", words, href=tile.link)
-    size = "large" if len(tile.large) <= _AT_A_GLANCE else "large sentence"
-    return element(
+def _render_tile(tile: Tile) -> Markup:
+    text: Part = build_breakable_name(tile.text)
+    if tile.link and tile.text:
+        text = build_element("a", text, href=tile.link)
+    size = "large" if len(tile.large_text) <= _MAX_LARGE_LENGTH else "large sentence"
+    return build_element(
         "section",
-        element("h2", tile.title),
-        element("p", breakable(tile.large), class_=size),
-        element("p", words) if tile.words else None,
+        build_element("h2", tile.title),
+        build_element("p", build_breakable_name(tile.large_text), class_=size),
+        build_element("p", text) if tile.text else None,
         class_=f"tile {tile.kind}",
     )
 
 
-def _what_happens(plan: Plan, report: Report, overview: Overview) -> Tile:
-    """`24 VMs moved` over `191 VMs kept`; where nothing leaves its place, that. What leaves its place is said
-    first, then what comes, then what stays.
+def _build_moves_tile(plan: Plan, report: Report, overview: Overview) -> Tile:
+    """Build a tile such as `24 VMs moved` over `191 VMs kept`: disruptions first, then placed objects, then
+    kept ones.
     """
-    # The first is the total of several kinds.
-    leaving = lost_clauses(plan)
-    coming: list[str] = []
-    staying: list[str] = []
+    # With several kinds, the first summary is the total.
+    disruptive = describe_lost_vms(plan)
+    placed: list[str] = []
+    kept: list[str] = []
     for summary in report.summaries[1:] or report.summaries:
-        noun = noun_of(summary.effects[0].kind if summary.effects else VM)
-        for count, words in summary.outcomes:
+        noun = get_noun(summary.effects[0].kind if summary.effects else VM)
+        for count, outcome in summary.outcomes:
             if count:
-                texts = coming if words == OUTCOMES[Effect.PLACED] else staying
-                texts = leaving if words in summary.leaving else texts
-                texts.append(f"{counted(count, noun)} {words}")
-    title = "What would move" if overview.denied else "What moves"
-    touched = _touched(plan)
-    if leaving:
-        return Tile(title, leaving[0], ", ".join([*leaving[1:], *coming, *staying]) + touched, "look")
-    if coming:
-        title = "What would come" if overview.denied else "What comes"
+                texts = placed if outcome == OUTCOMES[Effect.PLACED] else kept
+                texts = disruptive if outcome in summary.disruptive_outcomes else texts
+                texts.append(f"{format_count(count, noun)} {outcome}")
+    title = "What would move" if overview.rejection else "What moves"
+    cluster_note = _describe_touched(plan)
+    if disruptive:
+        return Tile(title, disruptive[0], ", ".join([*disruptive[1:], *placed, *kept]) + cluster_note, "look")
+    if placed:
+        title = "What would come" if overview.rejection else "What comes"
         return Tile(
-            title, coming[0], ", ".join([*coming[1:], *staying, "nothing moves"]) + touched, "allowed"
+            title, placed[0], ", ".join([*placed[1:], *kept, "nothing moves"]) + cluster_note, "allowed"
         )
-    return Tile(title, "nothing", ", ".join(staying) + touched, "allowed")
+    return Tile(title, "nothing", ", ".join(kept) + cluster_note, "allowed")
 
 
-def _touched(plan: Plan) -> str:
-    """`. Touched: c37`: the clusters whose VMs come, go or move, where there are very many."""
+def _describe_touched(plan: Plan) -> str:
+    """Return `. Touched: c37` with the clusters of changed VMs if there are very many clusters."""
     names = {pool.cluster for site in plan.sites for pool in site.pools}
     vms = [row for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP]
-    touched = sorted({row.cluster for row in vms}, key=natural)
-    return f". Touched: {first_of(touched, _FEW)}." if touched and len(names) > _MANY else ""
+    clusters = sorted({row.cluster for row in vms}, key=compute_natural_key)
+    return (
+        f". Touched: {format_first(clusters, _MAX_CLUSTERS)}."
+        if clusters and len(names) > _MIN_CLUSTERS
+        else ""
+    )
 
 
-def _room(plan: Plan) -> list[Tile]:
-    """How many more VMs fit, on the site that loses most of its room."""
-    sites = [site for site in site_rooms(plan.room) if site.after is not None]
-    changed = [site for site in sites if site.before != site.after] or sites
-    if not changed:
+def _build_capacity_tiles(plan: Plan) -> list[Tile]:
+    """Build a tile of the spare capacity on the site with the largest loss."""
+    sites = [site for site in summarize_sites(plan.capacity) if site.after is not None]
+    changed_sites = [site for site in sites if site.before != site.after] or sites
+    if not changed_sites:
         return []
-    site = max(changed, key=_loss)
-    amount, is_split, words = room_of(site).partition(_OF)
-    large, text = (amount, f"more of {words}") if is_split else ("0", amount)
-    others = len(changed) - 1
-    more = f" {counted(others, 'more site')} below." if others else ""
-    return [Tile(f"Room on {site.name}", large, f"{text}{more}", "look" if _loss(site) > 0 else "allowed")]
+    site = max(changed_sites, key=_compute_loss)
+    amount, is_split, remainder = describe_capacity(site).partition(_AMOUNT_SEPARATOR)
+    large, text = (amount, f"more of {remainder}") if is_split else ("0", amount)
+    other_count = len(changed_sites) - 1
+    other_note = f" {format_count(other_count, 'more site')} below." if other_count else ""
+    return [
+        Tile(
+            f"Room on {site.name}",
+            large,
+            f"{text}{other_note}",
+            "look" if _compute_loss(site) > 0 else "allowed",
+        )
+    ]
 
 
-def room_heading(plan: Plan) -> str:
-    """What the tile of the room is called, which no line below it need say again; "" where there is none."""
-    return next((tile.title for tile in _room(plan)), "")
+def get_capacity_heading(plan: Plan) -> str:
+    """Return the title of the capacity tile, or "" without one."""
+    return next((tile.title for tile in _build_capacity_tiles(plan)), "")
 
 
-def _loss(site: SiteSummary) -> int:
-    """How many VMs fewer fit after the plan."""
+def _compute_loss(site: SiteSummary) -> int:
+    """Compute the decrease of spare capacity in VMs."""
     if site.before is None or site.after is None:
         return 0
-    return site.before.largest.fitting.least - site.after.largest.fitting.least
+    return site.before.largest.free_interval.minimum - site.after.largest.free_interval.minimum
 
 
-_MANY: Final = 16  # clusters
-_FEW: Final = 3
-_KINDS: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "caution"}
+_MIN_CLUSTERS: Final = 16  # clusters
+_MAX_CLUSTERS: Final = 3
+_IMPACT_CLASSES: Final = {Impact.NONE: "allowed", Impact.MOVES: "look", Impact.LOSES: "caution"}
 
 
-def _risk(plan: Plan, report: Report, overview: Overview) -> Tile:
-    """What the plan makes fail, or what is at stake although it may be applied; what weighs most first."""
-    dangers = [
-        *overview.ending_rules,
-        *overview.endangered,
-        *effect_clauses(report.summaries[0].effects, _LOSSES),
+def _build_risk_tile(plan: Plan, report: Report, overview: Overview) -> Tile:
+    """Build a tile of the failures and the impact of the plan, the most severe first."""
+    risks = [
+        *overview.weakened_rules,
+        *overview.availability_losses,
+        *format_effect_clauses(report.summaries[0].effects, _LOSS_EFFECTS),
     ]
-    dangers += [overview.warned] if overview.warned else []
-    findings = ", ".join(overview.findings)
-    link = "#diagnostics" if overview.findings else ""
-    kind = _KINDS[overview.stake]
-    if overview.denied:
-        large, words, kind = "denied", [f"by {overview.denied}", *overview.breaches, *dangers], "denied"
-    elif dangers:
-        large, words = dangers[0], dangers[1:]
+    risks += [overview.first_warning] if overview.first_warning else []
+    findings = ", ".join(overview.finding_counts)
+    link = "#diagnostics" if overview.finding_counts else ""
+    kind = _IMPACT_CLASSES[overview.impact]
+    if overview.rejection:
+        large_text, details, kind = (
+            "denied",
+            [f"by {overview.rejection}", *overview.guard_rail_violations, *risks],
+            "denied",
+        )
+    elif risks:
+        large_text, details = risks[0], risks[1:]
         kind = "look" if kind == "allowed" else kind
     else:
-        large, words = _unharmed(plan), []
-    return Tile("What is at risk", large, _joined([*words, findings]), kind, link)
+        large_text, details = _describe_no_risk(plan), []
+    return Tile("What is at risk", large_text, _join_texts([*details, findings]), kind, link)
 
 
-_LOSSES: Final = (Effect.REMOVED, Effect.LOST, Effect.UNPLACED, Effect.FORGOTTEN)
+_LOSS_EFFECTS: Final = (Effect.REMOVED, Effect.LOST, Effect.UNPLACED, Effect.FORGOTTEN)
 
 
-def _unharmed(plan: Plan) -> str:
-    """What is to be said where nothing is lost."""
+def _describe_no_risk(plan: Plan) -> str:
+    """Return the text of the risk tile without losses."""
     if plan.to_destroy:
-        return destroyed_clause(plan)
-    if number_of(effect_counts(beside_upgrades(plan)), Effect.MOVED, Effect.AGAIN):
+        return describe_destroyed(plan)
+    if count_objects(count_effects(select_rows_outside_upgrades(plan)), Effect.MOVED, Effect.RECREATED):
         return "what moves is away for a while"
     if not plan.upgrades:
         return "nothing that runs is touched"
-    short = [
+    pools_without_surge = [
         f"{upgrade.cluster}/{pool.pool}"
         for upgrade in plan.upgrades
         for pool in upgrade.pools
         if not pool.surges
     ]
-    if short:
-        return f"nodes of {first_of(short, _MOST_NAMED)} are away for a while"
+    if pools_without_surge:
+        return f"nodes of {format_first(pools_without_surge, _MAX_NAMES)} are away for a while"
     return "no node is missing: new ones come before old ones leave"
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join_texts(texts: Sequence[str]) -> str:
     return "; ".join(text.rstrip(".") for text in texts if text)

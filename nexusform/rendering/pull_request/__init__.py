@@ -1,9 +1,9 @@
-"""What a pull request shows: Markdown comments, SARIF and JUnit."""
+"""Contents of a pull request: Markdown comments, SARIF and JUnit."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "junit": "Case junit_document render_junit",
+# Public names of the package, by module.
+PUBLIC = {
+    "junit": "JunitCase render_suites render_junit",
     "markdown": "render_markdown",
-    "review": "read_diff review_document",
-    "sarif": "findings_document sarif_document",
+    "review": "parse_diff build_review",
+    "sarif": "build_findings_document build_sarif_document",
 }

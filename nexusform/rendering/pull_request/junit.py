@@ -1,4 +1,4 @@
-"""Checks, lint rules and separation rules as JUnit XML, for the test reports of CI systems."""
+"""JUnit XML of checks, lint rules and separation rules, for the test reports of CI systems."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.impact.guard_rails import GUARD_RAIL, limit_of
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import select_form
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
-from nexusform.rendering.notation.markup import Markup, shape
-from nexusform.rendering.report.entries import HELD_BEFORE, Finding, plan_findings
-from nexusform.rendering.report.overview import violation_text
-from nexusform.weights import Level
-from nexusform.words import form
+from nexusform.rendering.notation.markup import Markup, build_svg_element
+from nexusform.rendering.report.entries import PREEXISTING_NOTE, Finding, collect_findings
+from nexusform.rendering.report.overview import format_violation
 
 
-class Case(Struct, frozen=True):
-    """One test case: `outcome` is "" when it passed, else failure, error or skipped; how many
-    `seconds` it took where that is known. `note` is said of a case that passed.
+class JunitCase(Struct, frozen=True):
+    """One test case: `outcome` is "" if passed, else failure, error or skipped; `seconds` is its duration, if
+    known. `note` is the text of a passed case.
     """
 
     group: str
@@ -36,41 +36,41 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 
 
 def render_junit(plan: Plan) -> str:
-    """The XML document of a plan."""
-    findings = plan_findings(plan)
+    """Render the XML document of a plan."""
+    findings = collect_findings(plan)
     suites = {
-        "plan": _planning(plan.diagnostics),
-        "guard rails": _guard_rails(plan.diagnostics),
-        "checks": [_check(check) for check in plan.checks],
-        "lint": [_lint(rule, findings, _unjudged(rule, plan)) for rule in RULE_IDS],
-        "warnings": _warnings(findings),
-        "separation rules": [_separation(verdict) for verdict in plan.separation_rules],
+        "plan": _build_planning_cases(plan.diagnostics),
+        "guard rails": _build_guard_rail_cases(plan.diagnostics),
+        "checks": [_build_check_case(check) for check in plan.checks],
+        "lint": [_build_lint_case(rule, findings, _explain_skip(rule, plan)) for rule in RULE_IDS],
+        "warnings": _build_warning_cases(findings),
+        "separation rules": [_build_separation_case(verdict) for verdict in plan.separation_verdicts],
     }
-    return junit_document(suites.items())
+    return render_suites(suites.items())
 
 
-def _check(check: CheckResult) -> Case:
+def _build_check_case(check: CheckResult) -> JunitCase:
     outcome = _OUTCOMES.get(check.status, "error")
-    # What a plan holds a condition against is predicted; apply holds it against what came.
-    message = "; ".join(check.problems) or f"{check.status}, as far as the plan predicts"
-    return Case(check.kind, check.address, outcome, message)
+    # A plan evaluates conditions on predictions; apply evaluates them on results.
+    message = "; ".join(check.messages) or f"{check.status}, as far as the plan predicts"
+    return JunitCase(check.kind, check.address, outcome, message)
 
 
-def junit_document(suites: Iterable[tuple[str, Sequence[Case]]]) -> str:
-    """Suites of cases as XML; empty suites are left out."""
-    every_case: list[Case] = []
-    drawn: list[Markup | str] = ["\n"]
+def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
+    """Render suites of cases as XML, without empty suites."""
+    all_cases: list[JunitCase] = []
+    parts: list[Markup | str] = ["\n"]
     for name, cases in suites:
         if cases:
-            every_case += cases
-            drawn += [_suite(name, cases), "\n"]
-    # Jenkins' schema has no count of what was skipped here, only in suites.
-    counts = {name: count for name, count in _counts(every_case).items() if name != "skipped"}
-    whole = shape("testsuites", drawn, name="nexusform", **counts)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{whole}\n'
+            all_cases += cases
+            parts += [_render_suite(name, cases), "\n"]
+    # The Jenkins schema has no count of skipped cases here, only in suites.
+    counts = {name: count for name, count in _count_outcomes(all_cases).items() if name != "skipped"}
+    document = build_svg_element("testsuites", parts, name="nexusform", **counts)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
-def _counts(cases: Sequence[Case]) -> dict[str, int]:
+def _count_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
     return {
         "tests": len(cases),
         "failures": sum(case.outcome == "failure" for case in cases),
@@ -79,93 +79,101 @@ def _counts(cases: Sequence[Case]) -> dict[str, int]:
     }
 
 
-def _suite(name: str, cases: Sequence[Case]) -> Markup:
-    drawn = [["  ", _case(case), "\n"] for case in cases]
-    return shape("testsuite", "\n", drawn, name=name, **_counts(cases))
+def _render_suite(name: str, cases: Sequence[JunitCase]) -> Markup:
+    parts = [["  ", _render_case(case), "\n"] for case in cases]
+    return build_svg_element("testsuite", "\n", parts, name=name, **_count_outcomes(cases))
 
 
-def _case(case: Case) -> Markup:
-    outcome = shape(case.outcome, case.detail, message=case.message) if case.outcome else None
+def _render_case(case: JunitCase) -> Markup:
+    outcome = build_svg_element(case.outcome, case.detail, message=case.message) if case.outcome else None
     time = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
-    note = shape("system-out", case.note) if case.note else None
-    return shape("testcase", outcome, note, classname=case.group, name=case.name, **time)
+    note = build_svg_element("system-out", case.note) if case.note else None
+    return build_svg_element("testcase", outcome, note, classname=case.group, name=case.name, **time)
 
 
-def _planning(diagnostics: Iterable[Diagnostic]) -> list[Case]:
-    """Planning itself: one case that passed, or one per error. What breaks a guard rail was planned."""
+def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
+    """Build one passed case for planning, or one case per error. Exceeded guard rails are not planning
+    errors.
+    """
     errors = [
         diagnostic
         for diagnostic in diagnostics
         if diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
     ]
     if not errors:
-        return [Case("plan", "planning")]
-    return [Case("plan", _name(error), "error", error.summary, error.detail) for error in errors]
+        return [JunitCase("plan", "planning")]
+    return [JunitCase("plan", _format_name(error), "error", error.summary, error.detail) for error in errors]
 
 
-def _guard_rails(diagnostics: Iterable[Diagnostic]) -> list[Case]:
-    """The guard rails that the plan breaks."""
-    broken = [diagnostic for diagnostic in diagnostics if diagnostic.id == GUARD_RAIL]
+def _build_guard_rail_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
+    """Build a case per exceeded guard rail."""
+    violations = [diagnostic for diagnostic in diagnostics if diagnostic.id == GUARD_RAIL]
     return [
-        Case("guard rail", limit_of(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
-        for diagnostic in broken
+        JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
+        for diagnostic in violations
     ]
 
 
-def _name(diagnostic: Diagnostic) -> str:
-    """The summary and what it speaks of: an address, or else a line."""
+def _format_name(diagnostic: Diagnostic) -> str:
+    """Return the summary with its address or line."""
     subject = diagnostic.subject
     line = f"{subject.filename}:{subject.start.line}" if subject else ""
-    what = diagnostic.address or line
-    return f"{diagnostic.summary} {what}".strip()
+    subject_text = diagnostic.address or line
+    return f"{diagnostic.summary} {subject_text}".strip()
 
 
-def _unjudged(rule: str, plan: Plan) -> str:
-    """Why a lint rule says nothing of a plan; "" where it was asked."""
-    if rule in plan.rules_at_rest:
+def _explain_skip(rule: str, plan: Plan) -> str:
+    """Return the reason why a lint rule was not evaluated, or ""."""
+    if rule in plan.disabled_rules:
         return "switched off in the configuration"
     return "not judged, as planning failed" if plan.errored else ""
 
 
-def _lint(rule: str, findings: Iterable[Finding], unjudged: str) -> Case:
-    """One lint rule: it passes with what it found, by which no plan fails."""
-    of_rule = [finding for finding in findings if finding.diagnostic.id == rule]
-    if not of_rule and unjudged:
-        return Case("lint", rule, "skipped", unjudged)
-    note = "\n".join([f"{_counted(of_rule)}:", *map(_line, of_rule)]) if of_rule else ""
-    return Case("lint", rule, note=note)
+def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -> JunitCase:
+    """Build the case of a lint rule. It always passes, with its findings as a note."""
+    rule_findings = [finding for finding in findings if finding.diagnostic.id == rule]
+    if not rule_findings and skip_reason:
+        return JunitCase("lint", rule, "skipped", skip_reason)
+    note = (
+        "\n".join([f"{_format_count(rule_findings)}:", *map(_format_line, rule_findings)])
+        if rule_findings
+        else ""
+    )
+    return JunitCase("lint", rule, note=note)
 
 
-def _counted(findings: Sequence[Finding]) -> str:
-    return f"{len(findings):,} {form(len(findings), 'finding')}"
+def _format_count(findings: Sequence[Finding]) -> str:
+    return f"{len(findings):,} {select_form(len(findings), 'finding')}"
 
 
-def _line(finding: Finding) -> str:
-    return f"{_name(finding.diagnostic)}: {_said(finding)}"
+def _format_line(finding: Finding) -> str:
+    return f"{_format_name(finding.diagnostic)}: {_format_finding(finding)}"
 
 
-def _said(finding: Finding) -> str:
-    word = finding.level.value.capitalize()
-    text = f"{word}: {finding.diagnostic.detail or finding.diagnostic.summary}"
-    return f"{text}\n{HELD_BEFORE}" if finding.held_before else text
+def _format_finding(finding: Finding) -> str:
+    level = finding.level.value.capitalize()
+    text = f"{level}: {finding.diagnostic.detail or finding.diagnostic.summary}"
+    return f"{text}\n{PREEXISTING_NOTE}" if finding.is_preexisting else text
 
 
-def _warnings(findings: Iterable[Finding]) -> list[Case]:
-    """Every other finding that is no error: it is said of a case that passes."""
+def _build_warning_cases(findings: Iterable[Finding]) -> list[JunitCase]:
+    """Build a passed case for every other finding except errors."""
     cases = []
     for finding in findings:
         diagnostic = finding.diagnostic
         if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
             continue
-        cases.append(Case(diagnostic.id, _name(diagnostic), note=_said(finding)))
+        cases.append(JunitCase(diagnostic.id, _format_name(diagnostic), note=_format_finding(finding)))
     return cases
 
 
-def _separation(verdict: SeparationVerdict) -> Case:
-    """One separation rule; where it may be broken, skipped rather than failed."""
+def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:
+    """Build the case of a separation rule: skipped, not failed, if it only warns."""
     name = str(verdict.address)
-    if verdict.holds == "always":
-        return Case("separation", name)
-    violations = "\n".join(violation_text(violation) for violation in verdict.violations)
+    if verdict.satisfied == "always":
+        return JunitCase("separation", name)
+    violations = "\n".join(format_violation(violation) for violation in verdict.violations)
     outcome = "failure" if verdict.enforcement == "deny" else "skipped"
-    return Case("separation", name, outcome, f"holds {verdict.holds} ({verdict.enforcement})", violations)
+    return JunitCase(
+        "separation", name, outcome, f"holds {verdict.satisfied} ({verdict.enforcement})", violations
+    )

@@ -1,9 +1,7 @@
-"""A plan for a pull request: the verdict, then where things go, then what else a reviewer asks: errors
-with their ways out, warnings and advice, each said once, and changed racks as a picture of characters.
-
-The report never exceeds a number of bytes (hosts cut comments off at 65,536 characters): what matters
-least is cut first, and what was cut is said. Tables have at most three columns, pictures 38: a phone shows
-them whole.
+"""Markdown report of a plan for a pull request: verdict, placements, errors with remedies, warnings and
+advice, and a text picture of changed racks. The report stays below a number of bytes (hosts truncate comments
+at 65,536 characters): the least important parts are cut first, with a note. Tables have at most three columns
+and pictures 38, to fit on a phone.
 """
 
 from __future__ import annotations
@@ -16,70 +14,70 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Registries
 from nexusform.plans.plan import Plan, SeparationVerdict
-from nexusform.plans.room.occupancy import MachineCount, RackCounts, changed_racks
-from nexusform.ports import Registries
-from nexusform.rendering.notation.colours import columns, harmless, pad
-from nexusform.rendering.pull_request.markdown_changes import change_lines, drift_lines, every_stanza
+from nexusform.plans.site_capacity.occupancy import MachineCount, RackCounts, list_changed_racks
+from nexusform.rendering.notation.colours import count_columns, escape_control_characters, fill_to_width
+from nexusform.rendering.pull_request.markdown_changes import render_changes, render_drift, render_stanzas
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
-    as_diff,
-    code,
-    details,
-    fenced,
-    fit,
-    folded,
-    headed,
-    line_of,
-    place_of,
-    plain,
-    prose,
-    table,
+    create_heading_renderer,
+    escape_plain_text,
+    escape_prose,
+    fit_parts,
+    fold_code,
+    fold_details,
+    format_code,
+    format_code_block,
+    format_line_link,
+    format_location_link,
+    render_diff,
+    render_table,
 )
-from nexusform.rendering.pull_request.markdown_places import (
-    all_rooms,
-    binding_lines,
-    causes_line,
-    every_vm,
-    kind_lines,
-    leaving_lines,
-    pod_lines,
-    pool_rows,
-    rollout_lines,
-    room_lines,
-    unexpected_pools,
-    vm_rows,
+from nexusform.rendering.pull_request.markdown_placements import (
+    render_all_capacity,
+    render_all_vms,
+    render_bindings,
+    render_capacity,
+    render_causes,
+    render_kinds,
+    render_new_pools,
+    render_other_vms,
+    render_pods,
+    render_rollouts,
+    render_unexpected_pools,
+    render_vm_table,
 )
-from nexusform.rendering.pull_request.markdown_verdict import alert, last_line, title_line
-from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
+from nexusform.rendering.pull_request.markdown_verdict import render_alert, render_last_line, render_title
+from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.entries import (
     Entries,
     Entry,
     Finding,
-    few_of_each,
-    plan_entries,
-    plan_findings,
-    subjects_of,
-    whole_thoughts,
+    build_entries,
+    collect_findings,
+    limit_per_id,
+    list_shortened_texts,
+    list_subjects,
 )
-from nexusform.rendering.report.folding import alike_groups, instances_text
+from nexusform.rendering.report.folding import format_instances, merge_equal_groups
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.report import Report, build_report, schema_lookup
-from nexusform.rendering.report.site_rows import changed_rows, other_sites, site_rows
+from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
+from nexusform.rendering.report.site_rows import build_site_rows, describe_other_sites, select_changed_rows
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
-from nexusform.rendering.text.placement_text import placement_text
-from nexusform.rendering.text.stanza_text import output_lines, stanza_text
-from nexusform.source import SourceFile
-from nexusform.weights import Level
-from nexusform.words import counted, first_of, listed, natural
+from nexusform.rendering.text.placement_text import render_placements
+from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()
-_EVERY_VM: Final = "Every VM, and how sure its machine is"
-_CHANGES: Final = 20  # lines of changes that are not folded away
-_BOXES: Final = 20
+_ALL_VMS_TITLE: Final = "Every VM, and how sure its machine is"
+_MAX_OPEN_LINES: Final = 20  # lines of changes that are not folded
+_MAX_BOXES: Final = 20
 
 
 def render_markdown(
@@ -89,197 +87,213 @@ def render_markdown(
     placements: Detail = Detail.CHANGED,
     *,
     max_bytes: int = MAX_BYTES,
-    origin: CodeOrigin = NOWHERE,
+    origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
-    """The whole report as GitHub-flavoured Markdown, with a newline at the end, in `max_bytes`."""
+    """Render the whole report as GitHub-flavoured Markdown in `max_bytes`, with a final newline."""
     report = build_report(plan, registries, placements)
     overview = build_overview(plan, report)
-    entries = plan_entries(plan)
-    title = title_line(overview)
-    verdict = ReportPart("The verdict", 100, (title, *alert(plan, report, overview)), whole=True)
-    if report.errored:
-        # As in the terminal: what was planned up to an error would only bury it.
-        return fit([verdict, *_refusal(plan, entries, sources, origin)], max_bytes)
+    entries = build_entries(plan)
+    title = render_title(overview)
+    verdict = ReportPart("The verdict", 100, (title, *render_alert(plan, report, overview)), is_atomic=True)
+    if report.is_errored:
+        # As in the terminal, changes planned before an error would hide it.
+        return fit_parts([verdict, *_build_failure_parts(plan, entries, sources, origin)], max_bytes)
     parts = [
         verdict,
-        ReportPart("Sites", 93, tuple(_sites(plan))),
-        *_places(plan, report, origin),
-        *_consequences(plan, entries, overview, origin),
-        ReportPart("Changes", 60, tuple(change_lines(plan, schema_lookup(registries))), _few_open),
+        ReportPart("Sites", 93, tuple(_render_sites(plan))),
+        *_build_placement_parts(plan, report, origin),
+        *_build_consequence_parts(plan, entries, overview, origin),
+        ReportPart(
+            "Changes", 60, tuple(render_changes(plan, create_schema_lookup(registries))), _fold_changes
+        ),
         ReportPart(
             "What changed outside",
             60,
-            tuple(drift_lines(plan, schema_lookup(registries))),
-            headed("Changed outside of nexusform"),
+            tuple(render_drift(plan, create_schema_lookup(registries))),
+            create_heading_renderer("Changed outside of nexusform"),
         ),
-        ReportPart("The last line", 99, (last_line(report, overview, origin),), whole=True),
-        *_folded_parts(plan, report, overview, sources),
+        ReportPart("The last line", 99, (render_last_line(report, overview, origin),), is_atomic=True),
+        *_build_folded_parts(plan, report, overview, sources),
     ]
-    return fit(parts, max_bytes)
+    return fit_parts(parts, max_bytes)
 
 
-def _refusal(
+def _build_failure_parts(
     plan: Plan, entries: Entries, sources: Mapping[str, SourceFile], origin: CodeOrigin
 ) -> list[ReportPart]:
-    """The parts of a report of a plan in error."""
+    """Build the parts of the report of a failed plan."""
     return [
-        ReportPart("Errors and ways out", 95, tuple(error_lines(_in_order(plan), origin))),
-        *_findings(entries, origin, 60),
-        _source_lines(plan, sources),
+        ReportPart("Errors and ways out", 95, tuple(render_errors(_list_diagnostics(plan), origin))),
+        *_build_finding_parts(entries, origin, 60),
+        _build_source_part(plan, sources),
     ]
 
 
-def _places(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
-    """Where things go."""
-    picture = rack_picture(changed_racks(plan.sites), of_several=len(plan.sites) > 1)
-    new_pools = pool_rows(report)
-    unexpected = [] if new_pools else unexpected_pools(report)
+def _build_placement_parts(plan: Plan, report: Report, origin: CodeOrigin) -> list[ReportPart]:
+    """Build the parts about placements."""
+    picture = render_rack_picture(list_changed_racks(plan.sites), has_several_sites=len(plan.sites) > 1)
+    new_pools = render_new_pools(report)
+    unexpected = [] if new_pools else render_unexpected_pools(report)
     return [
-        ReportPart("VMs", 92, tuple(vm_rows(plan))),
-        ReportPart("Causes", 91, tuple(causes_line(plan, origin))),
+        ReportPart("VMs", 92, tuple(render_vm_table(plan))),
+        ReportPart("Causes", 91, tuple(render_causes(plan, origin))),
         ReportPart("New VMs", 88, tuple(new_pools)),
-        ReportPart("VMs that leave", 82, tuple(leaving_lines(report))),
+        ReportPart("VMs that leave", 82, tuple(render_other_vms(report))),
         ReportPart("Pools that are spread otherwise than expected", 70, tuple(unexpected)),
-        ReportPart("Fleet bindings", 87, tuple(binding_lines(plan))),
-        ReportPart("Rollouts", 83, tuple(rollout_lines(report)), headed("How it rolls out")),
-        ReportPart("Pods", 82, tuple(pod_lines(report)), headed("Pods")),
-        ReportPart("Racks", 65, tuple(picture), lambda text: fenced(text, "text"), whole=True),
-        _counts(plan, report),
+        ReportPart("Fleet bindings", 87, tuple(render_bindings(plan))),
+        ReportPart(
+            "Rollouts", 83, tuple(render_rollouts(report)), create_heading_renderer("How it rolls out")
+        ),
+        ReportPart("Pods", 82, tuple(render_pods(report)), create_heading_renderer("Pods")),
+        ReportPart("Racks", 65, tuple(picture), lambda text: format_code_block(text, "text"), is_atomic=True),
+        _build_counts_part(plan, report),
     ]
 
 
-def _sites(plan: Plan) -> list[str]:
-    """A row per site that changes, the others in a line; none of a single site."""
-    rows = site_rows(plan)
-    changed = changed_rows(rows)
-    if not changed:
+def _render_sites(plan: Plan) -> list[str]:
+    """Render a row per changed site and a line for the others; nothing for a single site."""
+    rows = build_site_rows(plan)
+    rows_with_changes = select_changed_rows(rows)
+    if not rows_with_changes:
         return []
-    cells = [(f"**{plain(row.name)}**", row.delta, plain(row.words)) for row in changed]
-    lines = table(("site", "VMs", "what happens"), cells)
-    others = [f"{plain(sentence)}." for sentence in other_sites(rows)]
-    return [*lines, "", " ".join(others)] if others else lines
+    cells = [
+        (f"**{escape_plain_text(row.name)}**", row.delta, escape_plain_text(row.summary))
+        for row in rows_with_changes
+    ]
+    lines = render_table(("site", "VMs", "what happens"), cells)
+    other_texts = [f"{escape_plain_text(sentence)}." for sentence in describe_other_sites(rows)]
+    return [*lines, "", " ".join(other_texts)] if other_texts else lines
 
 
-def _counts(plan: Plan, report: Report) -> ReportPart:
-    lines = tuple(kind_lines(plan, report))
-    return ReportPart("Counts", 86, lines, headed("In all") if len(lines) > 1 else str)
+def _build_counts_part(plan: Plan, report: Report) -> ReportPart:
+    lines = tuple(render_kinds(plan, report))
+    return ReportPart("Counts", 86, lines, create_heading_renderer("In all") if len(lines) > 1 else str)
 
 
-def _consequences(plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin) -> list[ReportPart]:
-    """What follows for the site: room, rules, warnings."""
-    rules = [_rule_line(rule) for rule in plan.separation_rules]
+def _build_consequence_parts(
+    plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin
+) -> list[ReportPart]:
+    """Build the parts about capacity, rules and warnings."""
+    rules = [_render_rule(rule) for rule in plan.separation_verdicts]
     return [
-        ReportPart("Room", 85, tuple(room_lines(overview.sites, overview.room))),
-        ReportPart("Separation rules", 75, tuple(rules), headed("Separation rules")),
-        *_findings(entries, origin, 90),
+        ReportPart("Room", 85, tuple(render_capacity(overview.sites, overview.capacity))),
+        ReportPart("Separation rules", 75, tuple(rules), create_heading_renderer("Separation rules")),
+        *_build_finding_parts(entries, origin, 90),
     ]
 
 
-def _findings(entries: Entries, origin: CodeOrigin, importance: int) -> list[ReportPart]:
-    """What the plan causes, and beside it what held before."""
-    caused = tuple(finding_lines(entries.caused, origin))
+def _build_finding_parts(entries: Entries, origin: CodeOrigin, importance: int) -> list[ReportPart]:
+    """Build the parts of new and pre-existing findings."""
+    caused = tuple(render_findings(entries.caused, origin))
     return [
-        ReportPart("Warnings", importance, caused, headed("Warnings and advice")),
-        ReportPart("What held before", 50, tuple(standing_line(entries.standing))),
+        ReportPart("Warnings", importance, caused, create_heading_renderer("Warnings and advice")),
+        ReportPart("What held before", 50, tuple(render_existing(entries.existing))),
     ]
 
 
-def _in_order(plan: Plan) -> list[Diagnostic]:
-    """The diagnostics by weight."""
-    return [finding.diagnostic for finding in plan_findings(plan)]
+def _list_diagnostics(plan: Plan) -> list[Diagnostic]:
+    """List the diagnostics by level."""
+    return [finding.diagnostic for finding in collect_findings(plan)]
 
 
-def _rule_line(rule: SeparationVerdict) -> str:
+def _render_rule(rule: SeparationVerdict) -> str:
     count = f", violations: {len(rule.violations):,}" if rule.violations else ""
-    return f"- {code(str(rule.address))} ({plain(rule.enforcement)}) holds {plain(rule.holds)}{count}"
+    return (
+        f"- {format_code(str(rule.address))} ({escape_plain_text(rule.enforcement)}) holds "
+        f"{escape_plain_text(rule.satisfied)}{count}"
+    )
 
 
-def _folded_parts(
+def _build_folded_parts(
     plan: Plan, report: Report, overview: Overview, sources: Mapping[str, SourceFile]
 ) -> list[ReportPart]:
-    """What a reviewer opens when in doubt."""
-    outputs = "\n".join(output_lines(report.outputs))
+    """Build the folded parts with full details."""
+    outputs = "\n".join(render_outputs(report.outputs))
     return [
-        _source_lines(plan, sources),
-        _folded("Room of every site", 45, all_rooms(overview)),
-        ReportPart("Every VM", 35, tuple(every_vm(plan)), lambda text: details(_EVERY_VM, text)),
-        _folded("Placements by pool", 40, _by_pool(report)),
-        _folded("Every change", 10, as_diff(every_stanza(plan, report)), "diff"),
-        _folded("Changed outside of nexusform", 30, as_diff(_drift(report)), "diff"),
-        _folded("Changes to outputs", 20, as_diff(outputs), "diff"),
+        _build_source_part(plan, sources),
+        _build_folded_part("Room of every site", 45, render_all_capacity(overview)),
+        ReportPart(
+            "Every VM", 35, tuple(render_all_vms(plan)), lambda text: fold_details(_ALL_VMS_TITLE, text)
+        ),
+        _build_folded_part("Placements by pool", 40, _render_pools(report)),
+        _build_folded_part("Every change", 10, render_diff(render_stanzas(plan, report)), "diff"),
+        _build_folded_part(
+            "Changed outside of nexusform", 30, render_diff(_render_drift_stanzas(report)), "diff"
+        ),
+        _build_folded_part("Changes to outputs", 20, render_diff(outputs), "diff"),
     ]
 
 
-def _by_pool(report: Report) -> str:
-    """Every pool, and placements of which the same becomes under one heading."""
+def _render_pools(report: Report) -> str:
+    """Render every pool, with equal placements under one heading."""
     if not report.groups:
         return ""
-    return placement_text(replace(report, groups=tuple(alike_groups(report.groups))), width=120)
+    return render_placements(replace(report, groups=tuple(merge_equal_groups(report.groups))), width=120)
 
 
-def _source_lines(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:
-    """The boxes of findings with their source lines, by weight, folded away."""
-    findings = plan_findings(plan)[:_BOXES]
-    return _folded("Source lines and what to do", 50, boxes(findings, sources))
+def _build_source_part(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:
+    """Build the folded boxes of findings with source lines, by level."""
+    findings = collect_findings(plan)[:_MAX_BOXES]
+    return _build_folded_part("Source lines and what to do", 50, render_boxes(findings, sources))
 
 
-def _folded(title: str, importance: int, body: str, language: str = "") -> ReportPart:
+def _build_folded_part(title: str, importance: int, body: str, language: str = "") -> ReportPart:
     lines = tuple(body.split("\n")) if body else ()
-    return ReportPart(title, importance, lines, lambda text: folded(title, text, language))
+    return ReportPart(title, importance, lines, lambda text: fold_code(title, text, language))
 
 
-def _few_open(text: str) -> str:
-    """The first lines in sight, the others folded away."""
+def _fold_changes(text: str) -> str:
+    """Show the first lines and fold the others."""
     lines = text.split("\n")
-    end = _end_of_object(lines)
-    drawn = headed("Changes")("\n".join(lines[:end]))
+    end = _find_object_end(lines)
+    visible_part = create_heading_renderer("Changes")("\n".join(lines[:end]))
     if end == len(lines):
-        return drawn
-    folded = details("More changes", "\n".join(lines[end:]))
-    return f"{drawn}\n\n{folded}"
+        return visible_part
+    folded_part = fold_details("More changes", "\n".join(lines[end:]))
+    return f"{visible_part}\n\n{folded_part}"
 
 
-def _end_of_object(lines: Sequence[str]) -> int:
-    """Where an object begins after as many lines as are in sight, or the end."""
+def _find_object_end(lines: Sequence[str]) -> int:
+    """Find the first object boundary after the visible lines, or the end."""
     for number, line in enumerate(lines):
-        if number >= _CHANGES and not line.startswith(" "):
+        if number >= _MAX_OPEN_LINES and not line.startswith(" "):
             return number
     return len(lines)
 
 
-def _drift(report: Report) -> str:
-    return "\n\n".join(stanza_text(stanza) for stanza in report.drift)
+def _render_drift_stanzas(report: Report) -> str:
+    return "\n\n".join(render_stanza(stanza) for stanza in report.drift)
 
 
-_PLACES: Final = 3
-_SUBJECTS: Final = 4
-_NAMED_ALIKE: Final = 12  # of whom the others of a kind speak
-_LONGEST_SAID: Final = 280  # the rest stands in the box below
-_ERRORS: Final = 10
-# `  1. count = 9 fits`: an item of what an error offers.
+_MAX_LOCATIONS: Final = 3
+_MAX_SUBJECTS: Final = 4
+_MAX_NAMES: Final = 12  # subjects of further findings of a kind
+_MAX_TEXT_LENGTH: Final = 280  # the remaining text is in the box below
+_MAX_ERRORS: Final = 10
+# ` 1. count = 9 fits`: a remedy of an error.
 _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 
-def error_lines(diagnostics: Iterable[Diagnostic], origin: CodeOrigin) -> list[str]:
-    """The errors with what they say and offer, the first ones; the rest by their summaries."""
+def render_errors(diagnostics: Iterable[Diagnostic], origin: CodeOrigin) -> list[str]:
+    """Render the first errors with details and remedies, the remaining ones as summaries."""
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     lines: list[str] = []
-    for error in errors[:_ERRORS]:
-        lines += ["", _headed(error, origin), *_detail_lines(error.detail)]
-    if len(errors) > _ERRORS:
-        lines += ["", *(f"- {_headed(error, origin)}" for error in errors[_ERRORS:])]
+    for error in errors[:_MAX_ERRORS]:
+        lines += ["", _render_heading(error, origin), *_render_detail(error.detail)]
+    if len(errors) > _MAX_ERRORS:
+        lines += ["", *(f"- {_render_heading(error, origin)}" for error in errors[_MAX_ERRORS:])]
     return lines[1:]
 
 
-def _headed(error: Diagnostic, origin: CodeOrigin) -> str:
-    """What is wrong, of what, and where."""
-    where = [code(error.address) if error.address else "", place_of(error.subject, origin)]
-    place = ", ".join(filter(None, where))
-    return f"**{plain(error.summary)}**{f' ({place})' if place else ''}"
+def _render_heading(error: Diagnostic, origin: CodeOrigin) -> str:
+    """Render summary, address and location of an error."""
+    parts = [format_code(error.address) if error.address else "", format_location_link(error.subject, origin)]
+    location = ", ".join(filter(None, parts))
+    return f"**{escape_plain_text(error.summary)}**{f' ({location})' if location else ''}"
 
 
-def _detail_lines(detail: str) -> list[str]:
-    """What an error says, what it offers as a list."""
+def _render_detail(detail: str) -> list[str]:
+    """Render the detail of an error, with remedies as a list."""
     if not detail:
         return []
     lines = [""]
@@ -288,152 +302,165 @@ def _detail_lines(detail: str) -> list[str]:
         item = _ITEM.fullmatch(line)
         if item:
             lines += [] if in_list else [""]
-            lines.append(f"{item[1]} {plain(item[2])}")
+            lines.append(f"{item[1]} {escape_plain_text(item[2])}")
         else:
             lines += [""] if in_list else []
-            lines.append(plain(line.strip()))
+            lines.append(escape_plain_text(line.strip()))
         in_list = item is not None
     return lines
 
 
-def finding_lines(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
-    """Warnings and advice that the plan causes, a line each; of very many of a kind the first few, and of
-    whom the others are.
+def render_findings(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
+    """Render new warnings and advice, one line each; with very many of a kind the first few and the subjects
+    of the others.
     """
-    told, others = few_of_each(entries)
-    lines = list(chain.from_iterable(_entry_lines(entry, origin) for entry in told))
-    for kind, alike in others.items():
-        subjects = subjects_of(alike)
-        whose = f": {plain(instances_text(subjects, _NAMED_ALIKE))}" if subjects else ""
-        lines.append(f"- {len(alike):,} more {plain(kind)}{whose}")
+    listed_entries, remaining_entries = limit_per_id(entries)
+    lines = list(chain.from_iterable(_render_entry(entry, origin) for entry in listed_entries))
+    for kind, similar in remaining_entries.items():
+        subjects = list_subjects(similar)
+        subject_note = f": {escape_plain_text(format_instances(subjects, _MAX_NAMES))}" if subjects else ""
+        lines.append(f"- {len(similar):,} more {escape_plain_text(kind)}{subject_note}")
     return lines
 
 
-def _entry_lines(entry: Entry, origin: CodeOrigin) -> list[str]:
-    """What it says, and below it what it proposes to write."""
-    said = _finding_line(entry, origin)
-    return [said, *indent(fenced(entry.write, "hcl"), "  ").splitlines()] if entry.write else [said]
+def _render_entry(entry: Entry, origin: CodeOrigin) -> list[str]:
+    """Render an entry with its proposed code below."""
+    text = _render_entry_line(entry, origin)
+    return (
+        [text, *indent(format_code_block(entry.write, "hcl"), "  ").splitlines()] if entry.write else [text]
+    )
 
 
-def _finding_line(entry: Entry, origin: CodeOrigin) -> str:
+def _render_entry_line(entry: Entry, origin: CodeOrigin) -> str:
     mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
-    places = [line_of(place, origin) for place in entry.places]
-    where = f" ({first_of(places, _PLACES)})" if places else ""
-    return f"- {mark} {plain(entry.id)}: {_said(entry)}{where}"
+    locations = [format_line_link(location, origin) for location in entry.locations]
+    location_note = f" ({format_first(locations, _MAX_LOCATIONS)})" if locations else ""
+    return f"- {mark} {escape_plain_text(entry.id)}: {_render_text(entry)}{location_note}"
 
 
-def _said(entry: Entry) -> str:
-    whose = f"{plain(listed(entry.subjects, _SUBJECTS))}: " if entry.subjects else ""
-    thoughts = whole_thoughts(entry.text)
-    text = next((text for text in thoughts if len(text) <= _LONGEST_SAID), thoughts[-1])
-    return f"{whose}{prose(text.rstrip())}"
+def _render_text(entry: Entry) -> str:
+    subject_prefix = (
+        f"{escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS))}: " if entry.subjects else ""
+    )
+    shortened_texts = list_shortened_texts(entry.text)
+    text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])
+    return f"{subject_prefix}{escape_prose(text.rstrip())}"
 
 
-def standing_line(entries: Sequence[Entry]) -> list[str]:
-    """What held before the plan as it does after it, in one line."""
+def render_existing(entries: Sequence[Entry]) -> list[str]:
+    """Render pre-existing findings in one line."""
     if not entries:
         return []
-    told, others = few_of_each(entries)
-    said = [_said(entry).rstrip(".") for entry in told]
-    said += [f"{len(alike):,} more {plain(kind)}" for kind, alike in others.items()]
-    return [f"Not caused by this plan: {'; '.join(said)}."]
+    listed_entries, remaining_entries = limit_per_id(entries)
+    texts = [_render_text(entry).rstrip(".") for entry in listed_entries]
+    texts += [
+        f"{len(similar):,} more {escape_plain_text(kind)}" for kind, similar in remaining_entries.items()
+    ]
+    return [f"Not caused by this plan: {'; '.join(texts)}."]
 
 
-def boxes(findings: Iterable[Finding], sources: Mapping[str, SourceFile]) -> str:
-    """Every finding with its source lines and what to do, as the terminal draws it; then what held before."""
+def render_boxes(findings: Iterable[Finding], sources: Mapping[str, SourceFile]) -> str:
+    """Render every finding with its source lines as in the terminal, pre-existing ones last."""
     texts: dict[bool, list[str]] = {False: [], True: []}
     for finding in findings:
-        drawn = render_diagnostic(finding.diagnostic, sources, width=76).rstrip()
-        texts[finding.held_before].append(drawn)
-    standing = ["", "Not caused by this plan:", *texts[True]] if texts[True] else []
-    return "\n".join([*texts[False], *standing]).lstrip("\n")
+        box = render_diagnostic(finding.diagnostic, sources, width=76).rstrip()
+        texts[finding.is_preexisting].append(box)
+    existing = ["", "Not caused by this plan:", *texts[True]] if texts[True] else []
+    return "\n".join([*texts[False], *existing]).lstrip("\n")
 
 
-WIDTH: Final = 38
-_GROUP: Final = 4  # machines side by side without a gap
-_MARGIN: Final = 8
-_GROUPS: Final = 5  # in a line
-_RACKS: Final = 4  # that are shown before and after
-_NEW_RACKS: Final = 12
-_NOT_THERE: Final = "."
+MAX_WIDTH: Final = 38
+_GROUP_SIZE: Final = 4  # machines without a gap between them
+_MARGIN_WIDTH: Final = 8
+_GROUPS_PER_LINE: Final = 5  # per line
+_MAX_RACKS: Final = 4  # shown before and after
+_MAX_NEW_RACKS: Final = 12
+_NO_MACHINE: Final = "."
 _CLOSED: Final = "x"
-_MANY: Final = "+"
-_MEANINGS: Final = ((_CLOSED, "takes no VM"), (_NOT_THERE, "no machine"), (_MANY, "ten or more"))
+_TEN_OR_MORE: Final = "+"
+_SIGN_MEANINGS: Final = ((_CLOSED, "takes no VM"), (_NO_MACHINE, "no machine"), (_TEN_OR_MORE, "ten or more"))
 
 
-def rack_picture(racks: Sequence[RackCounts], *, of_several: bool = False) -> list[str]:
-    """The lines of the picture, at most WIDTH wide; none when no rack changes. Racks of one of several sites
-    are named with it.
+def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool = False) -> list[str]:
+    """Render the lines of the picture, at most MAX_WIDTH wide; none without changed racks. With
+    `has_several_sites` rack names include the site.
     """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []
-    standing = [rack for rack in racks if rack.stood]
-    new = [rack for rack in racks if not rack.stood]
-    # Where not all fit, those that most VMs leave; read in the order in which people look for them.
-    shown = [*sorted(standing[:_RACKS], key=_by_name), *new[:_NEW_RACKS]]
+    existing = [rack for rack in racks if rack.existed_before]
+    new = [rack for rack in racks if not rack.existed_before]
+    # If not all racks fit, keep those with the most removed VMs, sorted by name.
+    visible_racks = [*sorted(existing[:_MAX_RACKS], key=_get_sort_key), *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
-    several = len({rack.site for rack in racks}) > 1
-    for rack in shown:
-        lines += _rack_lines(rack, f"{rack.site}/{rack.name}" if several or of_several else rack.name)
-    drawn = "".join(_figures(shown))
-    if len(racks) > len(shown):
-        lines.append(f"and {counted(len(racks) - len(shown), 'more rack')}")
+    has_several = len({rack.site for rack in racks}) > 1
+    for rack in visible_racks:
+        lines += _render_rack(
+            rack, f"{rack.site}/{rack.name}" if has_several or has_several_sites else rack.name
+        )
+    figures = "".join(_list_figures(visible_racks))
+    if len(racks) > len(visible_racks):
+        lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")
     lines.append("a figure: VMs on a machine")
-    lines += [f"{sign}: {meaning}" for sign, meaning in _MEANINGS if sign in drawn]
+    lines += [f"{sign}: {meaning}" for sign, meaning in _SIGN_MEANINGS if sign in figures]
     return lines
 
 
-def _by_name(rack: RackCounts) -> tuple[object, ...]:
-    return rack.site, natural(rack.name)
+def _get_sort_key(rack: RackCounts) -> tuple[object, ...]:
+    return rack.site, compute_natural_key(rack.name)
 
 
-def _figures(racks: Iterable[RackCounts]) -> Iterable[str]:
+def _list_figures(racks: Iterable[RackCounts]) -> Iterable[str]:
     for rack in racks:
         for machine in rack.machines:
-            yield _figure(machine.after, closed=machine.closed)
-            if rack.stood:
-                yield _figure(machine.before, closed=False)
+            yield _format_figure(machine.after, is_closed=machine.is_closed)
+            if rack.existed_before:
+                yield _format_figure(machine.before, is_closed=False)
 
 
-def _rack_lines(rack: RackCounts, called: str) -> list[str]:
-    """One rack: its name, the slots above, and a line for each side that stands."""
-    name = _shortened(called)
+def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
+    """Render one rack: its name, the slots above, and a line per existing side."""
+    name = _truncate_name(display_name)
     lines: list[str] = []
-    if columns(name) >= _MARGIN:
+    if count_columns(name) >= _MARGIN_WIDTH:
         lines.append(name)
         name = ""
-    for first in range(0, len(rack.machines), _GROUP * _GROUPS):
-        machines = rack.machines[first : first + _GROUP * _GROUPS]
-        after = _row([_figure(machine.after, closed=machine.closed) for machine in machines])
-        if not rack.stood:
-            lines.append(pad(name, _MARGIN) + after)
+    for first in range(0, len(rack.machines), _GROUP_SIZE * _GROUPS_PER_LINE):
+        machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
+        after = _render_row(
+            [_format_figure(machine.after, is_closed=machine.is_closed) for machine in machines]
+        )
+        if not rack.existed_before:
+            lines.append(fill_to_width(name, _MARGIN_WIDTH) + after)
             continue
-        before = _row([_figure(machine.before, closed=False) for machine in machines])
-        lines.append((pad(name, _MARGIN) + _slots(first, machines)).rstrip())
-        lines += [pad("before", _MARGIN) + before, pad("after", _MARGIN) + after]
+        before = _render_row([_format_figure(machine.before, is_closed=False) for machine in machines])
+        lines.append((fill_to_width(name, _MARGIN_WIDTH) + _render_slots(first, machines)).rstrip())
+        lines += [
+            fill_to_width("before", _MARGIN_WIDTH) + before,
+            fill_to_width("after", _MARGIN_WIDTH) + after,
+        ]
     return lines
 
 
-def _shortened(name: str) -> str:
-    text = harmless(name).replace("\n", " ")
-    return text if columns(text) <= WIDTH else f"{text[: WIDTH // 2 - 3]}..."
+def _truncate_name(name: str) -> str:
+    text = escape_control_characters(name).replace("\n", " ")
+    return text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
 
 
-def _row(figures: Sequence[str]) -> str:
-    groups = ["".join(figures[at : at + _GROUP]) for at in range(0, len(figures), _GROUP)]
+def _render_row(figures: Sequence[str]) -> str:
+    groups = ["".join(figures[start : start + _GROUP_SIZE]) for start in range(0, len(figures), _GROUP_SIZE)]
     return "  ".join(groups)
 
 
-def _slots(first: int, machines: Sequence[MachineCount]) -> str:
-    """The number of the first machine of every group, above it."""
-    numbers = range(first + 1, first + len(machines) + 1, _GROUP)
-    return "  ".join(f"{number:<{_GROUP}}" for number in numbers)
+def _render_slots(first: int, machines: Sequence[MachineCount]) -> str:
+    """Render the number of the first machine above every group."""
+    numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
+    return "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)
 
 
-def _figure(vms: int | None, *, closed: bool) -> str:
+def _format_figure(vms: int | None, *, is_closed: bool) -> str:
     if vms is None:
-        return _NOT_THERE
-    if closed and not vms:
+        return _NO_MACHINE
+    if is_closed and not vms:
         return _CLOSED
-    return str(vms) if vms < 10 else _MANY
+    return str(vms) if vms < 10 else _TEN_OR_MORE

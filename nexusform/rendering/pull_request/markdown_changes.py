@@ -1,7 +1,6 @@
-"""Changes in a comment: a line each, like ones together, with what changed inside updated objects.
-
-deepdiff finds what changed inside a value. It is slow, so it is imported and asked only here, only for
-values that differ and are shown.
+"""Changes in a comment: one line each, similar ones together, with the changed values of updated objects.
+deepdiff finds changes inside a value. It is slow, so it is imported here only and used for visible
+differences.
 """
 
 from __future__ import annotations
@@ -11,118 +10,140 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.plain_data import Path
+from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Action, Change, Mode, Plan
 from nexusform.rendering.notation.hcl_text import (
     KNOWN_AFTER_APPLY,
     SENSITIVE,
-    attribute_name,
-    quoted,
-    scalar,
-    trie,
+    build_trie,
+    format_attribute_name,
+    format_scalar,
+    quote_string,
 )
-from nexusform.rendering.pull_request.markdown_parts import code
-from nexusform.rendering.report.body import ranks_of
-from nexusform.rendering.report.folding import keys_text
-from nexusform.rendering.report.manifest_changes import field_changes
-from nexusform.rendering.report.object_rows import drift_folds
-from nexusform.rendering.report.report import Report, SchemaOf, shown_drift
-from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
-from nexusform.rendering.text.stanza_text import alike_changes, alike_stanzas, compared, drawn_changes
-from nexusform.schema import BlockSchema
-from nexusform.values import UNKNOWN
-from nexusform.words import first_of, form
+from nexusform.rendering.pull_request.markdown_parts import format_code
+from nexusform.rendering.report.body_difference import compute_ranks
+from nexusform.rendering.report.folding import format_keys
+from nexusform.rendering.report.manifest_changes import compare_manifests
+from nexusform.rendering.report.object_rows import build_drift_folds
+from nexusform.rendering.report.plan_report import Report, SchemaLookup, select_drift
+from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
+from nexusform.rendering.text.stanza_text import (
+    group_changes,
+    group_stanzas,
+    pair_stanzas,
+    select_compared_attributes,
+)
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.values.value import UNKNOWN
 
 _ABSENT: Final = object()
-_SHORT: Final = 60
-# deepdiff takes a fraction of a millisecond per object: this many get lines of what changed.
-_UPDATES: Final = 100
-_PLACES: Final = 8
-_NAMED: Final = 5
-# Of what is destroyed or replaced, more are named: nobody should have to look for them.
-_LOST: Final = 40
-_LOSING: Final = frozenset({Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET})
+_MAX_VALUE_LENGTH: Final = 60
+# deepdiff takes a fraction of a millisecond per object, so only this many objects get details.
+_MAX_UPDATES: Final = 100
+_MAX_PARTS: Final = 8
+_MAX_NAMES: Final = 5
+# Destroyed and replaced objects are important, so more of them are named.
+_MAX_LOST_NAMES: Final = 40
+_DESTROYING_ACTIONS: Final = frozenset(
+    {Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET}
+)
 
 
-def change_lines(plan: Plan, schema_of: SchemaOf) -> list[str]:
-    """Changes in a line each, like ones together, with what a person changed inside updated objects."""
+def render_changes(plan: Plan, find_schema: SchemaLookup) -> list[str]:
+    """Render changes in one line each, similar ones together, with the changed arguments of updated
+    objects.
+    """
     lines: list[str] = []
     updates = 0
-    for group in alike_changes(plan):
+    for group in group_changes(plan):
         change = group.change
-        line = f"- `{SYMBOLS[change.action]}` {code(str(change.address))} {headline(change)}"
-        lines.append(f"{line}{_likewise(group.others, _LOST if change.action in _LOSING else _NAMED)}")
-        if change.before is not None and change.after is not None and updates < _UPDATES:
+        line = f"- `{SYMBOLS[change.action]}` {format_code(str(change.address))} {format_headline(change)}"
+        max_names = _MAX_LOST_NAMES if change.action in _DESTROYING_ACTIONS else _MAX_NAMES
+        lines.append(f"{line}{_format_similar(group.other_addresses, max_names)}")
+        if change.before is not None and change.after is not None and updates < _MAX_UPDATES:
             updates += 1
-            lines += _inside_lines(change, schema_of(change.address))
-    return [*lines, *_untouched_lines(plan)]
+            lines += _render_inner_changes(change, find_schema(change.address))
+    return [*lines, *_render_moves(plan)]
 
 
-def _untouched_lines(plan: Plan) -> list[str]:
-    """What is only taken over, or only called otherwise."""
+def _render_moves(plan: Plan) -> list[str]:
+    """Render objects that are only imported or renamed."""
     lines = []
     for change in plan.changes:
         if change.action is Action.NO_OP and (change.importing or change.previous_address is not None):
-            identity = f" ({code(change.importing)})" if change.importing else ""
-            lines.append(f"- {code(headline_address(change))} {_taken_over(change)}{identity}")
+            identity = f" ({format_code(change.importing)})" if change.importing else ""
+            lines.append(
+                f"- {format_code(format_headline_address(change))} {_describe_move(change)}{identity}"
+            )
     return lines
 
 
-def _taken_over(change: Change) -> str:
-    """That an object is imported, or renamed to what."""
-    return headline(change) if change.importing else f"is renamed to {code(str(change.address))}"
+def _describe_move(change: Change) -> str:
+    """Return that an object is imported, or its new address."""
+    return (
+        format_headline(change) if change.importing else f"is renamed to {format_code(str(change.address))}"
+    )
 
 
-def drift_lines(plan: Plan, schema_of: SchemaOf) -> list[str]:
-    """What changed outside, where a plan does nothing but take that over; else it is folded away."""
+def render_drift(plan: Plan, find_schema: SchemaLookup) -> list[str]:
+    """Render the drift recorded by a refresh-only plan; nothing for other plans."""
     if plan.mode is not Mode.REFRESH_ONLY:
         return []
     lines = []
-    for fold in drift_folds(shown_drift(plan), schema_of):
-        words = f" {code(', '.join(fold.words))}" if fold.words else ""
-        lines.append(f"- `{fold.symbol}` {code(fold.label)}{words}")
+    for fold in build_drift_folds(select_drift(plan), find_schema):
+        clauses = f" {format_code(', '.join(fold.clauses))}" if fold.clauses else ""
+        lines.append(f"- `{fold.symbol}` {format_code(fold.label)}{clauses}")
     return lines
 
 
-def _inside_lines(change: Change, schema: BlockSchema | None) -> list[str]:
-    """What changed inside an object; computed figures, which follow, stand with every change."""
+def _render_inner_changes(change: Change, schema: BlockSchema | None) -> list[str]:
+    """Render the changes inside an object, without computed values."""
     sensitive = (*change.sensitive_before, *change.sensitive_after)
-    before = compared(_written(change.before or {}, schema))
-    after = compared(_written(change.after or {}, schema))
-    changed, left_out = changed_parts(before, after, sensitive, change.written, limit=_PLACES)
-    lines = [f"  - {code(part.place)}: {_turned(part)}" for part in changed]
-    return [*lines, f"  - and {left_out:,} more"] if left_out else lines
+    before = select_compared_attributes(_select_configurable(change.before or {}, schema))
+    after = select_compared_attributes(_select_configurable(change.after or {}, schema))
+    changed_part_list, hidden_count = compare_attributes(
+        before, after, sensitive, change.configured_paths, limit=_MAX_PARTS
+    )
+    lines = [f"  - {format_code(part.path)}: {_describe_part(part)}" for part in changed_part_list]
+    return [*lines, f"  - and {hidden_count:,} more"] if hidden_count else lines
 
 
-def _written(attributes: Mapping[str, Any], schema: BlockSchema | None) -> dict[str, Any]:
-    """The attributes without those that nobody can write."""
-    declared = schema.attributes if schema is not None else {}
-    computed = {name for name, attribute in declared.items() if attribute.computed and not attribute.optional}
+def _select_configurable(attributes: Mapping[str, Any], schema: BlockSchema | None) -> dict[str, Any]:
+    """Return the attributes that users can set."""
+    attribute_schemas = schema.attributes if schema is not None else {}
+    computed = {
+        name for name, attribute in attribute_schemas.items() if attribute.computed and not attribute.optional
+    }
     return {name: value for name, value in attributes.items() if name not in computed}
 
 
-def _likewise(addresses: Sequence[str], most: int) -> str:
-    """The addresses of which the same is said."""
+def _format_similar(addresses: Sequence[str], maximum: int) -> str:
+    """Format the addresses with the same change."""
     if not addresses:
         return ""
-    return f"; likewise {first_of([code(address) for address in addresses], most)}"
+    return f"; likewise {format_first([format_code(address) for address in addresses], maximum)}"
 
 
-def _turned(part: ChangedPart) -> str:
-    """What became of a part: added, removed, or old → new."""
+def _describe_part(part: ChangedPart) -> str:
+    """Return the change of a part: added, removed, or old and new value."""
     if not part.old:
-        return f"added, {code(part.new)}"
+        return f"added, {format_code(part.new)}"
     if not part.new:
-        return f"removed, was {code(part.old)}"
-    return f"{code(part.old)} → {code(part.new)}"
+        return f"removed, was {format_code(part.old)}"
+    return f"{format_code(part.old)} → {format_code(part.new)}"
 
 
-def every_stanza(plan: Plan, report: Report) -> str:
-    """The stanzas of all changes, those that differ in their own names only told once."""
+def render_stanzas(plan: Plan, report: Report) -> str:
+    """Render the stanzas of all changes; those that differ in their own names only appear once."""
     texts = []
-    for group in alike_stanzas(drawn_changes(plan, report)):
-        likewise = f"\n  # likewise: {first_of(group.others, _NAMED)}" if group.others else ""
-        texts.append(f"{group.text}{likewise}")
+    for group in group_stanzas(pair_stanzas(plan, report)):
+        similar_note = (
+            f"\n  # likewise: {format_first(group.other_addresses, _MAX_NAMES)}"
+            if group.other_addresses
+            else ""
+        )
+        texts.append(f"{group.text}{similar_note}")
     return "\n\n".join(texts)
 
 
@@ -130,87 +151,91 @@ def every_stanza(plan: Plan, report: Report) -> str:
 
 
 class ChangedPart(Struct, frozen=True):
-    """A place (`agent_pool["np1"].count`) and its value before and after as short text; "" = absent."""
+    """A path (`agent_pool["np1"].count`) with its value before and after as short text; "" = absent."""
 
-    place: str
+    path: str
     old: str
     new: str
 
 
-_Difference: TypeAlias = tuple[Path, Any, Any]  # the place, its value before and after
+_Difference: TypeAlias = tuple[Path, Any, Any]  # path, value before, value after
 
 
-def changed_parts(
+def compare_attributes(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     sensitive: Iterable[Path] = (),
-    written: Sequence[Path] = (),
+    source_order: Sequence[Path] = (),
     limit: int = 50,
 ) -> tuple[list[ChangedPart], int]:
-    """The parts that differ, as they are `written` and then by attribute name and place, and how many more
-    there are than `limit`.
+    """Return the changed parts in source order, then by attribute name and path, and the number of parts
+    beyond `limit`.
     """
     differences: list[_Difference] = []
     for name in sorted({**before, **after}):
         old, new = before.get(name), after.get(name)
         if old is not new and old != new:
-            differences += _differences(name, old, new)
-    if written:
-        differences = _in_written_order(differences, written)
-    marks = trie(sensitive)
-    parts = _alike_parts(differences, marks)
+            differences += _find_differences(name, old, new)
+    if source_order:
+        differences = _sort_by_source_order(differences, source_order)
+    marks = build_trie(sensitive)
+    parts = _merge_equal_parts(differences, marks)
     return parts[:limit], max(0, len(parts) - limit)
 
 
-def _in_written_order(differences: Iterable[_Difference], written: Sequence[Path]) -> list[_Difference]:
-    """Differences as the configuration writes their places, part by part; the others keep their order."""
-    ranks = ranks_of(written)
+def _sort_by_source_order(
+    differences: Iterable[_Difference], source_order: Sequence[Path]
+) -> list[_Difference]:
+    """Sort differences by the source order of their paths; others keep their order."""
+    ranks = compute_ranks(source_order)
 
-    def order(difference: _Difference) -> list[int]:
+    def get_order(difference: _Difference) -> list[int]:
         names = tuple(step for step in difference[0] if isinstance(step, str))
         return [ranks.get(names[: depth + 1], len(ranks)) for depth in range(len(names))]
 
-    return sorted(differences, key=order)
+    return sorted(differences, key=get_order)
 
 
-def _alike_parts(differences: Iterable[_Difference], marks: Any) -> list[ChangedPart]:
-    """The parts that differ; entries of a map that change in the same way are one."""
+def _merge_equal_parts(differences: Iterable[_Difference], marks: Any) -> list[ChangedPart]:
+    """Return the changed parts, with equal changes of map entries merged."""
     groups: dict[tuple[Any, ...], list[str]] = {}
-    firsts: dict[tuple[Any, ...], list[ChangedPart]] = {}
+    parts_by_group: dict[tuple[Any, ...], list[ChangedPart]] = {}
     for path, old, new in differences:
-        parts = _parts(path, old, new, marks)
+        parts = _build_parts(path, old, new, marks)
         key = path[1] if len(path) > 1 and isinstance(path[1], str) else ""
-        likeness = (path[:1], path[2:] if key else path, tuple((part.old, part.new) for part in parts))
-        groups.setdefault(likeness, []).append(key)
-        firsts.setdefault(likeness, parts)
-    alike: list[ChangedPart] = []
-    for likeness, keys in groups.items():
+        group = (path[:1], path[2:] if key else path, tuple((part.old, part.new) for part in parts))
+        groups.setdefault(group, []).append(key)
+        parts_by_group.setdefault(group, parts)
+    merged_parts: list[ChangedPart] = []
+    for group, keys in groups.items():
         if len(keys) == 1:
-            alike += firsts[likeness]
+            merged_parts += parts_by_group[group]
             continue
-        (name,), rest, _ = likeness
-        place = f"{name}{keys_text(keys)}{place_name(('', *rest))}"
-        alike += [ChangedPart(place, part.old, part.new) for part in firsts[likeness]]
-    return alike
+        (name,), inner_path, _ = group
+        path_text = f"{name}{format_keys(keys)}{format_path(('', *inner_path))}"
+        merged_parts += [ChangedPart(path_text, part.old, part.new) for part in parts_by_group[group]]
+    return merged_parts
 
 
-def _differences(name: str, old: Any, new: Any) -> list[_Difference]:
-    """The places inside an attribute that differ, or the attribute where its kind does."""
+def _find_differences(name: str, old: Any, new: Any) -> list[_Difference]:
+    """Return the differences inside an attribute, or the attribute if its kind changes."""
     if _is_container(old) and old.__class__ is new.__class__:
-        return [((name, *path), old_part, new_part) for path, old_part, new_part in _deep(old, new)]
-    return [((name,), _absent(old), _absent(new))]
+        return [
+            ((name, *path), old_part, new_part) for path, old_part, new_part in _compare_containers(old, new)
+        ]
+    return [((name,), _replace_none(old), _replace_none(new))]
 
 
 def _is_container(plain: Any) -> bool:
     return plain.__class__ is dict or plain.__class__ is list
 
 
-def _absent(plain: Any) -> Any:
+def _replace_none(plain: Any) -> Any:
     return _ABSENT if plain is None else plain
 
 
-def _deep(old: Any, new: Any) -> list[_Difference]:
-    """The places inside two containers of one kind that differ."""
+def _compare_containers(old: Any, new: Any) -> list[_Difference]:
+    """Return the differences inside two containers of one kind."""
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent
 
@@ -222,37 +247,37 @@ def _deep(old: Any, new: Any) -> list[_Difference]:
             old_part = _ABSENT if level.t1 is notpresent else level.t1
             new_part = _ABSENT if level.t2 is notpresent else level.t2
             differences.append((path, old_part, new_part))
-    return sorted(differences, key=_place_order)
+    return sorted(differences, key=_get_path_order)
 
 
-def _place_order(difference: _Difference) -> list[tuple[bool, str]]:
-    """Indexes before keys, by number; keys by text."""
+def _get_path_order(difference: _Difference) -> list[tuple[bool, str]]:
+    """Return the sort key of a path: indexes by number before keys by text."""
     return [(step.__class__ is str, str(step).zfill(9)) for step in difference[0]]
 
 
-def _parts(path: Path, old: Any, new: Any, marks: Any) -> list[ChangedPart]:
-    """A place that differs; of a text of manifests every field that does."""
+def _build_parts(path: Path, old: Any, new: Any, marks: Any) -> list[ChangedPart]:
+    """Return the changed part of a path; for manifest texts a part per changed field."""
     if _is_marked(path, marks):
-        return [ChangedPart(place_name(path), _hidden(old), _hidden(new))]
-    fields = field_changes(old, new) if _is_text(old) and _is_text(new) else ()
+        return [ChangedPart(format_path(path), _hide_value(old), _hide_value(new))]
+    fields = compare_manifests(old, new) if _is_structured_text(old) and _is_structured_text(new) else ()
     if fields:
-        front = "" if any(field.title for field in fields) else f"{place_name(path)}: "
-        return [ChangedPart(f"{front}{field.place}", field.old, field.new) for field in fields]
-    return [ChangedPart(place_name(path), _short(old), _short(new))]
+        prefix = "" if any(field.title for field in fields) else f"{format_path(path)}: "
+        return [ChangedPart(f"{prefix}{field.location}", field.old, field.new) for field in fields]
+    return [ChangedPart(format_path(path), _format_value(old), _format_value(new))]
 
 
-def _is_text(plain: Any) -> bool:
-    """Whether this is more than a name or a sentence."""
+def _is_structured_text(plain: Any) -> bool:
+    """Return whether a value is more than a name or a sentence."""
     return plain.__class__ is str and ("\n" in plain or plain[:1] in "{[")
 
 
-def _hidden(plain: Any) -> str:
-    """What stands for a sensitive value; "" where there is none."""
+def _hide_value(plain: Any) -> str:
+    """Return the placeholder of a sensitive value; "" if absent."""
     return "" if plain is _ABSENT else SENSITIVE
 
 
 def _is_marked(path: Path, marks: Any) -> bool:
-    """A mark on the way, at the place, or anywhere below it hides the value."""
+    """Return whether a mark at the path, above it or below it hides the value."""
     node = marks
     for step in path:
         if node.__class__ is not dict:
@@ -261,38 +286,38 @@ def _is_marked(path: Path, marks: Any) -> bool:
     return node is not None
 
 
-def _short(plain: Any) -> str:
-    """A value on one line, cut where it is long; containers as their size."""
+def _format_value(plain: Any) -> str:
+    """Format a value on one line, truncated if long; containers as their size."""
     if plain is _ABSENT:
         return ""
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
-        return _mapping(plain)
+        return _format_mapping(plain)
     if plain.__class__ is list:
-        return f"[{len(plain):,} {form(len(plain), 'element')}]" if plain else "[]"
-    text = scalar(plain)
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 4]}..."
+        return f"[{len(plain):,} {select_form(len(plain), 'element')}]" if plain else "[]"
+    text = format_scalar(plain)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 4]}..."
 
 
-def _mapping(plain: Mapping[str, Any]) -> str:
-    """A mapping with its values where they are short, else as its size."""
+def _format_mapping(plain: Mapping[str, Any]) -> str:
+    """Format a mapping with short values, else its size."""
     entries = {name: value for name, value in plain.items() if value is not None}
     if not any(_is_container(value) for value in entries.values()):
-        text = f"{{{', '.join(f'{name} = {scalar(value)}' for name, value in entries.items())}}}"
-        if len(text) <= _SHORT:
+        text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
+        if len(text) <= _MAX_VALUE_LENGTH:
             return text
-    return f"{{{len(plain):,} {form(len(plain), 'attribute')}}}"
+    return f"{{{len(plain):,} {select_form(len(plain), 'attribute')}}}"
 
 
-def place_name(path: Path) -> str:
-    """A path as users write it: `agent_pool["np1"].count`, `zones[0]`."""
+def format_path(path: Path) -> str:
+    """Format a path as in a configuration: `agent_pool["np1"].count`, `zones[0]`."""
     text = str(path[0]) if path else ""
     for step in path[1:]:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif attribute_name(step) == step and "-" not in step:
+        elif format_attribute_name(step) == step and "-" not in step:
             text += f".{step}"
         else:
-            text += f"[{quoted(step)}]"
+            text += f"[{quote_string(step)}]"
     return text

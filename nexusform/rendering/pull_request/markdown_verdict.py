@@ -1,158 +1,182 @@
-"""The first lines of a comment: may the plan be applied, and what does it do to what runs."""
+"""First lines of a comment: whether the plan can be applied, and its effects on running objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list, select_form
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.impact.effects import (
-    DISMISSED,
-    LEAVING,
+    LOSS_EFFECTS,
+    REMOVAL_EFFECTS,
     Effect,
-    effect_clauses,
-    effect_of,
-    is_told,
-    number_of,
-    state_of,
-    told_pools,
-    verb_of,
+    compute_effect,
+    count_objects,
+    describe_state,
+    format_effect_clauses,
+    format_verb,
+    is_upgrade_row,
+    list_upgrade_pools,
 )
 from nexusform.plans.plan import PlacementChange, Plan, Upgrade
-from nexusform.rendering.pull_request.markdown_parts import code, commit_text, plain
+from nexusform.rendering.pull_request.markdown_parts import escape_plain_text, format_code, format_commit
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.availability_losses import describe_lost_vms
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.report.overview import Overview, destroyed_clause
-from nexusform.rendering.report.report import Report
-from nexusform.rendering.report.stakes import lost_clauses
-from nexusform.rendering.report.upgrade_words import is_stuck, upgrade_clause, upgrade_heading, upgrade_text
+from nexusform.rendering.report.overview import Overview, describe_destroyed
+from nexusform.rendering.report.plan_report import Report
+from nexusform.rendering.report.upgrade_sentences import (
+    describe_upgrade,
+    describe_upgrade_course,
+    format_upgrade_heading,
+    is_blocked,
+)
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import counted, form, listed, natural
 
-_LONGEST_LINE: Final = 700
-_NAMED: Final = 4
-
-
-def title_line(overview: Overview) -> str:
-    """The heading of the comment."""
-    return f"### nexusform: {plain(overview.headline)}"
+_MAX_LINE_LENGTH: Final = 700
+_MAX_NAMES: Final = 4
 
 
-def alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
-    """GitHub's box with the verdict: by what is at stake."""
-    if overview.denied:
-        lines = [f"**Denied** by {plain(overview.denied)}."]
-        if report.errored:
+def render_title(overview: Overview) -> str:
+    """Render the heading of the comment."""
+    return f"### nexusform: {escape_plain_text(overview.headline)}"
+
+
+def render_alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
+    """Render GitHub's alert box with the verdict; its kind is the impact."""
+    if overview.rejection:
+        lines = [f"**Denied** by {escape_plain_text(overview.rejection)}."]
+        if report.is_errored:
             lines.append("Nothing is changed.")
         else:
-            lines += [*map(plain, overview.breaches), f"If it were applied: {_sentences(plan, report)}"]
-        return _boxed("CAUTION", [*lines, *_age_line(overview)])
-    lines = [f"**Allowed.** {_sentences(plan, report)}".replace("** **", " ", 1)]
-    lines += [f"**{plain(text)}.**" for text in (*overview.ending_rules, *overview.endangered[:_NAMED])]
-    if overview.reasons:
-        reasons = "; ".join(overview.reasons)
-        lines.append(f"{plain(reasons[0].upper() + reasons[1:])}.")
-    if overview.warned:
-        lines.append(f"**Mind:** {plain(overview.warned)}.")
-    lines += _age_line(overview)
-    return _boxed(overview.stake.value.upper(), lines)
+            lines += [
+                *map(escape_plain_text, overview.guard_rail_violations),
+                f"If it were applied: {_build_sentences(plan, report)}",
+            ]
+        return _render_box("CAUTION", [*lines, *_render_inventory_age(overview)])
+    lines = [f"**Allowed.** {_build_sentences(plan, report)}".replace("** **", " ", 1)]
+    lines += [
+        f"**{escape_plain_text(text)}.**"
+        for text in (*overview.weakened_rules, *overview.availability_losses[:_MAX_NAMES])
+    ]
+    if overview.checks:
+        reasons = "; ".join(overview.checks)
+        lines.append(f"{escape_plain_text(reasons[0].upper() + reasons[1:])}.")
+    if overview.first_warning:
+        lines.append(f"**Mind:** {escape_plain_text(overview.first_warning)}.")
+    lines += _render_inventory_age(overview)
+    return _render_box(overview.impact.value.upper(), lines)
 
 
-def _boxed(kind: str, lines: Iterable[str]) -> list[str]:
-    """GitHub's box around lines."""
-    return [f"> [!{kind}]", *(f"> {_clipped(line)}" for line in lines)]
+def _render_box(kind: str, lines: Iterable[str]) -> list[str]:
+    """Render GitHub's alert box around lines."""
+    return [f"> [!{kind}]", *(f"> {_truncate_line(line)}" for line in lines)]
 
 
-def _clipped(line: str) -> str:
-    """A line, cut where nobody would read it to its end."""
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
+def _truncate_line(line: str) -> str:
+    """Truncate a very long line."""
+    return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."
 
 
-def _age_line(overview: Overview) -> list[str]:
-    """The age of the inventory, where it is too old to be passed over."""
-    return [f"**The inventory is {plain(overview.inventory)}.**"] if overview.inventory_is_old else []
+def _render_inventory_age(overview: Overview) -> list[str]:
+    """Render the age of a stale inventory."""
+    return (
+        [f"**The inventory is {escape_plain_text(overview.inventory)}.**"]
+        if overview.has_stale_inventory
+        else []
+    )
 
 
 # --- what happens to what runs -----------------------------------------------------------------
 
 
-def _sentences(plan: Plan, report: Report) -> str:
-    """What moves, goes, comes and stays, a sentence each; what leaves its place stands out."""
+def _build_sentences(plan: Plan, report: Report) -> str:
+    """Build a sentence each for disruptions, waiting, new and kept objects; disruptions are highlighted."""
     counts = report.summaries[0].effects
-    destroyed = plan.to_destroy
-    leaving = [*_upgraded(plan), *_elsewhere(plan), *_in_place(plan)]
-    beside_moves = [
+    destroy_count = plan.to_destroy
+    disruptions = [*_describe_upgrades(plan), *_describe_moves(plan), *_describe_recreations(plan)]
+    other_counts = [
         effect_count
         for effect_count in counts
-        if effect_count.kind != VM or effect_count.effect in (*DISMISSED, Effect.LOST)
+        if effect_count.kind != VM or effect_count.effect in (*REMOVAL_EFFECTS, Effect.LOST)
     ]
-    clauses = [*effect_clauses(beside_moves, LEAVING), *lost_clauses(plan)]
-    leaving += [f"**{clause}.**" for clause in clauses]
-    if destroyed:
-        leaving.append(f"**{destroyed_clause(plan)}.**")
-    waiting = [f"**{clause}.**" for clause in effect_clauses(counts, [Effect.WAITING])]
-    coming = [f"{clause}." for clause in effect_clauses(counts, [Effect.PLACED])]
-    staying = _others_sentence(report)
-    sentences = [*(leaving or ["**Nothing moves.**"]), *waiting, *coming, staying]
+    clauses = [*format_effect_clauses(other_counts, LOSS_EFFECTS), *describe_lost_vms(plan)]
+    disruptions += [f"**{clause}.**" for clause in clauses]
+    if destroy_count:
+        disruptions.append(f"**{describe_destroyed(plan)}.**")
+    waiting = [f"**{clause}.**" for clause in format_effect_clauses(counts, [Effect.WAITING])]
+    placed = [f"{clause}." for clause in format_effect_clauses(counts, [Effect.PLACED])]
+    kept = _describe_kept(report)
+    sentences = [*(disruptions or ["**Nothing moves.**"]), *waiting, *placed, kept]
     return " ".join(sentence for sentence in sentences if sentence).replace(".** **", ". ")
 
 
-def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
-    """The rows of VMs to which this happens, but for those that `upgrades` tell."""
-    told = told_pools(plan)
+def _select_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
+    """Return the VM rows with this effect, without those covered by `upgrades`."""
+    upgrade_pools = list_upgrade_pools(plan)
     return [
         row
         for row in plan.placements
-        if row.kind == VM and effect_of(row) is effect and not (told and is_told(row, told))
+        if row.kind == VM
+        and compute_effect(row) is effect
+        and not (upgrade_pools and is_upgrade_row(row, upgrade_pools))
     ]
 
 
-def _upgraded(plan: Plan) -> list[str]:
-    """Which clusters are upgraded, and how that goes."""
-    return [f"**{plain(_clause(upgrade))}** {plain(upgrade_text(upgrade))}" for upgrade in plan.upgrades]
+def _describe_upgrades(plan: Plan) -> list[str]:
+    """Describe the upgraded clusters."""
+    return [
+        f"**{escape_plain_text(_format_upgrade_start(upgrade))}** "
+        f"{escape_plain_text(describe_upgrade_course(upgrade))}"
+        for upgrade in plan.upgrades
+    ]
 
 
-def _clause(upgrade: Upgrade) -> str:
-    """How the line of an upgrade begins; its versions follow, and what stops it."""
-    if is_stuck(upgrade):
-        return f"{upgrade_heading(upgrade)}:"
-    return f"{upgrade.cluster} is upgraded:" if upgrade.rolls else f"{upgrade_clause(upgrade)}:"
+def _format_upgrade_start(upgrade: Upgrade) -> str:
+    """Return the start of the line of an upgrade, before its versions and obstacles."""
+    if is_blocked(upgrade):
+        return f"{format_upgrade_heading(upgrade)}:"
+    return f"{upgrade.cluster} is upgraded:" if upgrade.is_rolling else f"{describe_upgrade(upgrade)}:"
 
 
-def _elsewhere(plan: Plan) -> list[str]:
-    """Which VMs leave what, why, and where they come to."""
-    moves = _moved_vms(plan, Effect.MOVED)
+def _describe_moves(plan: Plan) -> list[str]:
+    """Describe the moved VMs: sources, triggers and targets."""
+    moves = _select_vms(plan, Effect.MOVED)
     if not moves:
         return []
     sources = [row.source for row in moves if isinstance(row.source, Placement)]
     machines = {source.machine for source in sources}
     racks = {source.rack for source in sources}
-    left = machines if len(machines) <= _NAMED else racks
-    leave = f"{counted(len(moves), 'VM')} {form(len(moves), 'leaves', 'leave')}"
-    names = listed([plain(name) for name in sorted(left, key=natural)], _NAMED)
-    again = f"{form(len(moves), 'is', 'are')} re-created {_where_to(moves)}"
-    return [f"**{leave} {names}**{_why(moves)} and {again}."]
+    source_names = machines if len(machines) <= _MAX_NAMES else racks
+    subject = f"{format_count(len(moves), 'VM')} {select_form(len(moves), 'leaves', 'leave')}"
+    names = format_list(
+        [escape_plain_text(name) for name in sorted(source_names, key=compute_natural_key)], _MAX_NAMES
+    )
+    target_clause = f"{select_form(len(moves), 'is', 'are')} re-created {_describe_targets(moves)}"
+    return [f"**{subject} {names}**{_format_triggers(moves)} and {target_clause}."]
 
 
-def _in_place(plan: Plan) -> list[str]:
-    """Which VMs are made anew and come back to their machine, or are foretold to."""
-    of_states: dict[str, list[PlacementChange]] = {}
-    for row in _moved_vms(plan, Effect.AGAIN):
-        of_states.setdefault(state_of(row), []).append(row)
+def _describe_recreations(plan: Plan) -> list[str]:
+    """Describe the VMs re-created in place, or predicted to be."""
+    moves_by_state: dict[str, list[PlacementChange]] = {}
+    for row in _select_vms(plan, Effect.RECREATED):
+        moves_by_state.setdefault(describe_state(row), []).append(row)
     return [
-        f"**{counted(len(moves), 'VM')} {verb_of(Effect.AGAIN, state, len(moves))}**{_why(moves)}."
-        for state, moves in of_states.items()
+        f"**{format_count(len(moves), 'VM')} "
+        f"{format_verb(Effect.RECREATED, state, len(moves))}**{_format_triggers(moves)}."
+        for state, moves in moves_by_state.items()
     ]
 
 
-def _why(moves: Sequence[PlacementChange]) -> str:
-    """The triggers of moves, in brackets."""
-    triggers = ", ".join(dict.fromkeys(plain(row.trigger) for row in moves if row.trigger))
+def _format_triggers(moves: Sequence[PlacementChange]) -> str:
+    """Format the triggers of moves in brackets."""
+    triggers = ", ".join(dict.fromkeys(escape_plain_text(row.trigger) for row in moves if row.trigger))
     return f" ({triggers})" if triggers else ""
 
 
-def _where_to(moves: Sequence[PlacementChange]) -> str:
-    """Where moved VMs come to, in as few words as are true of all of them."""
+def _describe_targets(moves: Sequence[PlacementChange]) -> str:
+    """Return a short description valid for the targets of all moved VMs."""
     pairs = [(row.source, row.target) for row in moves]
     changes = {
         (source.rack, target.rack)
@@ -160,24 +184,26 @@ def _where_to(moves: Sequence[PlacementChange]) -> str:
         if isinstance(source, Placement) and isinstance(target, Placement)
     }
     if any(source != target for source, target in changes):
-        return f"on {form(len(moves), 'another machine', 'other machines')}"
+        return f"on {select_form(len(moves), 'another machine', 'other machines')}"
     racks = {source for source, _ in changes}
-    return f"inside {plain(racks.pop())}" if len(racks) == 1 else "inside the same racks"
+    return f"inside {escape_plain_text(racks.pop())}" if len(racks) == 1 else "inside the same racks"
 
 
-def _others_sentence(report: Report) -> str:
-    """`14 VMs and 10 pods stay where they are.`, or "" where nothing stays."""
+def _describe_kept(report: Report) -> str:
+    """Return `14 VMs and 10 pods stay where they are.`, or "" if none are kept."""
     counts = report.summaries[0].effects
-    where = form(number_of(counts, Effect.KEPT), "it is", "they are")
-    return "".join(f"{clause} where {where}." for clause in effect_clauses(counts, [Effect.KEPT]))
+    subject_verb = select_form(count_objects(counts, Effect.UNCHANGED), "it is", "they are")
+    return "".join(
+        f"{clause} where {subject_verb}." for clause in format_effect_clauses(counts, [Effect.UNCHANGED])
+    )
 
 
 # --- last line ---------------------------------------------------------------------------------
 
 
-def last_line(report: Report, overview: Overview, origin: CodeOrigin) -> str:
-    """`Plan: ...` and what it was made of: commit and inventory."""
-    told = wording.for_people(report.verdict)
-    verdict = code(told) if report.has_changes else told
-    inventory = f"inventory {plain(overview.inventory)}" if overview.inventory else ""
-    return " · ".join(text for text in (verdict, commit_text(origin), inventory) if text)
+def render_last_line(report: Report, overview: Overview, origin: CodeOrigin) -> str:
+    """Render `Plan: ...` with commit and inventory."""
+    plan_line = wording.format_thousands(report.verdict)
+    verdict = format_code(plan_line) if report.has_changes else plan_line
+    inventory = f"inventory {escape_plain_text(overview.inventory)}" if overview.inventory else ""
+    return " · ".join(text for text in (verdict, format_commit(origin), inventory) if text)

@@ -1,14 +1,14 @@
-"""A plan as rows, for every format alike: what changes, what is placed, what a reader must know."""
+"""Rows of a plan for all output formats: changes, placements and findings."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "code_origin": "CodeOrigin",
-    "entries": "Finding plan_findings",
-    "folding": "instance_texts instances_text names_text",
-    "object_rows": "object_folds",
-    "overview": "stake_of",
+    "entries": "Finding collect_findings",
+    "folding": "fold_instances format_instances format_names",
+    "object_rows": "build_object_folds",
+    "overview": "compute_impact",
     "placement_rows": "Detail",
-    "report": "schema_lookup",
-    "stakes": "endangered ending_rules",
-    "wording": "claims_text",
+    "plan_report": "create_schema_lookup",
+    "availability_losses": "find_availability_losses find_weakened_rules",
+    "wording": "format_prediction_accuracy",
 }

@@ -1,4 +1,4 @@
-"""Where the configuration of a plan is kept, for links in comments and on pages."""
+"""Origin of the configuration of a plan, for links in comments and on pages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from msgspec import Struct
 
 
 class CodeOrigin(Struct, frozen=True):
-    """The commit that a plan was made of, and the address of its files: `url`/`directory`/FILE.
-
-    `directory` leads from there to the root module; "" = unknown, without links or commit.
+    """The commit of a plan and the address of its files: `url`/`directory`/FILE. `directory` is the path of
+    the root module there. An empty field is unknown and gives no link or commit.
     """
 
     url: str = ""
@@ -18,4 +17,4 @@ class CodeOrigin(Struct, frozen=True):
     commit: str = ""
 
 
-NOWHERE: Final = CodeOrigin()
+UNKNOWN_ORIGIN: Final = CodeOrigin()

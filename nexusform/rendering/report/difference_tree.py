@@ -1,7 +1,5 @@
-"""What changed inside an object, as a tree: computed once, drawn by every format.
-
-A value is walked with its type, so sets, maps and objects are told apart; without a schema the
-data's own shape is taken.
+"""Tree of the changes inside an object, computed once for all formats. The type of a value separates sets,
+maps and objects; without a schema the shape of the data decides.
 """
 
 from __future__ import annotations
@@ -12,47 +10,46 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from nexusform.rendering.notation.colours import columns
+from nexusform.rendering.notation.colours import count_columns
 from nexusform.rendering.notation.hcl_text import (
     NO_MARKS,
     TOO_DEEP,
     Marks,
-    attribute_name,
+    format_attribute_name,
     is_too_deep,
-    quoted,
+    quote_string,
 )
-from nexusform.rendering.report.pairing import Pair, paired
-from nexusform.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.rendering.report.pairing import Pair, pair_elements
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 IMPORTANT: Final = frozenset({"id", "name"})
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
-# A labelled block whose VMs are deleted and created again because of it (an agent pool).
+# A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
 
 
 class NodeKind(StrEnum):
-    """How a node is drawn."""
+    """Kind of a node for drawing."""
 
     LEAF = "leaf"  # a primitive, null or unknown: `old`, `new`
     TEXT = "text"  # a string of several lines; children are its lines
-    JSON = "json"  # a string that holds JSON; its one child is the structure
+    JSON = "json"  # a string with JSON; its one child is the structure
     LIST = "list"
-    GAP = "gap"  # unchanged elements of a list left out at this place: `hidden`
+    GAP = "gap"  # omitted unchanged list elements: `hidden`
     SET = "set"
     MAP = "map"
     OBJECT = "object"
     BLOCK = "block"  # a nested block, or the body of a resource
     SENSITIVE = "sensitive"
-    CONDENSED = "condensed"  # `new` is text that stands for the value
-    TURNED = "turned"  # another kind of value than before: two children, old and new
+    CONDENSED = "condensed"  # `new` is the replacement text of the value
+    TYPE_CHANGED = "turned"  # the kind of value changed: two children, old and new
 
 
 class Difference(NamedTuple):
-    """One node: what it is, what happens to it ("+", "-", "~", "" = unchanged), and its parts.
-
-    `hidden` counts unchanged parts left out, `hidden_blocks` unchanged nested blocks. `width` is
-    the longest name among the parts, hidden ones too. `forces` marks what forces a replacement.
-    `note` is "sensitive" or "exposed" when the mark itself changes.
+    """One node: its kind, its change ("+", "-", "~", "" = unchanged) and its parts. `hidden` counts omitted
+    unchanged parts, `hidden_blocks` omitted unchanged nested blocks. `width` is the longest name among the
+    parts, including hidden ones. `forces_replacement` marks a cause of replacement. `note` is "sensitive" or
+    "exposed" when the sensitivity itself changes.
     """
 
     kind: NodeKind
@@ -66,271 +63,310 @@ class Difference(NamedTuple):
     hidden: int = 0
     hidden_blocks: int = 0
     width: int = 0
-    forces: bool = False
+    forces_replacement: bool = False
     note: str = ""
 
 
 class _Absent:
-    """Stands for "no such element"."""
+    """Marker for a missing element."""
 
 
 ABSENT: Final = _Absent()
 
 
-class Walk(Struct, frozen=True):
-    """Options of one walk.
-
-    `show_unchanged` keeps unchanged parts in the tree; `keep_null` takes a null for a value of its
-    own (as in JSON) rather than for an attribute that is not there.
+class DifferenceOptions(Struct, frozen=True):
+    """Options of a comparison. `show_unchanged` keeps unchanged parts in the tree; `keep_null` treats null as
+    a value, as in JSON, and not as a missing attribute.
     """
 
     show_unchanged: bool = False
     keep_null: bool = False
 
 
-def value_difference(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
-    """The node of one value; ABSENT stands for "not there on this side"."""
+def compare_values(
+    name: str, old: Any, new: Any, value_type: Type, *, marks: Marks, options: DifferenceOptions
+) -> Difference:
+    """Compare two values and return their node; ABSENT means a missing value."""
     if is_too_deep(old) or is_too_deep(new):
-        return leaf(name, _symbol(old, new, of), TOO_DEEP)
-    return _named(name, old, new, of, marks=marks, walk=walk)
+        return create_leaf(name, _compute_symbol(old, new, value_type), TOO_DEEP)
+    return _compare_named(name, old, new, value_type, marks=marks, options=options)
 
 
-def _named(name: str, old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> Difference:
-    """The node of one value with its name."""
-    node = _node(old, new, of, marks, walk)
-    forces = marks.forces is True and node.symbol != SAME
-    if not name and not forces:
+def _compare_named(
+    name: str, old: Any, new: Any, value_type: Type, *, marks: Marks, options: DifferenceOptions
+) -> Difference:
+    """Compare two values and return their node with its name."""
+    node = _build_node(old, new, value_type, marks, options)
+    forces_replacement = marks.replacement is True and node.symbol != SAME
+    if not name and not forces_replacement:
         return node
-    return node._replace(name=name, forces=forces)
+    return node._replace(name=name, forces_replacement=forces_replacement)
 
 
-def _node(old: Any, new: Any, of: Type, marks: Marks, walk: Walk) -> Difference:
-    """The node of a value without its name: by the kind that both sides have."""
-    symbol = _symbol(old, new, of)
+def _build_node(old: Any, new: Any, value_type: Type, marks: Marks, options: DifferenceOptions) -> Difference:
+    """Build the node of a value without its name, by the kind of both sides."""
+    symbol = _compute_symbol(old, new, value_type)
     if marks.old is True or marks.new is True:
-        return Difference(NodeKind.SENSITIVE, symbol or _mark_symbol(marks), note=_mark_note(old, new, marks))
+        return Difference(
+            NodeKind.SENSITIVE,
+            symbol or _compute_mark_symbol(marks),
+            note=_compute_mark_note(old, new, marks),
+        )
     classes = {side.__class__ for side in (old, new) if side is not ABSENT}
     if classes == {dict}:
-        return _mapping(symbol, _present(old) or {}, _present(new) or {}, of, marks=marks, walk=walk)
+        return _compare_mappings(
+            symbol,
+            _replace_absent(old) or {},
+            _replace_absent(new) or {},
+            value_type,
+            marks=marks,
+            options=options,
+        )
     if classes == {list}:
-        return _sequence(symbol, _present(old) or [], _present(new) or [], of, marks=marks, walk=walk)
+        return _compare_sequences(
+            symbol,
+            _replace_absent(old) or [],
+            _replace_absent(new) or [],
+            value_type,
+            marks=marks,
+            options=options,
+        )
     if classes == {str}:
-        return _string(symbol, old, new, walk)
+        return _compare_strings(symbol, old, new, options)
     if dict in classes or list in classes:
-        old_node = _node(old, ABSENT, of, marks, walk)
-        new_node = _node(ABSENT, new, of, marks, walk)
-        return Difference(NodeKind.TURNED, symbol, children=(old_node, new_node))
-    return Difference(NodeKind.LEAF, symbol, old=_present(old), new=_present(new))
+        old_node = _build_node(old, ABSENT, value_type, marks, options)
+        new_node = _build_node(ABSENT, new, value_type, marks, options)
+        return Difference(NodeKind.TYPE_CHANGED, symbol, children=(old_node, new_node))
+    return Difference(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
-def _present(plain: Any) -> Any:
-    """A value, null where it is not there."""
+def _replace_absent(plain: Any) -> Any:
+    """Return the value, or None if it is absent."""
     return None if plain is ABSENT else plain
 
 
-def _symbol(old: Any, new: Any, of: Type) -> str:
-    """What becomes of a value: it comes, goes, changes, or stays the same."""
+def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
+    """Return the symbol of a value: created, deleted, changed or unchanged."""
     if old is ABSENT:
         return SAME if new is ABSENT else CREATED
     if new is ABSENT:
         return DELETED
-    return SAME if same(old, new, of) else CHANGED
+    return SAME if is_equal(old, new, value_type) else CHANGED
 
 
-def _mark_symbol(marks: Marks) -> str:
+def _compute_mark_symbol(marks: Marks) -> str:
     return SAME if marks.old is marks.new else CHANGED
 
 
-def _mark_note(old: Any, new: Any, marks: Marks) -> str:
-    """Whether a value becomes sensitive or stops being so; "" where neither."""
+def _compute_mark_note(old: Any, new: Any, marks: Marks) -> str:
+    """Return "sensitive" or "exposed" if the sensitivity of a value changes, else ""."""
     if old is ABSENT or new is ABSENT or marks.old is marks.new:
         return ""
     return "sensitive" if marks.new is True else "exposed"
 
 
-def same(old: Any, new: Any, of: Type = DYNAMIC) -> bool:
-    """Whether two values are equal; `1` and `true` are not, where the type does not tell."""
+def is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
+    """Return whether two values are equal. Without a type, `1` and `true` differ."""
     if old is new:
         return True
     if old != new:
         return False
-    return of is not DYNAMIC or _same_kinds(old, new)
+    return value_type is not DYNAMIC or _has_same_booleans(old, new)
 
 
-def _same_kinds(old: Any, new: Any) -> bool:
-    """Whether equal values hold booleans in the same places: 1 equals true to Python."""
+def _has_same_booleans(old: Any, new: Any) -> bool:
+    """Return whether equal values have booleans at the same positions. Python treats 1 and True as equal."""
     if old.__class__ is dict:
-        return all(_same_kinds(old[name], new[name]) for name in old)
+        return all(_has_same_booleans(old[name], new[name]) for name in old)
     if old.__class__ is list:
-        return all(map(_same_kinds, old, new))
+        return all(map(_has_same_booleans, old, new))
     return (old.__class__ is bool) == (new.__class__ is bool)
 
 
 # --- collections -------------------------------------------------------------------------------
 
 
-def _mapping(
-    symbol: str, old: dict[str, Any], new: dict[str, Any], of: Type, *, marks: Marks, walk: Walk
+def _compare_mappings(
+    symbol: str,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    mapping_type: Type,
+    *,
+    marks: Marks,
+    options: DifferenceOptions,
 ) -> Difference:
-    """The node of a map or an object, a child per entry."""
-    is_map = isinstance(of, MapType)
-    types = dict(of.attributes) if isinstance(of, ObjectType) else {}
-    element = of.element if isinstance(of, MapType) else DYNAMIC
-    side_of = _element_of if is_map or walk.keep_null else attribute_of
+    """Compare maps or objects, with a child per entry."""
+    is_map = isinstance(mapping_type, MapType)
+    types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
+    element = mapping_type.element if isinstance(mapping_type, MapType) else DYNAMIC
+    get_side = _get_element if is_map or options.keep_null else get_attribute
     children: list[Difference] = []
-    hidden = width = 0
+    hidden_count = width = 0
     for name in sorted({**old, **new}):
-        old_value, new_value = side_of(old, name), side_of(new, name)
+        old_value, new_value = get_side(old, name), get_side(new, name)
         if old_value is ABSENT and new_value is ABSENT:
             continue
-        width = max(width, name_width(name, quote=is_map))
-        important = not is_map and name in IMPORTANT
-        child_type, child_marks = types.get(name, element), marks.at(name, name)
-        if not important and skips(old_value, new_value, child_type, marks=child_marks, walk=walk):
-            hidden += 1
+        width = max(width, measure_name(name, quote=is_map))
+        is_important = not is_map and name in IMPORTANT
+        child_type, child_marks = types.get(name, element), marks.select_part(name, name)
+        if not is_important and can_skip(
+            old_value, new_value, child_type, marks=child_marks, options=options
+        ):
+            hidden_count += 1
             continue
-        child = _named(name, old_value, new_value, child_type, marks=child_marks, walk=walk)
-        if important or is_shown(child, walk):
+        child = _compare_named(name, old_value, new_value, child_type, marks=child_marks, options=options)
+        if is_important or is_visible(child, options):
             children.append(child)
         else:
-            hidden += 1
+            hidden_count += 1
     return Difference(
         NodeKind.MAP if is_map else NodeKind.OBJECT,
-        _with_marks(symbol, children),
+        _merge_symbols(symbol, children),
         children=tuple(children),
-        hidden=hidden,
+        hidden=hidden_count,
         width=width,
     )
 
 
-def _element_of(side: Mapping[str, Any], key: str) -> Any:
+def _get_element(side: Mapping[str, Any], key: str) -> Any:
     return side.get(key, ABSENT)
 
 
-def attribute_of(side: Mapping[str, Any], name: str) -> Any:
-    """One side's value of an attribute; ABSENT where it is null, which is the same as not there."""
+def get_attribute(side: Mapping[str, Any], name: str) -> Any:
+    """Return the value of an attribute, or ABSENT if it is null or missing."""
     plain = side.get(name)
     return ABSENT if plain is None else plain
 
 
-def name_width(name: str, *, quote: bool = False) -> int:
-    """How wide a name is left of `=`; with `quote` (map keys) without its two quotation marks."""
+def measure_name(name: str, *, quote: bool = False) -> int:
+    """Return the width of a name left of `=`; with `quote` (map keys) without its quotation marks."""
     if name.isidentifier():
         return len(name)
-    return columns(quoted(name)) - 2 if quote else columns(attribute_name(name))
+    return count_columns(quote_string(name)) - 2 if quote else count_columns(format_attribute_name(name))
 
 
-def skips(old: Any, new: Any, of: Type, *, marks: Marks, walk: Walk) -> bool:
-    """Whether a part is plainly unchanged and hidden, so that no node need be made for it."""
-    return marks is NO_MARKS and not walk.show_unchanged and same(old, new, of)
+def can_skip(old: Any, new: Any, value_type: Type, *, marks: Marks, options: DifferenceOptions) -> bool:
+    """Return whether a part is unchanged and hidden, so that it needs no node."""
+    return marks is NO_MARKS and not options.show_unchanged and is_equal(old, new, value_type)
 
 
-def is_shown(node: Difference, walk: Walk) -> bool:
-    """Whether a part stands in the tree: one that differs, or any on request."""
-    return walk.show_unchanged or node.symbol != SAME
+def is_visible(node: Difference, options: DifferenceOptions) -> bool:
+    """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
+    return options.show_unchanged or node.symbol != SAME
 
 
-def _with_marks(symbol: str, children: Sequence[Difference]) -> str:
-    # Equal data may still differ in what is sensitive.
+def _merge_symbols(symbol: str, children: Sequence[Difference]) -> str:
+    # Equal data may differ in sensitivity.
     return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
 
 
-def _sequence(
-    symbol: str, old: list[Any], new: list[Any], of: Type, *, marks: Marks, walk: Walk
+def _compare_sequences(
+    symbol: str,
+    old: list[Any],
+    new: list[Any],
+    sequence_type: Type,
+    *,
+    marks: Marks,
+    options: DifferenceOptions,
 ) -> Difference:
-    """The node of a list or a tuple, its elements paired; of a set, see `_set`."""
-    if isinstance(of, SetType):
-        return _set(symbol, old, new, of, walk)
+    """Compare lists or tuples by paired elements; `_compare_sets` handles sets."""
+    if isinstance(sequence_type, SetType):
+        return _compare_sets(symbol, old, new, sequence_type, options)
     children: list[Difference] = []
-    for old_at, new_at in paired(old, new):
-        element_type = _element_type(of, new_at if new_at is not None else old_at)
+    for old_at, new_at in pair_elements(old, new):
+        element_type = _get_element_type(sequence_type, new_at if new_at is not None else old_at)
         old_element = ABSENT if old_at is None else old[old_at]
         new_element = ABSENT if new_at is None else new[new_at]
-        children.append(_node(old_element, new_element, element_type, marks.at(old_at, new_at), walk))
-    shown, hidden = _with_context(children, walk)
-    return Difference(NodeKind.LIST, _with_marks(symbol, children), children=shown, hidden=hidden)
+        children.append(
+            _build_node(old_element, new_element, element_type, marks.select_part(old_at, new_at), options)
+        )
+    visible_children, hidden_count = _select_with_context(children, options)
+    return Difference(
+        NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count
+    )
 
 
-def _element_type(of: Type, index: int | None) -> Type:
-    """The type of an element of a list or a tuple."""
-    if isinstance(of, ListType):
-        return of.element
-    if isinstance(of, TupleType) and index is not None and index < len(of.elements):
-        return of.elements[index]
+def _get_element_type(sequence_type: Type, index: int | None) -> Type:
+    """Return the type of an element of a list or a tuple."""
+    if isinstance(sequence_type, ListType):
+        return sequence_type.element
+    if isinstance(sequence_type, TupleType) and index is not None and index < len(sequence_type.elements):
+        return sequence_type.elements[index]
     return DYNAMIC
 
 
-def _with_context(children: Sequence[Difference], walk: Walk) -> tuple[tuple[Difference, ...], int]:
-    """The elements of a list that are shown, and how many unchanged ones after them are not.
-
-    A changed element is shown with one unchanged neighbour on each side; where elements are left out
-    in between, a node says how many.
+def _select_with_context(
+    children: Sequence[Difference], options: DifferenceOptions
+) -> tuple[tuple[Difference, ...], int]:
+    """Return the visible list elements and the number of hidden ones after them. A changed element keeps one
+    unchanged neighbour on each side. A node with a count replaces hidden elements in between.
     """
-    if walk.show_unchanged or all(child.symbol for child in children):
+    if options.show_unchanged or all(child.symbol for child in children):
         return tuple(children), 0
-    shown: list[Difference] = []
-    hidden = 0
+    visible_children: list[Difference] = []
+    hidden_count = 0
     for position, child in enumerate(children):
-        around = children[max(position - 1, 0) : position + 2]
-        if not any(neighbour.symbol for neighbour in around):
-            hidden += 1
+        neighbours = children[max(position - 1, 0) : position + 2]
+        if not any(neighbour.symbol for neighbour in neighbours):
+            hidden_count += 1
             continue
-        if hidden:
-            shown.append(Difference(NodeKind.GAP, SAME, hidden=hidden))
-            hidden = 0
-        shown.append(child)
-    return tuple(shown), hidden
+        if hidden_count:
+            visible_children.append(Difference(NodeKind.GAP, SAME, hidden=hidden_count))
+            hidden_count = 0
+        visible_children.append(child)
+    return tuple(visible_children), hidden_count
 
 
-def _set(symbol: str, old: list[Any], new: list[Any], of: SetType, walk: Walk) -> Difference:
-    """The node of a set."""
+def _compare_sets(
+    symbol: str, old: list[Any], new: list[Any], set_type: SetType, options: DifferenceOptions
+) -> Difference:
     children: list[Difference] = []
-    for old_at, new_at in _set_pairs(old, new):
+    for old_at, new_at in _pair_set_elements(old, new):
         old_element = ABSENT if old_at is None else old[old_at]
         new_element = ABSENT if new_at is None else new[new_at]
-        children.append(_node(old_element, new_element, of.element, NO_MARKS, walk))
-    shown = tuple(child for child in children if is_shown(child, walk))
-    return Difference(NodeKind.SET, symbol, children=shown, hidden=len(children) - len(shown))
+        children.append(_build_node(old_element, new_element, set_type.element, NO_MARKS, options))
+    visible_children = tuple(child for child in children if is_visible(child, options))
+    return Difference(
+        NodeKind.SET, symbol, children=visible_children, hidden=len(children) - len(visible_children)
+    )
 
 
-def _set_pairs(old: list[Any], new: list[Any]) -> list[Pair]:
-    """Positions of the elements on each side, those that stay or leave first."""
-    # Elements of a set are the same or they are not: none "changes".
+def _pair_set_elements(old: list[Any], new: list[Any]) -> list[Pair]:
+    """Return the positions of the elements on each side, those of the old side first."""
+    # Elements of a set are added or removed, never changed.
     old_positions = {repr(element): position for position, element in enumerate(old)}
     new_positions = {repr(element): position for position, element in enumerate(new)}
-    staying_or_leaving: list[Pair] = [
-        (position, new_positions.get(text)) for text, position in old_positions.items()
-    ]
-    coming: list[Pair] = [
+    old_pairs: list[Pair] = [(position, new_positions.get(text)) for text, position in old_positions.items()]
+    added_pairs: list[Pair] = [
         (None, position) for text, position in new_positions.items() if text not in old_positions
     ]
-    return staying_or_leaving + coming
+    return old_pairs + added_pairs
 
 
 # --- strings -----------------------------------------------------------------------------------
 
 
-def _string(symbol: str, old: Any, new: Any, walk: Walk) -> Difference:
-    """The node of a string: JSON inside it, several lines, or a leaf."""
-    if _maybe_json(old) and _maybe_json(new):
-        node = _json(symbol, old, new, walk)
+def _compare_strings(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> Difference:
+    """Compare strings: embedded JSON, several lines, or a leaf."""
+    if _may_be_json(old) and _may_be_json(new):
+        node = _compare_json(symbol, old, new, options)
         if node is not None:
             return node
     if any("\n" in text for text in (old, new) if text is not ABSENT):
-        return _text(symbol, old, new)
-    return Difference(NodeKind.LEAF, symbol, old=_present(old), new=_present(new))
+        return _compare_texts(symbol, old, new)
+    return Difference(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
-def _maybe_json(text: Any) -> bool:
-    """Whether a text might hold JSON, by how it begins; one that is not there might."""
+def _may_be_json(text: Any) -> bool:
+    """Return whether the start of a text allows JSON. An absent text allows it."""
     if text is ABSENT:
         return True
-    # The first character alone tells most texts apart; only then is the whole of one stripped.
+    # The first character excludes most texts without stripping them.
     return text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "[")
 
 
-def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
-    """The node of strings that hold JSON; None where one of them does not."""
+def _compare_json(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> Difference | None:
+    """Compare strings of JSON; return None if one of them is not JSON."""
     import json
 
     try:
@@ -340,20 +376,24 @@ def _json(symbol: str, old: Any, new: Any, walk: Walk) -> Difference | None:
         return None
     if is_too_deep(old_json) or is_too_deep(new_json):
         return None
-    structure = _node(old_json, new_json, DYNAMIC, NO_MARKS, Walk(walk.show_unchanged, keep_null=True))
+    structure = _build_node(
+        old_json, new_json, DYNAMIC, NO_MARKS, DifferenceOptions(options.show_unchanged, keep_null=True)
+    )
     return Difference(NodeKind.JSON, symbol, children=(structure,))
 
 
-def _text(symbol: str, old: Any, new: Any) -> Difference:
-    """The node of a text of several lines, a child per line."""
+def _compare_texts(symbol: str, old: Any, new: Any) -> Difference:
+    """Compare multi-line texts, with a child per line."""
     old_lines = [] if old is ABSENT else old.split("\n")
     new_lines = [] if new is ABSENT else new.split("\n")
-    lines = tuple(_line(old_lines, new_lines, pair) for pair in paired(old_lines, new_lines))
+    lines = tuple(
+        _build_line_node(old_lines, new_lines, pair) for pair in pair_elements(old_lines, new_lines)
+    )
     return Difference(NodeKind.TEXT, symbol, children=lines)
 
 
-def _line(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> Difference:
-    """One line of a text that stands on one side or on both."""
+def _build_line_node(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> Difference:
+    """Build the node of one line, present on one side or both."""
     old = None if pair[0] is None else old_lines[pair[0]]
     new = None if pair[1] is None else new_lines[pair[1]]
     if old is None:
@@ -363,6 +403,6 @@ def _line(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> Dif
     return Difference(NodeKind.LEAF, SAME, old=old, new=new)
 
 
-def leaf(name: str, symbol: str, text: str) -> Difference:
-    """A node whose value is told by a text."""
+def create_leaf(name: str, symbol: str, text: str) -> Difference:
+    """Create a node with a text in place of its value."""
     return Difference(NodeKind.CONDENSED, symbol, name=name, new=text)

@@ -1,4 +1,4 @@
-"""Warnings and advice of a plan as entries of a line or two: which is which, what held before the plan."""
+"""Warnings and advice of a plan as short entries, separated into new and pre-existing ones."""
 
 from __future__ import annotations
 
@@ -10,152 +10,151 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from nexusform.address import moved_block
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.levels import Level, get_level, get_warning_level
+from nexusform.diagnostics.source import Span
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
-from nexusform.source import Span
-from nexusform.weights import Level, level_of, level_of_warning
+from nexusform.resources.address import render_moved_block
 
-HELD_BEFORE: Final = "Not caused by this plan: it held before."
+PREEXISTING_NOTE: Final = "Not caused by this plan: it held before."
 
 
 class Finding(Struct, frozen=True):
-    """A diagnostic and how much it weighs."""
+    """A diagnostic with its level."""
 
     diagnostic: Diagnostic
     level: Level
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """The id of the diagnostic."""
         return self.diagnostic.id
 
     @property
-    def held_before(self) -> bool:
-        """Whether the plan did not cause it."""
-        return self.diagnostic.held_before
+    def is_preexisting(self) -> bool:
+        """Whether the finding existed before the plan."""
+        return self.diagnostic.is_preexisting
 
 
-def plan_findings(plan: Plan) -> tuple[Finding, ...]:
-    """The diagnostics of a plan by weight, those that it causes before those that held before; guard rails
-    after whatever else is wrong.
-    """
-    findings = [Finding(diagnostic, level_of(diagnostic)) for diagnostic in plan.diagnostics]
-    return tuple(sorted(findings, key=_weight))
+def collect_findings(plan: Plan) -> tuple[Finding, ...]:
+    """Return the diagnostics of a plan by level: new ones before pre-existing ones, guard rails last."""
+    findings = [Finding(diagnostic, get_level(diagnostic)) for diagnostic in plan.diagnostics]
+    return tuple(sorted(findings, key=_get_sort_key))
 
 
-def _weight(finding: Finding) -> tuple[int, bool, bool]:
-    return finding.level.order, finding.held_before, finding.diagnostic.id == GUARD_RAIL
+def _get_sort_key(finding: Finding) -> tuple[int, bool, bool]:
+    return finding.level.order, finding.is_preexisting, finding.diagnostic.id == GUARD_RAIL
 
 
 class Entry(Struct, frozen=True):
-    """Diagnostics that say the same: of whom (`subjects`, "" where it is said of nobody), what, and where.
-
-    `places` are `file:line`; `write` is configuration that it proposes, "" where it proposes none.
+    """Diagnostics with the same text. `subjects` are the objects concerned ("" = none), `locations` are
+    `file:line`, `proposed_code` is suggested configuration or "".
     """
 
     level: Level
     id: str
     subjects: tuple[str, ...]
     text: str
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
     write: str = ""
 
 
 class Entries(Struct, frozen=True):
-    """Entries by weight. `standing` held before this plan as it does after it."""
+    """Entries by level: `caused` by the plan, and `existing` before and after it."""
 
     caused: tuple[Entry, ...] = ()
-    standing: tuple[Entry, ...] = ()
+    existing: tuple[Entry, ...] = ()
 
 
-def plan_entries(plan: Plan) -> Entries:
-    """The warnings of a plan; its errors have boxes of their own."""
-    findings = [finding for finding in plan_findings(plan) if finding.level is not Level.ERROR]
-    caused = [finding.diagnostic for finding in findings if not finding.held_before]
-    standing = [finding.diagnostic for finding in findings if finding.held_before]
-    return Entries(_entries(caused), _entries(standing))
+def build_entries(plan: Plan) -> Entries:
+    """Build the entries of the warnings of a plan; errors are shown in boxes instead."""
+    findings = [finding for finding in collect_findings(plan) if finding.level is not Level.ERROR]
+    caused = [finding.diagnostic for finding in findings if not finding.is_preexisting]
+    existing = [finding.diagnostic for finding in findings if finding.is_preexisting]
+    return Entries(_group_warnings(caused), _group_warnings(existing))
 
 
-MOST_ALIKE: Final = 12  # so many of one id are told one by one
-_FEW_ALIKE: Final = 3  # and where there are more, so many of them
+MAX_SAME_ID: Final = 12  # up to this number per id are listed individually
+_SHOWN_PER_ID: Final = 3  # shown per id beyond that
 
 T = TypeVar("T", Entry, Finding)
 
 
-def few_of_each(found: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """What is told one by one, and the others by their id: of more than a dozen of one id only the first few
-    are told.
+def limit_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
+    """Split items into listed ones and the remaining ones by id. Beyond a dozen of one id only the first few
+    are listed.
     """
-    told: list[T] = []
-    others: dict[str, list[T]] = {}
-    found = list(found)
-    in_all = Counter(each.id for each in found)
-    so_far: Counter[str] = Counter()
-    for each in found:
-        so_far[each.id] += 1
-        is_one_of_many = in_all[each.id] > MOST_ALIKE and so_far[each.id] > _FEW_ALIKE
+    listed_items: list[T] = []
+    remaining_items: dict[str, list[T]] = {}
+    items = list(items)
+    total_counts = Counter(item.id for item in items)
+    counts: Counter[str] = Counter()
+    for item in items:
+        counts[item.id] += 1
+        is_one_of_many = total_counts[item.id] > MAX_SAME_ID and counts[item.id] > _SHOWN_PER_ID
         if is_one_of_many:
-            others.setdefault(each.id, []).append(each)
+            remaining_items.setdefault(item.id, []).append(item)
         else:
-            told.append(each)
-    return told, others
+            listed_items.append(item)
+    return listed_items, remaining_items
 
 
-def subjects_of(entries: Iterable[Entry]) -> list[str]:
-    """Of whom entries speak, each once."""
+def list_subjects(entries: Iterable[Entry]) -> list[str]:
+    """List the distinct subjects of entries."""
     return list(dict.fromkeys(chain.from_iterable(entry.subjects for entry in entries)))
 
 
-def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
-    """One entry for those that say the same of different objects."""
-    # (id, text, what is proposed) -> (subject, place) of each
+def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
+    """Build one entry per text, with all subjects of that text."""
+    # (id, text, proposed code) -> (subject, location) per warning
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
-        subject, text = _said(warning)
-        group = warning.id, text, _proposed(warning)
-        groups.setdefault(group, []).append((subject, place_of(warning.subject)))
+        subject, text = _split_warning(warning)
+        group = warning.id, text, _build_proposed_code(warning)
+        groups.setdefault(group, []).append((subject, format_location(warning.subject)))
     entries: list[Entry] = []
-    for (kind, text, write), uses in groups.items():
+    for (kind, text, proposed_code), uses in groups.items():
         subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
-        places = tuple(dict.fromkeys(place for _, place in uses if place))
-        entries.append(Entry(level_of_warning(kind), kind, subjects, text, places, write))
+        locations = tuple(dict.fromkeys(location for _, location in uses if location))
+        entries.append(Entry(get_warning_level(kind), kind, subjects, text, locations, proposed_code))
     return tuple(sorted(entries, key=lambda entry: entry.level.order))
 
 
-def _proposed(warning: Diagnostic) -> str:
+def _build_proposed_code(warning: Diagnostic) -> str:
     moved = warning.extra.get("moved")
-    return moved_block(moved["from"], moved["to"]) if moved else ""
+    return render_moved_block(moved["from"], moved["to"]) if moved else ""
 
 
-def _said(warning: Diagnostic) -> tuple[str, str]:
-    """Who or what a warning is about, and what it says in a line: its `brief` ("web/p: an upgrade would
-    fail"), or the first paragraph of its detail.
+def _split_warning(warning: Diagnostic) -> tuple[str, str]:
+    """Return the subject and the one-line text of a warning, from its `brief` ("web/p: an upgrade would
+    fail") or the first paragraph of its detail.
     """
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)
-    first = _LIST_BEGINS.split(warning.detail)[0].replace("\n", " ").strip()
-    return warning.address, first.removeprefix(f"{warning.address} ") or warning.summary
+    paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip()
+    return warning.address, paragraph.removeprefix(f"{warning.address} ") or warning.summary
 
 
-# What a list or a further paragraph adds stands in the box.
-_LIST_BEGINS: Final = re.compile(r"\n\n|\n\s*- ")
-_SENTENCE_ENDS: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
-_CLAUSE_ENDS: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
-_FEWEST_WORDS: Final = 4  # of a clause that says something; `On cluster a:` does not
+# Lists and further paragraphs appear in the box only.
+_LIST_START: Final = re.compile(r"\n\n|\n\s*- ")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
+_CLAUSE_END: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
+_MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
 
 
-def whole_thoughts(text: str) -> list[str]:
-    """The text, then ever less of it, each time to the end of a thought: a sentence, at last a clause."""
-    shorter = [text[: end.start()] for end in _SENTENCE_ENDS.finditer(text)]
-    first = shorter[0] if shorter else text
-    clauses = [first[: end.start()] for end in _CLAUSE_ENDS.finditer(first)]
-    whole = [clause for clause in clauses if len(clause.split()) >= _FEWEST_WORDS]
-    return [text, *reversed(shorter), *reversed(whole)]
+def list_shortened_texts(text: str) -> list[str]:
+    """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a
+    clause.
+    """
+    sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
+    first = sentences[0] if sentences else text
+    clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]
+    long_clauses = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
+    return [text, *reversed(sentences), *reversed(long_clauses)]
 
 
-def place_of(span: Span | None) -> str:
-    """`main.nf.hcl:12`."""
+def format_location(span: Span | None) -> str:
+    """Format a position as `main.nf.hcl:12`; "" without one."""
     return f"{span.filename}:{span.start.line}" if span is not None else ""

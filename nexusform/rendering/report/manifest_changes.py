@@ -1,4 +1,4 @@
-"""What changed inside a text of manifests, told by object and field instead of by lines of the text."""
+"""Changes inside a text of manifests, by object and field."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.rendering.notation.hcl_text import SENSITIVE, scalar
-from nexusform.words import counted
+from nexusform.diagnostics.phrases import format_count
+from nexusform.rendering.notation.hcl_text import SENSITIVE, format_scalar
 
-_LONGEST_TEXT: Final = 100_000  # characters that are read for a line of a report
-_LONGEST_VALUE: Final = 40
-_HIDDEN: Final = frozenset({"data", "stringData"})  # of a Secret
+_MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
+_MAX_VALUE_LENGTH: Final = 40
+_SECRET_FIELDS: Final = frozenset({"data", "stringData"})  # of a Secret
 _ABSENT: Final = object()
 
 
 class FieldChange(Struct, frozen=True):
-    """A field of an object (`replicas`, `containers[web].image`) before and after; "" = absent.
-
-    `path` is "" for the object itself, which comes or goes.
+    """A field of an object (`replicas`, `containers[web].image`) before and after; "" = absent. `path` is ""
+    for the object itself, when it is created or deleted.
     """
 
     title: str
@@ -29,33 +28,39 @@ class FieldChange(Struct, frozen=True):
     new: str
 
     @property
-    def place(self) -> str:
-        """`Deployment web: replicas`."""
+    def location(self) -> str:
+        """The object and field: `Deployment web: replicas`."""
         return ": ".join(part for part in (self.title, self.path) if part)
 
 
-def field_changes(old: object, new: object) -> tuple[FieldChange, ...]:
-    """The fields that differ between two texts of YAML or JSON, object by object; empty where a text is none,
-    has a mistake or is very long, or where only its layout changed.
+def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
+    """Compare two texts of YAML or JSON and return their changed fields by object. Return nothing for
+    invalid, very long or reformatted texts.
     """
-    before, after = _objects(old), _objects(new)
+    before, after = _parse_objects(old), _parse_objects(new)
     if before is None or after is None:
         return ()
     changes: list[FieldChange] = []
-    for key, title in _titles({**before, **after}).items():
-        one, other = before.get(key), after.get(key)
-        if one is not None and other is not None:
-            changes += _fields(title, one, other)
+    for key, title in _build_titles({**before, **after}).items():
+        old_object, new_object = before.get(key), after.get(key)
+        if old_object is not None and new_object is not None:
+            changes += _compare_fields(title, old_object, new_object)
         else:
-            changes.append(FieldChange(title, "", _text(one or _ABSENT), _text(other or _ABSENT)))
+            changes.append(
+                FieldChange(
+                    title, "", _format_value(old_object or _ABSENT), _format_value(new_object or _ABSENT)
+                )
+            )
     return tuple(changes)
 
 
-_Key: TypeAlias = tuple[str, ...]  # API version, namespace, kind, name; all "" of what is no object
+_Key: TypeAlias = tuple[str, ...]  # API version, namespace, kind, name; all "" if not an object
 
 
-def _titles(keys: Iterable[_Key]) -> dict[_Key, str]:
-    """`Deployment web`; `Deployment shop/web` where several namespaces have one of that name."""
+def _build_titles(keys: Iterable[_Key]) -> dict[_Key, str]:
+    """Return titles such as `Deployment web`, with the namespace if the name is ambiguous: `Deployment
+    shop/web`.
+    """
     listed = list(keys)
     uses = Counter(key[2:] for key in listed)
     titles = {}
@@ -66,59 +71,64 @@ def _titles(keys: Iterable[_Key]) -> dict[_Key, str]:
     return titles
 
 
-def _objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
-    """The documents of a text by what tells them apart; None where it is no YAML of that kind."""
-    if not isinstance(text, str) or len(text) > _LONGEST_TEXT:
+def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
+    """Return the documents of a text by key, or None if the text is not such YAML."""
+    if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return None
-    # YAML is loaded where there is any.
-    from nexusform.documents.yaml_text import read_yaml
+    # Imported on demand.
+    from nexusform.documents.yaml_documents import parse_yaml
 
-    stream = read_yaml("", text)
+    stream = parse_yaml("", text)
     objects: dict[_Key, Mapping[str, Any]] = {}
     for document in stream.documents:
         if not isinstance(document.data, dict):
             return None
-        objects.setdefault(_key(document.data), document.data)
-    is_whole = not stream.findings and len(objects) == len(stream.documents)
-    return objects if is_whole and objects else None
+        objects.setdefault(_build_key(document.data), document.data)
+    is_complete = not stream.findings and len(objects) == len(stream.documents)
+    return objects if is_complete and objects else None
 
 
-def _key(body: Mapping[str, Any]) -> _Key:
+def _build_key(body: Mapping[str, Any]) -> _Key:
     metadata = body.get("metadata")
-    named = metadata if isinstance(metadata, dict) else {}
-    parts = (body.get("apiVersion"), named.get("namespace"), body.get("kind"), named.get("name"))
+    metadata_map = metadata if isinstance(metadata, dict) else {}
+    parts = (
+        body.get("apiVersion"),
+        metadata_map.get("namespace"),
+        body.get("kind"),
+        metadata_map.get("name"),
+    )
     return tuple(part if isinstance(part, str) else "" for part in parts)
 
 
-def _fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
-    """The fields of one object that differ, by their paths."""
+def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
+    """Return the changed fields of one object by path."""
     changes: list[FieldChange] = []
     is_secret = old.get("kind") == "Secret"
-    for path, before, after in _differences((), old, new):
-        text = _hidden if is_secret and path[0] in _HIDDEN else _text
-        changes.append(FieldChange(title, _path_text(path), text(before), text(after)))
+    for path, before, after in _find_differences((), old, new):
+        format_side = _hide_value if is_secret and path[0] in _SECRET_FIELDS else _format_value
+        changes.append(FieldChange(title, _format_path(path), format_side(before), format_side(after)))
     return changes
 
 
-_Path: TypeAlias = tuple[str, ...]  # names of fields; `[web]` is the item of that name, `[0]` the first
+_Path: TypeAlias = tuple[str, ...]  # field names; `[web]` is the item with that name, `[0]` the first item
 _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
-def _differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """The innermost places that differ."""
+def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
+    """Return the innermost differences."""
     if old == new and (old.__class__ is bool) == (new.__class__ is bool):
         return []
-    before, after = _parts(old), _parts(new)
+    before, after = _split_parts(old), _split_parts(new)
     if not before or not after or isinstance(old, dict) != isinstance(new, dict):
         return [(path, old, new)]
     differences: list[_Difference] = []
     for name in {**before, **after}:
-        differences += _differences((*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
+        differences += _find_differences((*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
     return differences
 
 
-def _parts(value: Any) -> dict[str, Any] | None:
-    """The fields of a mapping, and the items of a list, by name where all have one; None of anything else."""
+def _split_parts(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a mapping or the items of a list by name or position; None for other values."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, list):
@@ -129,58 +139,58 @@ def _parts(value: Any) -> dict[str, Any] | None:
     return {f"[{position}]": item for position, item in enumerate(value)}
 
 
-def _path_text(path: _Path) -> str:
-    """From the last list on, as `containers[web].image`; else without the `spec` that most objects have."""
-    last = max((at for at, step in enumerate(path) if step.startswith("[")), default=0)
-    shown = path[max(last - 1, 0) :] if last else path
-    if len(shown) > 1 and shown[0] == "spec":
-        shown = shown[1:]
+def _format_path(path: _Path) -> str:
+    """Format a path from its last list on, as `containers[web].image`, else without a leading `spec`."""
+    last_list = max((at for at, step in enumerate(path) if step.startswith("[")), default=0)
+    visible_steps = path[max(last_list - 1, 0) :] if last_list else path
+    if len(visible_steps) > 1 and visible_steps[0] == "spec":
+        visible_steps = visible_steps[1:]
     text = ""
-    for step in shown:
+    for step in visible_steps:
         text += step if step.startswith("[") or not text else f".{step}"
     return text
 
 
-def _hidden(value: Any) -> str:
+def _hide_value(value: Any) -> str:
     return "" if value is _ABSENT else SENSITIVE
 
 
-def _text(value: Any) -> str:
-    """A value in short; "" where there is none."""
+def _format_value(value: Any) -> str:
+    """Format a value in short form; "" if absent."""
     if value is _ABSENT:
         return ""
     if isinstance(value, dict):
-        return f"{{{counted(len(value), 'field')}}}"
+        return f"{{{format_count(len(value), 'field')}}}"
     if isinstance(value, list):
-        return f"[{counted(len(value), 'item')}]"
-    text = scalar(value)
-    return text if len(text) <= _LONGEST_VALUE else f'{text[: _LONGEST_VALUE - 4]}..."'
+        return f"[{format_count(len(value), 'item')}]"
+    text = format_scalar(value)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'
 
 
 # --- in a line ---------------------------------------------------------------------------------
 
-_MOST_FIELDS: Final = 3
+_MAX_FIELDS: Final = 3
 
 
-def change_words(changes: Sequence[FieldChange]) -> tuple[str, ...]:
-    """A clause per object: `Deployment web: replicas 3 -> 5`, `+Service web`."""
+def describe_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
+    """Return a clause per object: `+Service web`, or `Deployment web` with its changed fields."""
     by_object: dict[str, list[FieldChange]] = {}
     for change in changes:
         by_object.setdefault(change.title, []).append(change)
-    return tuple(_clause(title, members) for title, members in by_object.items())
+    return tuple(_describe_object(title, members) for title, members in by_object.items())
 
 
-def _clause(title: str, changes: Sequence[FieldChange]) -> str:
+def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
     if not changes[0].path:
         return f"{'+' if changes[0].new else '-'}{title}"
-    texts = [_turned(change) for change in changes[:_MOST_FIELDS]]
-    left = len(changes) - len(texts)
-    if left:
-        texts.append(f"{counted(left, 'more field')}")
+    texts = [_describe_field(change) for change in changes[:_MAX_FIELDS]]
+    hidden_count = len(changes) - len(texts)
+    if hidden_count:
+        texts.append(f"{format_count(hidden_count, 'more field')}")
     return f"{title}: {', '.join(texts)}" if title else ", ".join(texts)
 
 
-def _turned(change: FieldChange) -> str:
+def _describe_field(change: FieldChange) -> str:
     if change.old == change.new:
         return f"{change.path} changed"
     if not change.old:

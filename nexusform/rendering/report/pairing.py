@@ -1,4 +1,4 @@
-"""Which elements of two lists belong together: by longest common subsequence."""
+"""Pairing of the elements of two lists by longest common subsequence."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from typing import Any, TypeAlias
 # Above this many cells the exact table would be slow to fill; difflib's blocks are used instead.
 _TABLE_LIMIT = 250_000
 
-# A position on each side; of a pair, None where an element stands on one side only.
+# A position on each side; in a pair, None for an element of one side only.
 Match: TypeAlias = tuple[int, int]
 Pair: TypeAlias = tuple[int | None, int | None]
 
 
-def paired(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
-    """Positions (before, after) in display order; None where an element stands on one side only.
-
-    Equal elements pair by longest common subsequence. Between them, objects (dicts) pair in
-    order, as one object changed in place; anything else is a removal and an addition.
+def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
+    """Return pairs of positions (before, after) in display order; None for an element of one side only. Equal
+    elements pair by longest common subsequence. Between them, objects (dicts) pair in order as one changed
+    object; other elements are removed and added.
     """
     pairs: list[Pair] = []
     i = j = 0
-    for b, a in _common(before, after):
-        pairs += _between(before, after, range(i, b), range(j, a))
+    for b, a in _match_equal(before, after):
+        pairs += _pair_gap(before, after, range(i, b), range(j, a))
         pairs.append((b, a))
         i, j = b + 1, a + 1
-    pairs += _between(before, after, range(i, len(before)), range(j, len(after)))
+    pairs += _pair_gap(before, after, range(i, len(before)), range(j, len(after)))
     return pairs
 
 
-def _between(before: Sequence[Any], after: Sequence[Any], old_range: range, new_range: range) -> list[Pair]:
-    """The pairs of the elements between two equal ones, none of which has an equal on the other side."""
+def _pair_gap(before: Sequence[Any], after: Sequence[Any], old_range: range, new_range: range) -> list[Pair]:
+    """Pair the elements between two equal ones."""
     pairs: list[Pair] = []
     j = new_range.start
     for i in old_range:
@@ -42,8 +41,8 @@ def _between(before: Sequence[Any], after: Sequence[Any], old_range: range, new_
     return pairs + [(None, k) for k in range(j, new_range.stop)]
 
 
-def _common(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
-    """The equal elements that pair, in order."""
+def _match_equal(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    """Return the equal elements that pair, in order."""
     # Equal elements at the ends are the common case and cost nothing to match.
     shorter = min(len(before), len(after))
     head = 0
@@ -54,15 +53,15 @@ def _common(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
         tail += 1
     old_middle, new_middle = before[head : len(before) - tail], after[head : len(after) - tail]
     is_small = len(old_middle) * len(new_middle) <= _TABLE_LIMIT
-    middle = _table(old_middle, new_middle) if is_small else _blocks(old_middle, new_middle)
+    middle = _match_by_table(old_middle, new_middle) if is_small else _match_by_blocks(old_middle, new_middle)
     matches = [(k, k) for k in range(head)]
     matches += [(head + i, head + j) for i, j in middle]
     matches += [(len(before) - k, len(after) - k) for k in range(tail, 0, -1)]
     return matches
 
 
-def _table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
-    """The matches of a longest common subsequence, by the table of its lengths."""
+def _match_by_table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    """Return the matches of a longest common subsequence by the table of its lengths."""
     if not before or not after:
         return []
     width = len(after) + 1
@@ -87,11 +86,11 @@ def _table(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
     return matches
 
 
-def _blocks(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
-    """The matches by difflib's blocks, for sequences whose table would be large."""
+def _match_by_blocks(before: Sequence[Any], after: Sequence[Any]) -> list[Match]:
+    """Return the matches by difflib blocks, for sequences with a large table."""
     from difflib import SequenceMatcher
 
-    # difflib hashes what it compares; elements may be dicts, so numbers stand for them.
+    # difflib hashes its elements; dicts are unhashable, so numbers replace them.
     numbers: dict[str, int] = {}
     old_numbers = [numbers.setdefault(repr(element), len(numbers)) for element in before]
     new_numbers = [numbers.setdefault(repr(element), len(numbers)) for element in after]

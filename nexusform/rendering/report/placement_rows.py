@@ -1,4 +1,4 @@
-"""Placements as rows for people: runs of similar ones folded, per pool. Decides nothing."""
+"""Rows of placements per pool, with runs of similar ones folded."""
 
 from __future__ import annotations
 
@@ -9,37 +9,42 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from nexusform.address import Address
-from nexusform.placement_kinds.kinds import KINDS, MOST_NAMES, VM, kind_order, place_text
+from nexusform.diagnostics.phrases import format_count, group_ranges, select_form
+from nexusform.placement_kinds.kinds import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_order
 from nexusform.plans.impact.effects import (
-    LEAVING,
+    LOSS_EFFECTS,
     Effect,
     EffectCount,
-    effect_counts,
-    effect_of,
-    ground_of,
-    is_told,
-    state_of,
-    told_pools,
-    verb_of,
+    compute_effect,
+    count_effects,
+    describe_state,
+    format_verb,
+    get_host_noun,
+    is_upgrade_row,
+    list_upgrade_pools,
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.upgrade_words import AT_ONCE, RECREATING, ROLLING, pools_at_once
-from nexusform.rendering.report.wording import trigger_words
-from nexusform.scheduling.decision import Place
+from nexusform.rendering.report.upgrade_sentences import (
+    AT_ONCE,
+    RECREATION_VERBS,
+    ROLLING,
+    find_simultaneous_pools,
+)
+from nexusform.rendering.report.wording import describe_trigger
+from nexusform.resources.address import Address
+from nexusform.scheduling.decision import Location
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.words import counted, form, spans
 
 # More moves than this are folded.
-SINGLE_MOVES = 10
+MAX_SINGLE_MOVES = 10
 
 
-SayPlace: TypeAlias = Callable[[Place], str]
+LocationFormatter: TypeAlias = Callable[[Location], str]
 
 
 class Detail(StrEnum):
-    """The `-placements` flag."""
+    """Values of the `-placements` flag."""
 
     CHANGED = "changed"
     ALL = "all"
@@ -58,10 +63,8 @@ _SYMBOLS = {
 
 
 class PlacementLine(Struct, frozen=True):
-    """One line: symbol, which objects (`cluster-d-pool1-0..23`), from where, to where, why.
-
-    `count` is how many objects it stands for; `origin` and `target` are "" when there is none. Objects with
-    another effect have a line of their own.
+    """One line: symbol, objects (`cluster-d-pool1-0..23`), origin, target and trigger. `count` is the number
+    of objects. `origin` and `target` are "" if there is none. Each effect has its own line.
     """
 
     symbol: str
@@ -76,11 +79,9 @@ class PlacementLine(Struct, frozen=True):
 
 
 class PlacementGroup(Struct, frozen=True):
-    """The lines of one pool (or placement, or workload); `table` None when it has none.
-
-    `name` is `cluster/pool` (of a binding the placement's address). `certainty` is a clause such as
-    `VMs per rack certain for 24 of 24, machines for 4 of 24`, "" when nothing was placed or no repetition
-    was run.
+    """The lines of one pool, placement or workload; `table` is None without one. `name` is `cluster/pool`, or
+    the address of the placement for a binding. `certainty` is a clause such as `VMs per rack certain for 24
+    of 24, machines for 4 of 24`; "" without placed VMs or samples.
     """
 
     name: str
@@ -91,9 +92,7 @@ class PlacementGroup(Struct, frozen=True):
 
 
 class PlacementSummary(Struct, frozen=True):
-    """How many objects of a kind ("" = all) are asked to do what, and what becomes of
-    them.
-    """
+    """Numbers of objects of a kind ("" = all) by action, with their effects."""
 
     kind: str
     place: int = 0
@@ -104,78 +103,84 @@ class PlacementSummary(Struct, frozen=True):
     lose: int = 0
     forget: int = 0
     effects: tuple[EffectCount, ...] = ()
-    anew: int = 0  # of the VMs that move: those whose pool is made anew, as an upgrade tells
+    recreations: int = 0  # moved VMs of pools that an upgrade re-creates
 
     @property
-    def anything(self) -> bool:
-        """Whether there is any object at all."""
+    def has_objects(self) -> bool:
+        """Whether there is any object."""
         counts = (self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget)
         return any(counts)
 
     @property
-    def lost(self) -> list[tuple[str, int]]:
-        """How many lose what they stand on: ("machine", 33), ("node", 4)."""
-        grounds: Counter[str] = Counter()
+    def losses(self) -> list[tuple[str, int]]:
+        """Numbers of objects that lose their host: ("machine", 33), ("node", 4)."""
+        host_counts: Counter[str] = Counter()
         for effect_count in self.effects:
             if effect_count.effect is Effect.LOST:
-                grounds[ground_of(effect_count.kind)] += effect_count.count
-        return list(grounds.items())
+                host_counts[get_host_noun(effect_count.kind)] += effect_count.count
+        return list(host_counts.items())
 
     @property
     def outcomes(self) -> list[tuple[int, str]]:
-        """What becomes of them, in numbers and words: (3, "placed"), (2, "re-created in place")."""
+        """Numbers of objects by outcome: (3, "placed"), (2, "re-created in place")."""
         outcomes: Counter[str] = Counter()
         for effect_count in self.effects:
-            outcomes[_outcome(effect_count)] += effect_count.count
-        if self.anew:
-            outcomes = self._without_the_anew(outcomes)
-        return [(count, words) for words, count in outcomes.items()]
+            outcomes[_describe_count_outcome(effect_count)] += effect_count.count
+        if self.recreations:
+            outcomes = self._split_recreations(outcomes)
+        return [(count, outcome) for outcome, count in outcomes.items()]
 
     @property
-    def leaving(self) -> frozenset[str]:
-        """Those of the words of `outcomes` that say of something that it does not stay where it runs."""
-        words = {_outcome(each) for each in self.effects if each.effect in LEAVING}
-        return frozenset(words | {_ANEW})
+    def disruptive_outcomes(self) -> frozenset[str]:
+        """Outcomes of objects that do not stay on their host."""
+        outcomes = {
+            _describe_count_outcome(effect_count)
+            for effect_count in self.effects
+            if effect_count.effect in LOSS_EFFECTS
+        }
+        return frozenset(outcomes | {_RECREATED_BY_POOL})
 
-    def _without_the_anew(self, outcomes: Counter[str]) -> Counter[str]:
-        """The counts with what is made anew pool by pool as a word of its own, and not as moves."""
-        elsewhere = min(self.anew, outcomes[OUTCOMES[Effect.MOVED]])
-        rest = outcomes - Counter(
-            {OUTCOMES[Effect.MOVED]: elsewhere, OUTCOMES[Effect.AGAIN]: self.anew - elsewhere}
+    def _split_recreations(self, outcomes: Counter[str]) -> Counter[str]:
+        """Return the counts with VMs of re-created pools as an outcome of their own."""
+        moved = min(self.recreations, outcomes[OUTCOMES[Effect.MOVED]])
+        other_outcomes = outcomes - Counter(
+            {OUTCOMES[Effect.MOVED]: moved, OUTCOMES[Effect.RECREATED]: self.recreations - moved}
         )
-        return Counter({_ANEW: self.anew}) + rest
+        return Counter({_RECREATED_BY_POOL: self.recreations}) + other_outcomes
 
     @property
-    def remarks(self) -> list[str]:
-        """What the counts of actions do not say: `2 are re-created in place`, `3 stay Pending`."""
-        remarks: Counter[tuple[Effect, str]] = Counter()
+    def notes(self) -> list[str]:
+        """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay
+        Pending`.
+        """
+        counts: Counter[tuple[Effect, str]] = Counter()
         for effect_count in self.effects:
-            if effect_count.effect in _REMARKED:
-                waits_still = effect_count.effect is Effect.STILL_WAITING
-                effect = Effect.WAITING if waits_still else effect_count.effect
-                state = effect_count.state if effect in (Effect.WAITING, Effect.AGAIN) else ""
-                remarks[effect, state] += effect_count.count
-        return [f"{count:,} {verb_of(*key, count)}" for key, count in remarks.items()]
+            if effect_count.effect in _NOTE_EFFECTS:
+                is_still_waiting = effect_count.effect is Effect.STILL_WAITING
+                effect = Effect.WAITING if is_still_waiting else effect_count.effect
+                state = effect_count.state if effect in (Effect.WAITING, Effect.RECREATED) else ""
+                counts[effect, state] += effect_count.count
+        return [f"{count:,} {format_verb(*key, count)}" for key, count in counts.items()]
 
 
 OUTCOMES: Mapping[Effect, str] = {
     Effect.PLACED: "placed",
     Effect.MOVED: "moved",
-    Effect.AGAIN: "re-created in place",
+    Effect.RECREATED: "re-created in place",
     Effect.UNPLACED: "without a node",
     Effect.REMOVED: "removed",
     Effect.LOST: "without their machine",
     Effect.FORGOTTEN: "forgotten",
     Effect.UPDATED: "updated",
-    Effect.NOT_MADE: "not made",
-    Effect.KEPT: "kept",
+    Effect.NOT_CREATED: "not made",
+    Effect.UNCHANGED: "kept",
 }
-_ANEW = "re-created pool by pool"
+_RECREATED_BY_POOL = "re-created pool by pool"
 
 
-def count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
-    """What is asked for, as the `Placements:` line has it: `3 to place`, `2 to move`; moves and losses stand
-    out.
+def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
+    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`. Moves and losses are
+    highlighted.
     """
     moves = f"{summary.move:,} to move"
     clauses = [
@@ -186,64 +191,67 @@ def count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str
     ]
     if summary.update:
         clauses.append(f"{summary.update:,} to update")
-    for ground, number in summary.lost:
-        lost = f"{number:,} {form(number, f'loses its {ground}', f'lose their {ground}')}"
-        clauses.append(paint(lost, "bold", "red"))
+    for host, number in summary.losses:
+        loss = f"{number:,} {select_form(number, f'loses its {host}', f'lose their {host}')}"
+        clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
         clauses.append(f"{summary.forget:,} forgotten")
-    refused = sum(each.count for each in summary.effects if each.effect is Effect.NOT_MADE)
-    return [*clauses, f"{refused:,} not made"] if refused else clauses
+    rejected = sum(
+        effect_count.count for effect_count in summary.effects if effect_count.effect is Effect.NOT_CREATED
+    )
+    return [*clauses, f"{rejected:,} not made"] if rejected else clauses
 
 
-def _outcome(each: EffectCount) -> str:
-    """What became of objects, in a word or two: `moved`, `without their node`."""
-    if each.effect is Effect.LOST:
-        return f"without their {ground_of(each.kind)}"
-    return outcome_of(each.effect, each.state)
+def _describe_count_outcome(effect_count: EffectCount) -> str:
+    """Return the outcome of counted objects: `moved`, `without their node`."""
+    if effect_count.effect is Effect.LOST:
+        return f"without their {get_host_noun(effect_count.kind)}"
+    return describe_outcome(effect_count.effect, effect_count.state)
 
 
-def outcome_of(effect: Effect, state: str) -> str:
-    """What becomes of objects, in a word or two."""
-    if effect is Effect.AGAIN and state:
+def describe_outcome(effect: Effect, state: str) -> str:
+    """Return the outcome of an effect in a word or two."""
+    if effect is Effect.RECREATED and state:
         return "re-created, predicted in place"
     return OUTCOMES.get(effect) or state
 
 
-_REMARKED = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+_NOTE_EFFECTS = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
 
 
-def summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """The total first, then one per kind that is present (only when there are several)."""
+def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
+    """Return the total, then one summary per kind if there are several kinds."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        counts[row.kind][row.action] += effect_of(row) is not Effect.NOT_MADE
-    # The plan counts what stays; rows for it exist only on request. What no row tells is VMs.
+        counts[row.kind][row.action] += compute_effect(row) is not Effect.NOT_CREATED
+    # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
-    untold = max(0, plan.kept - rows_kept)
-    counts[VM][PlacementAction.KEEP] += untold
-    effects = effect_counts(plan.placements)
-    if untold:
-        effects = (*effects, EffectCount(VM, Effect.KEPT, "", untold))
-    total = _summary("", sum(counts.values(), Counter()), effects, _made_anew(plan))
+    unlisted = max(0, plan.unchanged_count - rows_kept)
+    counts[VM][PlacementAction.KEEP] += unlisted
+    effects = count_effects(plan.placements)
+    if unlisted:
+        effects = (*effects, EffectCount(VM, Effect.UNCHANGED, "", unlisted))
+    total = _build_summary("", sum(counts.values(), Counter()), effects, _count_recreations(plan))
     by_kind = []
-    for kind in sorted(counts, key=kind_order):
+    for kind in sorted(counts, key=get_order):
         if counts[kind].total():
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
-            by_kind.append(_summary(kind, counts[kind], of_kind, total.anew if kind == VM else 0))
+            by_kind.append(
+                _build_summary(kind, counts[kind], of_kind, total.recreations if kind == VM else 0)
+            )
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
-def _made_anew(plan: Plan) -> int:
-    """How many VMs are re-created because their pool is, whether on another machine or on theirs."""
-    told = told_pools(plan)
+def _count_recreations(plan: Plan) -> int:
+    """Count the VMs that are re-created with their pool, on their machine or another one."""
+    recreated_pools = list_upgrade_pools(plan)
     moves = (row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE)
-    return sum(is_told(row, told) for row in moves) if told else 0
+    return sum(is_upgrade_row(row, recreated_pools) for row in moves) if recreated_pools else 0
 
 
-def _summary(
-    kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...], anew: int
+def _build_summary(
+    kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...], recreations: int
 ) -> PlacementSummary:
-    """The counts of one kind."""
     return PlacementSummary(
         kind,
         place=actions[PlacementAction.PLACE],
@@ -254,315 +262,338 @@ def _summary(
         lose=actions[PlacementAction.LOSE],
         forget=actions[PlacementAction.FORGET],
         effects=effects,
-        anew=anew,
+        recreations=recreations,
     )
 
 
 # --- groups ------------------------------------------------------------------------------------
 
 
-def placement_groups(plan: Plan, detail: Detail, say: SayPlace = place_text) -> tuple[PlacementGroup, ...]:
-    """The pools that the plan touches (all of them with `all`), in the plan's order.
-
-    Observations (kept, with a trigger) are always shown; plain kept rows only with `all`. `say` is how
-    the place of a single object is written.
+def build_placement_groups(
+    plan: Plan, detail: Detail, location_formatter: LocationFormatter = format_location_text
+) -> tuple[PlacementGroup, ...]:
+    """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept,
+    with a trigger) are always shown; other kept rows only with `all`. `location_formatter` formats the
+    location of a single object.
     """
     if detail is Detail.NONE:
         return ()
     rows: dict[_PoolKey, list[PlacementChange]] = {}
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
-            rows.setdefault(_pool_of_row(row), []).append(row)
-    tables = {_pool_of_table(table): table for table in plan.placement_tables}
+            rows.setdefault(_get_row_pool(row), []).append(row)
+    tables = {_get_table_pool(table): table for table in plan.placement_tables}
     if detail is not Detail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
-    at_once = pools_at_once(plan)
+    simultaneous_pools = find_simultaneous_pools(plan)
     groups = [
-        _group(rows.get(pool, []), tables.get(pool), plan.tie_breaks, detail, say, at_once) for pool in pools
+        _build_group(
+            rows.get(pool, []), tables.get(pool), plan.samples, detail, location_formatter, simultaneous_pools
+        )
+        for pool in pools
     ]
     # A VM's name says whose it is; bindings and pods stand under the name of what they belong to, so no VM
     # may follow one. Pods follow from bindings.
-    return tuple(sorted(groups, key=lambda group: kind_order(group.kind)))
+    return tuple(sorted(groups, key=lambda group: get_order(group.kind)))
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]
 
 
-def _pool_of_table(table: PlacementTable) -> _PoolKey:
-    return _pool_key(table.site_id, table.address, table.cluster, VM, table.pool)
+def _get_table_pool(table: PlacementTable) -> _PoolKey:
+    return _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool)
 
 
-def _pool_of_row(row: PlacementChange) -> _PoolKey:
-    return _pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool)
+def _get_row_pool(row: PlacementChange) -> _PoolKey:
+    return _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool)
 
 
-def _pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
-    """The pool that a row belongs to: all VMs of a block of plain VMs are one."""
-    if cluster == str(address.config):
+def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
+    """Return the key of the pool of a row: all VMs of a block of plain VMs share one."""
+    if cluster == str(address.config_address):
         return (site_id, cluster, kind, pool)
     return ("", str(address), kind, pool)
 
 
-def _group(
+def _build_group(
     rows: Sequence[PlacementChange],
     table: PlacementTable | None,
-    tie_breaks: int,
+    samples: int,
     detail: Detail,
-    say: SayPlace,
-    at_once: frozenset[tuple[str, str, str]],
+    location_formatter: LocationFormatter,
+    simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementGroup:
-    """The lines of one pool: rows that do the same for the same reason are one run."""
+    """Build the lines of one pool; rows with the same action and trigger form a run."""
     runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
     counts = Counter(row.trigger for row in rows)
-    told = frozenset(trigger for trigger in counts if _is_recreation(trigger, counts[trigger], detail))
+    recreation_triggers = frozenset(
+        trigger for trigger in counts if _is_recreation_run(trigger, counts[trigger], detail)
+    )
     for row in rows:
-        effect = Effect.MOVED if row.kind == VM and row.trigger in told else effect_of(row)
-        alike = (row.action.value, trigger_words(row), _states(row), effect, state_of(row))
-        runs.setdefault(alike, []).append(row)
+        effect = (
+            Effect.MOVED if row.kind == VM and row.trigger in recreation_triggers else compute_effect(row)
+        )
+        run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row))
+        runs.setdefault(run_key, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
-        anew = run[0].kind == VM and run[0].trigger in told
-        lines += [_recreated(run, at_once)] if anew else _lines(run, detail, say)
+        is_recreation = run[0].kind == VM and run[0].trigger in recreation_triggers
+        lines += (
+            [_build_recreation_line(run, simultaneous_pools)]
+            if is_recreation
+            else _build_lines(run, detail, location_formatter)
+        )
     kind = rows[0].kind if rows else VM
-    name = f"{table.cluster}/{table.pool}" if table else _group_name(rows[0])
-    certainty = certainty_text(table) if table and table.placed and tie_breaks else ""
+    name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
+    certainty = format_certainty(table) if table and table.placed and samples else ""
     return PlacementGroup(name=name, kind=kind, lines=tuple(lines), table=table, certainty=certainty)
 
 
-def _group_name(row: PlacementChange) -> str:
-    """What the rows of a group without a table stand under."""
+def _get_group_name(row: PlacementChange) -> str:
+    """Return the name of a group without a table."""
     if KINDS[row.kind].by_resource:
         return str(row.address)
     names = [name for name in (row.cluster, row.pool) if name]
     return "/".join(names) or str(row.address)
 
 
-def certainty_text(table: PlacementTable) -> str:
-    """`VMs per rack certain for 24 of 24, machines for 4 of 24`."""
+def format_certainty(table: PlacementTable) -> str:
+    """Return `VMs per rack certain for 24 of 24, machines for 4 of 24`."""
     racks = f"VMs per rack certain for {table.racks_certain:,} of {table.placed:,}"
     return f"{racks}, machines for {table.machines_certain:,} of {table.placed:,}"
 
 
-def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
-    """The lines of rows with one action, trigger, effect and the same states: one each, or one for all."""
-    moves = effect_of(run[0]) is Effect.MOVED or _is_elsewhere(run[0])
-    few_moves = moves and len(run) <= SINGLE_MOVES
-    if detail is Detail.ALL or len(run) == 1 or few_moves:
-        return [_single(row, say) for row in run]
-    return [_folded(sorted(run, key=_by_number))]
+def _build_lines(
+    run: Sequence[PlacementChange], detail: Detail, location_formatter: LocationFormatter
+) -> list[PlacementLine]:
+    """Build the lines of a run: one per row, or one for all."""
+    is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
+    has_few_moves = is_move and len(run) <= MAX_SINGLE_MOVES
+    if detail is Detail.ALL or len(run) == 1 or has_few_moves:
+        return [_build_single_line(row, location_formatter) for row in run]
+    return [_build_folded_line(sorted(run, key=_get_sort_key))]
 
 
-def _folded(run: Sequence[PlacementChange]) -> PlacementLine:
-    """One line for a run of rows with one action, trigger, effect and the same states."""
+def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
+    """Build one line for rows with the same action, trigger, effect and states."""
     first_row = run[0]
-    state_before, state_after = _states(first_row)
-    effect, state = effect_of(first_row), state_of(first_row)
-    waits = "" if effect is Effect.AGAIN else state
-    leaves = effect in _WITH_ORIGIN or _is_elsewhere(first_row)
-    origin = _many_places(first_row.kind, [row.source for row in run]) if leaves else ""
-    target = _many_places(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
-    racks_left, racks_taken = _racks(row.source for row in run), _racks(row.target for row in run)
-    if origin == target and racks_left and racks_left == racks_taken:
+    state_before, state_after = _get_states(first_row)
+    effect, state = compute_effect(first_row), describe_state(first_row)
+    waiting_state = "" if effect is Effect.RECREATED else state
+    has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
+    origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
+    target = (
+        _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
+    )
+    source_racks, target_racks = (
+        _collect_racks(row.source for row in run),
+        _collect_racks(row.target for row in run),
+    )
+    if origin == target and source_racks and source_racks == target_racks:
         target = "the same racks"
     return PlacementLine(
         symbol=_SYMBOLS[first_row.action],
         action=first_row.action,
-        label=_run_label(run),
+        label=_format_run_label(run),
         effect=effect,
         origin=state_before or origin,
-        target=waits or (f"{state_after}: {target}" if state_after else target),
-        trigger=trigger_words(first_row),
+        target=waiting_state or (f"{state_after}: {target}" if state_after else target),
+        trigger=describe_trigger(first_row),
         count=len(run),
         state=state,
     )
 
 
-def _is_recreation(trigger: str, count: int, detail: Detail) -> bool:
-    """Whether nodes of a pool that are made anew for this reason are told together, wherever they come to."""
-    if detail is Detail.ALL or trigger not in RECREATING:
+def _is_recreation_run(trigger: str, count: int, detail: Detail) -> bool:
+    """Return whether re-created nodes with this trigger share one line."""
+    if detail is Detail.ALL or trigger not in RECREATION_VERBS:
         return False
-    return trigger == ROLLING or count > SINGLE_MOVES
+    return trigger == ROLLING or count > MAX_SINGLE_MOVES
 
 
-def _recreated(run: Sequence[PlacementChange], at_once: frozenset[tuple[str, str, str]]) -> PlacementLine:
-    """One line for nodes of a pool that are made anew, batch by batch or all at once."""
-    ordered = sorted(run, key=_by_number)
-    in_place = sum(effect_of(row) is Effect.AGAIN for row in run)
+def _build_recreation_line(
+    run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
+) -> PlacementLine:
+    """Build one line for re-created nodes of a pool, batch by batch or all at once."""
+    ordered = sorted(run, key=_get_sort_key)
+    in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
     counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]
     return PlacementLine(
         symbol=_SYMBOLS[run[0].action],
         action=run[0].action,
-        label=_run_label(ordered),
+        label=_format_run_label(ordered),
         effect=Effect.MOVED,
         origin="",
-        target=", ".join(f"{count:,} {where}" for count, where in counts if count),
+        target=", ".join(f"{count:,} {location}" for count, location in counts if count),
         trigger=run[0].trigger,
         count=len(run),
-        state=AT_ONCE if (run[0].site_id, run[0].cluster, run[0].pool) in at_once else "",
+        state=AT_ONCE if (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools else "",
     )
 
 
 _States: TypeAlias = tuple[str, str]
 
 
-def _states(row: PlacementChange) -> _States:
-    """The states before and after of what stays and changes its state; else both are empty."""
+def _get_states(row: PlacementChange) -> _States:
+    """Return the states before and after of an updated object; both are empty if equal."""
     if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""
-    state = KINDS[row.kind].state
+    state = KINDS[row.kind].get_state
     before, after = state(row.source), state(row.target)
     return ("", "") if before == after else (before, after)
 
 
-def _by_number(row: PlacementChange) -> tuple[int, int, str]:
-    """The sort key of a row: numbers by value, then keys."""
-    number = _number(row)
+def _get_sort_key(row: PlacementChange) -> tuple[int, int, str]:
+    """Return the sort key of a row: numbers by value, then keys."""
+    number = _get_number(row)
     return (0, number, "") if isinstance(number, int) else (1, 0, number)
 
 
-def _number(row: PlacementChange) -> int | str:
-    """The number in the pool; of a plain VM, its index or key in its block."""
+def _get_number(row: PlacementChange) -> int | str:
+    """Return the number in the pool, or the instance key of a plain VM."""
     key = row.address.key
-    if key is None or row.cluster != str(row.address.config):
+    if key is None or row.cluster != str(row.address.config_address):
         return row.number
     return key
 
 
-_WITH_ORIGIN = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED, Effect.LOST, Effect.FORGOTTEN)
-# What is said before the place that objects leave, or that leaves them: of one and of several.
-_PARTINGS: Mapping[Effect, tuple[str, str]] = {
+_ORIGIN_EFFECTS = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED, Effect.LOST, Effect.FORGOTTEN)
+# Verbs before the location of departing objects: singular and plural.
+_DEPARTURE_VERBS: Mapping[Effect, tuple[str, str]] = {
     Effect.REMOVED: ("leaves", "leave"),
     Effect.LOST: ("loses", "lose"),
     Effect.FORGOTTEN: ("is forgotten and runs on, on", "are forgotten and run on, on"),
 }
-# Whoever has no node runs nowhere.
-_NOWHERE = ("Pending", "SchedulingGated", "Failed")
-_WAITS_ON = ("is forgotten and stays", "are forgotten and stay")
+# Objects without a node do not run.
+_UNSCHEDULED_STATES = ("Pending", "SchedulingGated", "Failed")
+_PENDING_DEPARTURE = ("is forgotten and stays", "are forgotten and stay")
 
 
-def parting(line: PlacementLine) -> str:
-    """`leaves`, `lose`: what is said before the place of objects that this plan gives none; "" of others."""
-    verbs = _PARTINGS.get(line.effect)
-    if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _NOWHERE:
-        verbs = _WAITS_ON
-    return form(line.count, *verbs) if verbs else ""
+def get_departure_verb(line: PlacementLine) -> str:
+    """Return `leaves` or `lose` for objects without a new location, else ""."""
+    verbs = _DEPARTURE_VERBS.get(line.effect)
+    if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
+        verbs = _PENDING_DEPARTURE
+    return select_form(line.count, *verbs) if verbs else ""
 
 
-def _single(row: PlacementChange, say: SayPlace) -> PlacementLine:
-    """The line of one row."""
-    origin = _place_in_row(row, row.source, say) if row.source else ""
-    target = _place_in_row(row, row.target, say) if row.target else ""
-    effect = effect_of(row)
+def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
+    origin = _format_row_location(row, row.source, location_formatter) if row.source else ""
+    target = _format_row_location(row, row.target, location_formatter) if row.target else ""
+    effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # another node of the same machine
-        say = place_text
-        origin = _place_in_row(row, row.source, say) if row.source else ""
-        target = _place_in_row(row, row.target, say) if row.target else ""
-    changes = effect is Effect.UPDATED and origin != target
-    if not (changes or effect in _WITH_ORIGIN or _is_elsewhere(row)):
+        location_formatter = format_location_text
+        origin = _format_row_location(row, row.source, location_formatter) if row.source else ""
+        target = _format_row_location(row, row.target, location_formatter) if row.target else ""
+    is_location_updated = effect is Effect.UPDATED and origin != target
+    if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
     return PlacementLine(
         symbol=_SYMBOLS[row.action],
         action=row.action,
         effect=effect,
-        label=_called(row),
+        label=_format_display_name(row),
         origin=origin,
         target=target,
-        trigger=trigger_words(row),
-        state=state_of(row),
+        trigger=describe_trigger(row),
+        state=describe_state(row),
     )
 
 
-def line_verb(line: PlacementLine) -> str:
-    """What is said before the target of objects that have no way to it: `re-created in place:`, `stays`."""
-    if line.trigger in RECREATING and not line.origin and line.effect is Effect.MOVED:
-        return line.state or RECREATING[line.trigger]
+def get_line_verb(line: PlacementLine) -> str:
+    """Return the text before the target of objects without an origin: `re-created in place:`, `stays`."""
+    if line.trigger in RECREATION_VERBS and not line.origin and line.effect is Effect.MOVED:
+        return line.state or RECREATION_VERBS[line.trigger]
     match line.effect:
-        case Effect.AGAIN:
-            return f"{outcome_of(Effect.AGAIN, line.state)}:"
+        case Effect.RECREATED:
+            return f"{describe_outcome(Effect.RECREATED, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
             return ""
         case Effect.WAITING | Effect.STILL_WAITING:
-            return form(line.count, "stays", "stay")
-        case Effect.NOT_MADE:
-            return verb_of(line.effect, "", line.count)
+            return select_form(line.count, "stays", "stay")
+        case Effect.NOT_CREATED:
+            return format_verb(line.effect, "", line.count)
         case _:
-            return form(line.count, "stays:", "stay:")
+            return select_form(line.count, "stays:", "stay:")
 
 
-def _called(row: PlacementChange) -> str:
-    """An object's name, and the platform's own where it is known."""
+def _format_display_name(row: PlacementChange) -> str:
+    """Return the name of an object, with its platform name if known."""
     return f"{row.object} [{row.platform_name}]" if row.platform_name else row.object
 
 
-def _is_elsewhere(row: PlacementChange) -> bool:
-    """Whether it stays where it was observed, which is not where state has it."""
+def _is_observed_elsewhere(row: PlacementChange) -> bool:
+    """Return whether a kept VM was observed at another location than in the state."""
     return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
 # --- places ------------------------------------------------------------------------------------
 
 
-def _place_in_row(row: PlacementChange, place: Place, say: SayPlace) -> str:
-    """A place as a row says it."""
-    return KINDS[row.kind].beside(place, row.object) or say(place)
+def _format_row_location(
+    row: PlacementChange, location: Location, location_formatter: LocationFormatter
+) -> str:
+    """Format a location for a row."""
+    return KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)
 
 
 # --- folding -----------------------------------------------------------------------------------
 
 
-def _run_label(rows: Sequence[PlacementChange]) -> str:
-    """`prefix-0..3,5`: names that are one prefix and a number; anything else is listed or counted."""
+def _format_run_label(rows: Sequence[PlacementChange]) -> str:
+    """Format names with one prefix as `prefix-0..3,5`; list or count other names."""
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
-        return counted(len(rows), run_noun)
-    prefixes = {_prefix(row) for row in rows}
+        return format_count(len(rows), run_noun)
+    prefixes = {_get_prefix(row) for row in rows}
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:
-        numbers = [number for number in map(_number, rows) if isinstance(number, int)]
-        return f"{prefix}{_ranges(numbers)}"
-    if len(rows) <= MOST_NAMES:
+        numbers = [number for number in map(_get_number, rows) if isinstance(number, int)]
+        return f"{prefix}{_format_ranges(numbers)}"
+    if len(rows) <= MAXIMUM_NAMES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"
 
 
-def _prefix(row: PlacementChange) -> str | None:
-    """An object's name without the number at its end; None where it does not end so."""
-    number = _number(row)
+def _get_prefix(row: PlacementChange) -> str | None:
+    """Return the name of an object without its final number, or None without one."""
+    number = _get_number(row)
     if isinstance(number, int) and row.object.endswith(str(number)):
         return row.object[: -len(str(number))]
     return None
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """`0..3,5`."""
-    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in spans(sorted(numbers)))
+def _format_ranges(numbers: Iterable[int]) -> str:
+    """Format numbers as `0..3,5`."""
+    return ",".join(
+        str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers))
+    )
 
 
-def _many_places(kind: str, places: Iterable[Place | None]) -> str:
-    """Where several objects of one kind stand, in as few words as tell it."""
-    return KINDS[kind].many([place for place in places if place is not None])
+def _format_locations(kind: str, locations: Iterable[Location | None]) -> str:
+    """Format the locations of several objects of one kind in short form."""
+    return KINDS[kind].format_many([location for location in locations if location is not None])
 
 
-def _racks(places: Iterable[Place | None]) -> set[str]:
-    return {place.rack for place in places if isinstance(place, Placement)}
+def _collect_racks(locations: Iterable[Location | None]) -> set[str]:
+    return {location.rack for location in locations if isinstance(location, Placement)}
 
 
 # --- tables ------------------------------------------------------------------------------------
 
 
-def either_text(numbers: Iterable[int]) -> str:
-    """`3`, `3 or 4`, `3, 4 or 5`: different figures, ascending."""
+def format_alternatives(numbers: Iterable[int]) -> str:
+    """Format distinct numbers in ascending order: `3`, `3 or 4`, `3, 4 or 5`."""
     texts = [str(number) for number in sorted(set(numbers))]
     if len(texts) <= 1:
         return texts[0] if texts else "0"
     return f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
-def table_row(table: PlacementTable) -> tuple[str, ...]:
-    """The eight columns of the document's table.
-
-    Cluster, pool, SKU, total count, expected racks, actual racks, expected and actual VMs per rack.
+def build_table_row(table: PlacementTable) -> tuple[str, ...]:
+    """Return the eight columns of the Nexus document: cluster, pool, SKU, total count, expected racks, actual
+    racks, expected and actual VMs per rack.
     """
     return (
         table.cluster,
@@ -571,6 +602,6 @@ def table_row(table: PlacementTable) -> tuple[str, ...]:
         f"{table.total_count:,}",
         str(table.expected_racks),
         str(table.actual_racks),
-        either_text(table.expected_vms_per_rack),
-        either_text(table.actual_vms_per_rack.values()),
+        format_alternatives(table.expected_vms_per_rack),
+        format_alternatives(table.actual_vms_per_rack.values()),
     )

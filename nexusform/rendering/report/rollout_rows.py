@@ -1,4 +1,4 @@
-"""Rollouts as rows for people: when, which stage or wave, and what happens. Decides nothing."""
+"""Rollouts as rows: time, stage or wave, and action."""
 
 from __future__ import annotations
 
@@ -7,61 +7,62 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_count, format_duration
 from nexusform.plans.plan import Plan, Rollout, RolloutStep
-from nexusform.words import counted, duration
 
-HEADS: Final = ("from", "stage", "what")
-_MOST_CLUSTERS: Final = 6
+HEADERS: Final = ("from", "stage", "what")
+_MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
 
 
 class RolloutTable(Struct, frozen=True):
-    """One rollout: its title, and (from when, stage or wave, what) step by step."""
+    """One rollout: its title and its steps (start time, stage or wave, action)."""
 
     title: str
     rows: tuple[tuple[str, str, str], ...]
 
-    def first(self, most: int) -> tuple[Sequence[tuple[str, str, str]], str]:
-        """The first rows, and words for those left out ("" = none)."""
-        left_out = len(self.rows) - most
-        return self.rows[:most], f"and {counted(left_out, 'more step')}" if left_out > 0 else ""
+    def limit_rows(self, maximum: int) -> tuple[Sequence[tuple[str, str, str]], str]:
+        """Return the first rows and a text about the omitted ones ("" = none)."""
+        hidden_count = len(self.rows) - maximum
+        return self.rows[
+            :maximum
+        ], f"and {format_count(hidden_count, 'more step')}" if hidden_count > 0 else ""
 
 
-def rollout_tables(plan: Plan) -> tuple[RolloutTable, ...]:
-    """The rollouts of a plan, in its order."""
-    return tuple(_table(rollout) for rollout in plan.rollouts)
+def build_rollout_tables(plan: Plan) -> tuple[RolloutTable, ...]:
+    """Return the rollouts of a plan in plan order."""
+    return tuple(_build_table(rollout) for rollout in plan.rollouts)
 
 
-def _table(rollout: Rollout) -> RolloutTable:
-    """One rollout as a table."""
+def _build_table(rollout: Rollout) -> RolloutTable:
     snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
     title = f"{rollout.address}: {rollout.cause}{snapshot}"
-    return RolloutTable(title, tuple(_row(step) for step in rollout.steps))
+    return RolloutTable(title, tuple(_build_row(step) for step in rollout.steps))
 
 
-def _row(step: RolloutStep) -> tuple[str, str, str]:
-    """One step: from when, where, and what."""
-    begins = f"+{duration(step.begins)}" if step.begins else "start"
-    return begins, _place(step), f"{_what(step)}{_STATUSES.get(step.status, '')}"
+def _build_row(step: RolloutStep) -> tuple[str, str, str]:
+    """Return start time, stage and action of a step."""
+    begins = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
+    return begins, _format_stage(step), f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"
 
 
-def _place(step: RolloutStep) -> str:
-    """The wave of a step, or its stage and group."""
+def _format_stage(step: RolloutStep) -> str:
+    """Return the wave of a step, or its stage and group."""
     if not step.stage:
         return f"wave {step.group}"
     name = "delete stage" if step.kind == "delete" else step.stage
     return f"{name}, group {step.group}" if step.group and step.kind != "delete" else name
 
 
-def _what(step: RolloutStep) -> str:
-    """What a step does: updates or deletes, waits for time, or for an approval."""
+def _describe_step(step: RolloutStep) -> str:
+    """Return the action of a step: update, delete, wait or approval."""
     if step.kind == "wait":
-        return f"wait {duration(step.wait_seconds)}"
+        return f"wait {format_duration(step.wait_seconds)}"
     if step.kind == "approval":
-        word = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
-        return f"{word} {step.waits_for}"
+        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
+        return f"{approval_text} {step.waits_for}"
     verb = "delete" if step.kind == "delete" else "update"
-    unnamed = len(step.clusters) - _MOST_CLUSTERS
-    shown = ", ".join(step.clusters[:_MOST_CLUSTERS])
-    further = f" and {unnamed} more" if unnamed > 0 else ""
-    return f"{verb} {shown}{further}"
+    hidden_count = len(step.clusters) - _MAX_CLUSTERS
+    cluster_names = ", ".join(step.clusters[:_MAX_CLUSTERS])
+    suffix = f" and {hidden_count} more" if hidden_count > 0 else ""
+    return f"{verb} {cluster_names}{suffix}"

@@ -1,4 +1,4 @@
-"""Plans over several sites, a row per site: how many VMs stand there afterwards, and what changes."""
+"""Rows per site of a plan over several sites: VMs afterwards and changes."""
 
 from __future__ import annotations
 
@@ -8,95 +8,99 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
 from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.impact.effects import Effect, effect_of
+from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
-from nexusform.words import counted, first_of, natural
 
-_MOST_ROWS: Final = 12
-_MOST_NAMED: Final = 8
+_MAX_ROWS: Final = 12
+_MAX_NAMES: Final = 8
 
 
 class SiteRow(Struct, frozen=True):
-    """One site: its VMs before and after the plan, and what becomes of those that do not just stay."""
+    """One site: its VMs before and after the plan, and the numbers of changed VMs by effect."""
 
     name: str
     before: int
     after: int
     placed: int = 0
     moved: int = 0
-    again: int = 0
-    left: int = 0
-    lost: int = 0
+    recreated: int = 0
+    removed: int = 0
+    host_lost: int = 0
 
     @property
-    def changes(self) -> bool:
-        """Whether a VM comes, goes or moves there."""
-        return bool(self.placed or self.moved or self.again or self.left or self.lost)
+    def has_changes(self) -> bool:
+        """Whether any VM of the site changes."""
+        return bool(self.placed or self.moved or self.recreated or self.removed or self.host_lost)
 
     @property
     def delta(self) -> str:
-        """`83 (-12)`."""
+        """The number of VMs with its difference: `83 (-12)`."""
         difference = self.after - self.before
         return f"{self.after:,} ({difference:+,})" if difference else f"{self.after:,}"
 
     @property
-    def words(self) -> str:
-        """`12 leave, 3 move`."""
+    def summary(self) -> str:
+        """The changes in short form: `12 removed, 3 moved`."""
         figures = (
             (self.placed, "placed"),
             (self.moved, "moved"),
-            (self.again, "re-created in place"),
-            (self.left, "removed"),
-            (self.lost, "without their machine"),
+            (self.recreated, "re-created in place"),
+            (self.removed, "removed"),
+            (self.host_lost, "without their machine"),
         )
-        return ", ".join(f"{count:,} {word}" for count, word in figures if count)
+        return ", ".join(f"{count:,} {outcome}" for count, outcome in figures if count)
 
 
-def site_rows(plan: Plan) -> tuple[SiteRow, ...]:
-    """A row for every site of a plan over several: those that change first, most changes first; none where
-    there is one site.
-    """
+def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
+    """Return a row per site, most changes first; none for a single site."""
     if len(plan.sites) < 2:
         return ()
     effects: dict[str, Counter[Effect]] = {}
     for row in plan.placements:
         if row.kind == VM:
-            effects.setdefault(row.site_id, Counter())[effect_of(row)] += 1
+            effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
     rows = []
     for site in plan.sites:
-        kept = sum(len(pool.kept) for pool in site.pools)
-        of_site = effects.get(site.id, Counter())
+        kept = sum(len(pool.unchanged) for pool in site.pools)
+        site_effects = effects.get(site.id, Counter())
         rows.append(
             SiteRow(
                 name=site.name,
-                before=kept + sum(len(pool.left) for pool in site.pools),
-                after=kept + sum(len(pool.came) for pool in site.pools),
-                placed=of_site[Effect.PLACED],
-                moved=of_site[Effect.MOVED] + of_site[Effect.UNPLACED],
-                again=of_site[Effect.AGAIN],
-                left=of_site[Effect.REMOVED] + of_site[Effect.FORGOTTEN],
-                lost=of_site[Effect.LOST],
+                before=kept + sum(len(pool.removed) for pool in site.pools),
+                after=kept + sum(len(pool.added) for pool in site.pools),
+                placed=site_effects[Effect.PLACED],
+                moved=site_effects[Effect.MOVED] + site_effects[Effect.UNPLACED],
+                recreated=site_effects[Effect.RECREATED],
+                removed=site_effects[Effect.REMOVED] + site_effects[Effect.FORGOTTEN],
+                host_lost=site_effects[Effect.LOST],
             )
         )
-    return tuple(sorted(rows, key=_most_first))
+    return tuple(sorted(rows, key=_get_sort_key))
 
 
-def _most_first(row: SiteRow) -> tuple[object, ...]:
-    return -(row.placed + row.moved + row.again + row.left + row.lost), row.name
+def _get_sort_key(row: SiteRow) -> tuple[object, ...]:
+    return -(row.placed + row.moved + row.recreated + row.removed + row.host_lost), row.name
 
 
-def changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
-    """The rows of sites that change, as many as one looks at."""
-    return [row for row in rows if row.changes][:_MOST_ROWS]
+def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
+    """Return the first rows of sites with changes."""
+    return [row for row in rows if row.has_changes][:_MAX_ROWS]
 
 
-def other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
-    """What is said of all other sites: `4 sites unchanged: ber1, lon1, mad1, rom1`."""
-    further = [row for row in rows if row.changes][_MOST_ROWS:]
-    if further:
-        placed, left = sum(row.placed for row in further), sum(row.left for row in further)
-        yield f"{counted(len(further), 'more site')} change: {placed:,} VMs placed, {left:,} removed"
-    kept = [row.name for row in rows if not row.changes]
-    if kept:
-        yield f"{counted(len(kept), 'site')} unchanged: {first_of(sorted(kept, key=natural), _MOST_NAMED)}"
+def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
+    """Yield texts about the remaining sites: `4 sites unchanged: ber1, lon1, mad1, rom1`."""
+    further_rows = [row for row in rows if row.has_changes][_MAX_ROWS:]
+    if further_rows:
+        placed, removed = sum(row.placed for row in further_rows), sum(row.removed for row in further_rows)
+        yield (
+            f"{format_count(len(further_rows), 'more site')} change: {placed:,} VMs placed, {removed:,} "
+            f"removed"
+        )
+    unchanged_names = [row.name for row in rows if not row.has_changes]
+    if unchanged_names:
+        yield (
+            f"{format_count(len(unchanged_names), 'site')} unchanged: "
+            f"{format_first(sorted(unchanged_names, key=compute_natural_key), _MAX_NAMES)}"
+        )

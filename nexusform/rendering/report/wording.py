@@ -1,4 +1,4 @@
-"""The sentences of a plan, in one place: headlines, reasons, verdicts."""
+"""Sentences of a plan: headlines, reasons and verdicts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.address import module_text
-from nexusform.forecasts import Score
-from nexusform.placement_kinds.kinds import KINDS, brief_place
-from nexusform.plans.impact.effects import Effect, effect_of, state_of
+from nexusform.diagnostics.phrases import format_count
+from nexusform.placement_kinds.kinds import KINDS, format_location_briefly
+from nexusform.placements.prediction_scores import RecordScore
+from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
-from nexusform.words import counted
+from nexusform.resources.address import format_module
 
 SYMBOLS: Final = {
     Action.NO_OP: "",
@@ -37,7 +37,7 @@ LEGEND: Final = (
     (Action.FORGET, "forget"),
 )
 
-REPLACES: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+REPLACE_ACTIONS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 _HEADLINES: Final = {
     Action.CREATE: "will be created",
@@ -47,7 +47,7 @@ _HEADLINES: Final = {
     Action.FORGET: "will be removed from the nexusform state but will not be destroyed",
 }
 
-_REPLACE_HEADLINES: Final = {
+_REPLACEMENT_HEADLINES: Final = {
     "replace_because_tainted": "is tainted, so it must be replaced",
     "replace_by_request": "will be replaced, as requested",
     "replace_by_triggers": "will be replaced due to changes in replace_triggered_by",
@@ -62,10 +62,10 @@ _REASONS: Final = {
 }
 
 
-def headline(change: Change) -> str:
-    """What happens to the object, after its address: `will be created`."""
-    if change.action in REPLACES:
-        return _REPLACE_HEADLINES.get(change.reason, "must be replaced")
+def format_headline(change: Change) -> str:
+    """Return the text after the address: `will be created`."""
+    if change.action in REPLACE_ACTIONS:
+        return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
     if change.action is Action.NO_OP:
         if change.importing:
             return "will be imported"
@@ -75,43 +75,43 @@ def headline(change: Change) -> str:
     return _HEADLINES[change.action]
 
 
-def headline_address(change: Change) -> str:
-    """The address in front of the headline; a mere move starts with the old one."""
+def format_headline_address(change: Change) -> str:
+    """Return the address before the headline; a plain move starts with the old address."""
     if change.action is Action.NO_OP and change.previous_address is not None and not change.importing:
         return str(change.previous_address)
     deposed = f" (deposed object {change.deposed})" if change.deposed else ""
     return f"{change.address}{deposed}"
 
 
-def comments(change: Change) -> tuple[str, ...]:
-    """The further comment lines: why, moved from where, imported from what."""
-    lines = [_reason(change)]
-    move_is_said = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
-    if change.previous_address is not None and not move_is_said:
+def build_comments(change: Change) -> tuple[str, ...]:
+    """Return the further comment lines: reason, previous address and import id."""
+    lines = [_format_reason(change)]
+    is_move_stated = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
+    if change.previous_address is not None and not is_move_stated:
         lines.append(f"(moved from {change.previous_address})")
     if change.importing and change.action is not Action.NO_OP:
         lines.append(f'(imported from "{change.importing}")')
     return tuple(line for line in lines if line)
 
 
-def _reason(change: Change) -> str:
-    """Why the plan does it, in brackets; "" where nothing is to be said."""
+def _format_reason(change: Change) -> str:
+    """Return the reason of the action in brackets; "" without one."""
     address = change.address
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:
-        return ""  # its headline says it
+        return ""  # the headline contains it
     match change.reason:
         case "delete_because_no_resource_config":
-            return f"(because {address.config} is not in configuration)"
+            return f"(because {address.config_address} is not in configuration)"
         case "delete_because_no_module":
-            return f"(because {module_text(address.module)} is not in configuration)"
+            return f"(because {format_module(address.module)} is not in configuration)"
         case "delete_because_count_index":
             return f"(because index [{address.key}] is out of range for count)"
         case "delete_because_each_key":
             return f'(because key ["{address.key}"] is not in for_each map)'
         case "delete_because_wrong_repetition":
-            return _wrong_repetition(address.key)
+            return _describe_wrong_repetition(address.key)
         case "delete_because_no_move_target":
             old = change.previous_address or address
             return f"(because {old} was moved to {address}, which is not in configuration)"
@@ -119,8 +119,8 @@ def _reason(change: Change) -> str:
             return _REASONS.get(reason, "")
 
 
-def _wrong_repetition(key: int | str | None) -> str:
-    """Why an instance with this key has no place in its block."""
+def _describe_wrong_repetition(key: int | str | None) -> str:
+    """Return the reason why an instance key is invalid in its block."""
     if isinstance(key, int):
         return "(because resource does not use count)"
     if isinstance(key, str):
@@ -128,15 +128,15 @@ def _wrong_repetition(key: int | str | None) -> str:
     return "(because resource uses count or for_each)"
 
 
-def plan_counts(plan: Plan) -> tuple[int, int, int, int, int]:
-    """Imports, adds, changes, destroys, forgets."""
+def count_changes(plan: Plan) -> tuple[int, int, int, int, int]:
+    """Return the numbers of imports, adds, changes, destroys and forgets."""
     imports = sum(1 for change in plan.changes if change.importing)
     return imports, plan.to_add, plan.to_change, plan.to_destroy, plan.count(Action.FORGET)
 
 
-def plan_line(plan: Plan) -> str:
-    """`Plan: 1 to add, 0 to change, 0 to destroy.`; tools read it, so not a letter more."""
-    imports, add, change, destroy, forget = plan_counts(plan)
+def format_plan_line(plan: Plan) -> str:
+    """Return `Plan: 1 to add, 0 to change, 0 to destroy.`. Tools parse this line, so its format is fixed."""
+    imports, add, change, destroy, forget = count_changes(plan)
     front = f"{imports} to import, " if imports else ""
     back = f", {forget} to forget" if forget else ""
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
@@ -145,8 +145,8 @@ def plan_line(plan: Plan) -> str:
 _LONG_NUMBER: Final = re.compile(r"[0-9]{4,}")
 
 
-def for_people(line: str) -> str:
-    """A line of counts as it stands where no tool reads it: `Plan: 0 to add, 6,000 to change`."""
+def format_thousands(line: str) -> str:
+    """Return a line of counts with thousands separators: `Plan: 0 to add, 6,000 to change`."""
     return _LONG_NUMBER.sub(lambda number: f"{int(number[0]):,}", line)
 
 
@@ -173,7 +173,7 @@ _NO_CHANGES: Final = {
         ),
     ),
 }
-_NOTHING_SELECTED: Final = {
+_NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
         "No changes. What is selected matches the configuration.",
         "nexusform has compared what -target and -exclude leave in, and nothing else.",
@@ -189,8 +189,8 @@ _NOTHING_SELECTED: Final = {
 }
 
 
-_OF_WHAT_IS_DUE: Final = frozenset({"change-goes-on", "change-failed-before"})
-_NOT_DONE: Final = (
+_PENDING_CHANGE_IDS: Final = frozenset({"change-goes-on", "change-failed-before"})
+_UNFINISHED: Final = (
     "Nothing to record. What an earlier apply began is not done yet.",
     (
         "nexusform has checked that the objects still match the result of your most recent changes, and "
@@ -199,12 +199,12 @@ _NOT_DONE: Final = (
 )
 
 
-def no_changes(plan: Plan) -> tuple[str, str]:
-    """The sentence for a plan that does nothing, and what was looked at."""
-    if any(said.id in _OF_WHAT_IS_DUE for said in plan.diagnostics):
-        return _NOT_DONE
-    words = _NOTHING_SELECTED if plan.targets or plan.excludes else _NO_CHANGES
-    return words[plan.mode]
+def describe_no_changes(plan: Plan) -> tuple[str, str]:
+    """Return the sentence for a plan without changes and a description of the comparison."""
+    if any(diagnostic.id in _PENDING_CHANGE_IDS for diagnostic in plan.diagnostics):
+        return _UNFINISHED
+    sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
+    return sentences[plan.mode]
 
 
 ONLY_DRIFT: Final = (
@@ -234,45 +234,42 @@ UNSAVED: Final = (
 )
 
 
-def claims_text(claims: Score) -> str:
-    """As `40 of 52 settled claims held, 8 of the 8 that were sure; Brier score 0.120, by chance 0.310 (0 is
-    best)`.
-    """
-    held = f"{claims.held:,} of {counted(claims.settled, 'settled claim')} held"
-    held += f", {claims.sure_held:,} of the {claims.sure:,} that were sure" if claims.sure else ""
-    lowered = "; shares are stated as low as they held" if claims.lowered else ""
-    return f"{held}; Brier score {claims.brier:.3f}, by chance {claims.chance:.3f} (0 is best){lowered}"
+def format_prediction_accuracy(score: RecordScore) -> str:
+    """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
+    text = f"{score.correct:,} of {format_count(score.verified, 'settled claim')} held"
+    text += f", {score.certain_correct:,} of the {score.certain:,} that were sure" if score.certain else ""
+    adjustment_note = "; shares are stated as low as they held" if score.has_lowered_shares else ""
+    return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){adjustment_note}"
 
 
 # --- triggers ---------------------------------------------------------------------------------
 
-# A trigger is about a cluster, and the row may be about another.
-_OF_ANOTHER: Final[Mapping[str, str]] = {
+# The trigger concerns one cluster, the row another.
+_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {
     "cluster_left": "another cluster left",
 }
 # What happened tells more than what it is called: `moved on the hub: par1 -> lon1`.
 # What is forgotten is not removed.
-_OF_WHAT_GOES: Final = frozenset(
+_REMOVAL_TRIGGERS: Final = frozenset(
     {"cluster_removed", "placement_removed", "workload_removed", "binding_removed"}
 )
-_TOLD_BY_REASON: Final = frozenset({"moved_on_the_hub"})
+_REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
-def trigger_words(row: PlacementChange) -> str:
-    """Why something happens to the object of a row: its trigger, where that does not mislead."""
-    if row.trigger in _TOLD_BY_REASON:
+def describe_trigger(row: PlacementChange) -> str:
+    """Return the trigger of a row, unless it is misleading."""
+    if row.trigger in _REASON_TRIGGERS:
         return row.reason
-    if row.action is PlacementAction.FORGET and row.trigger in _OF_WHAT_GOES:
+    if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
         return ""
-    comes = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
-    return _OF_ANOTHER.get(row.trigger, row.trigger) if comes else row.trigger
+    is_created = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
+    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_created else row.trigger
 
 
-class VmJourney(Struct, frozen=True):
-    """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
-
-    `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
-    One that is re-created in its place leaves none; `in_place` says so, and whether that is only foretold.
+class VmMove(Struct, frozen=True):
+    """A created or moved VM: its old machine ("" = none) and its new one. `machine_share` is the share of
+    samples with this machine, None without samples. A VM re-created in place has no `origin`; `in_place` is
+    the text for it, marked if predicted.
     """
 
     vm: str
@@ -283,20 +280,23 @@ class VmJourney(Struct, frozen=True):
     in_place: str = ""
 
 
-def vm_journeys(rows: Iterable[PlacementChange], tie_breaks: int) -> list[VmJourney]:
-    """The VMs of rows, in their order; `tie_breaks` is how many repetitions their certainty stands on."""
-    return [_journey(row, tie_breaks) for row in rows]
+def list_vm_moves(rows: Iterable[PlacementChange], samples: int) -> list[VmMove]:
+    """Return the moves of the VMs of rows, in order; `samples` is the number of samples behind their
+    certainty.
+    """
+    return [_build_vm_move(row, samples) for row in rows]
 
 
-def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
-    """From where to where one VM goes, in words."""
-    certainty = row.certainty if tie_breaks else None
-    effect = effect_of(row)
-    return VmJourney(
+def _build_vm_move(row: PlacementChange, samples: int) -> VmMove:
+    certainty = row.certainty if samples else None
+    effect = compute_effect(row)
+    return VmMove(
         vm=row.object,
-        origin=brief_place(row.source) if effect is Effect.MOVED and row.source is not None else "",
-        target=brief_place(row.target) if row.target is not None else "",
+        origin=format_location_briefly(row.source)
+        if effect is Effect.MOVED and row.source is not None
+        else "",
+        target=format_location_briefly(row.target) if row.target is not None else "",
         trigger=row.trigger,
         machine_share=certainty.machine if certainty is not None else None,
-        in_place=f"{state_of(row)} in place".lstrip() if effect is Effect.AGAIN else "",
+        in_place=f"{describe_state(row)} in place".lstrip() if effect is Effect.RECREATED else "",
     )

@@ -1,13 +1,14 @@
-"""Plans and state as text in a terminal."""
+"""Plans and state as terminal text."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "diagnostic_text": "render_diagnostics",
     "progress_text": (
-        "apply_complete_line destroy_complete_line ended_line more_refreshed_line nothing_sent_line "
-        "outcome_table progress_line refreshing_line started_line"
+        "format_apply_complete format_destroy_complete format_end_line format_more_refreshes "
+        "format_nothing_sent "
+        "render_outcomes format_progress_line format_refresh_line format_start_line"
     ),
-    "short_plan": "PlanTextOptions short_halves",
+    "short_plan": "PlanTextOptions render_halves",
     "state_text": "render_object render_outputs render_state",
-    "terminal": "render_plan",
+    "plan_text": "render_plan",
 }

@@ -1,16 +1,23 @@
-"""What apply says while it works, and at its end."""
+"""Progress and result lines of an apply."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.applying.events import Outcome, StepEvent
+from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.plans.plan import StepKind
-from nexusform.rendering.notation.colours import PLAIN, Painter, columns, hang, harmless, pad
+from nexusform.rendering.notation.colours import (
+    PLAIN,
+    Painter,
+    count_columns,
+    escape_control_characters,
+    fill_to_width,
+    wrap_hanging,
+)
 
-# Step -> (while it runs, in "Still ...", when it is done).
-_WORDS: Final = {
+# Step -> (word while it runs, word when it is done).
+_STEP_WORDS: Final = {
     StepKind.CREATE: ("Creating", "Creation"),
     StepKind.UPDATE: ("Modifying", "Modifications"),
     StepKind.DELETE: ("Destroying", "Destruction"),
@@ -19,129 +26,145 @@ _WORDS: Final = {
 }
 
 
-def elapsed_text(seconds: float) -> str:
-    """`0s`, `59s`, `1m0s`, `1h2m3s`."""
-    whole = int(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
+def format_elapsed(seconds: float) -> str:
+    """Format seconds as `0s`, `59s`, `1m0s`, `1h2m3s`."""
+    total = int(seconds)
+    hours, minutes = total // 3600, total % 3600 // 60
     front = f"{hours}h" if hours else ""
     front += f"{minutes}m" if hours or minutes else ""
-    return f"{front}{whole % 60}s"
+    return f"{front}{total % 60}s"
 
 
-def _name(step: StepEvent) -> str:
+def _format_name(step: StepEvent) -> str:
     deposed = f" (deposed object {step.deposed})" if step.deposed else ""
-    return harmless(f"{step.address}{deposed}")
+    return escape_control_characters(f"{step.address}{deposed}")
 
 
-def _with_id(text: str, object_id: str, width: int) -> str:
-    """A line with the object's id, where there is room for it: nobody reads a line that is broken."""
-    line = f"{text} [id={harmless(object_id)}]"
-    return line if object_id and (not width or columns(line) <= width) else text
+def _append_id(text: str, object_id: str, width: int) -> str:
+    """Append the id of an object to a line if the width allows it."""
+    line = f"{text} [id={escape_control_characters(object_id)}]"
+    return line if object_id and (not width or count_columns(line) <= width) else text
 
 
-def started_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """`ADDR: Creating...`, `ADDR: Modifying... [id=X]`; the id where the line has room (0: always)."""
-    text = paint(f"{_name(step)}: {_WORDS[step.kind][0]}...", "bold")
-    return text if step.kind is StepKind.CREATE else _with_id(text, step.id, width)
+def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
+    """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0:
+    always).
+    """
+    text = paint(f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold")
+    return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)
 
 
-def progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """`ADDR: Still creating... [id=X, 10s elapsed]`, or what the provider told."""
-    if step.news:
-        return hang(f"{paint(f'{_name(step)}:', 'bold')} {harmless(step.news)}", width)
-    word = _WORDS[step.kind][0].lower()
-    text = paint(f"{_name(step)}: Still {word}...", "bold")
-    elapsed = f"{elapsed_text(step.elapsed)} elapsed"
-    line = f"{text} [id={harmless(step.id)}, {elapsed}]"
-    known = step.id and step.kind is not StepKind.CREATE
-    return line if known and (not width or columns(line) <= width) else f"{text} [{elapsed}]"
+def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
+    """Return `ADDR: Still creating... [id=X, 10s elapsed]` or the message of the provider."""
+    if step.message:
+        return wrap_hanging(
+            f"{paint(f'{_format_name(step)}:', 'bold')} {escape_control_characters(step.message)}", width
+        )
+    verb = _STEP_WORDS[step.kind][0].lower()
+    text = paint(f"{_format_name(step)}: Still {verb}...", "bold")
+    elapsed = f"{format_elapsed(step.elapsed)} elapsed"
+    line = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
+    has_id = step.id and step.kind is not StepKind.CREATE
+    return line if has_id and (not width or count_columns(line) <= width) else f"{text} [{elapsed}]"
 
 
-def ended_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """`ADDR: Creation complete after 3s [id=X]`, or what went wrong."""
-    if step.outcome is Outcome.SKIPPED:
-        return hang(f"{_name(step)}: Skipped: {harmless(step.error)}", width)
-    word = _WORDS[step.kind][1]
-    if step.outcome is Outcome.WAITING:
+def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
+    """Return `ADDR: Creation complete after 3s [id=X]` or the error."""
+    if step.outcome is StepOutcome.SKIPPED:
+        return wrap_hanging(f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width)
+    noun = _STEP_WORDS[step.kind][1]
+    if step.outcome is StepOutcome.WAITING:
         verb = "wait" if step.kind is StepKind.UPDATE else "waits"
-        head = paint(f"{_name(step)}: {word} {verb}", "bold", "yellow")
-        return hang(f"{head}: {harmless(step.error)}", width)
-    if step.outcome is Outcome.FAILED:
-        text = f"{_name(step)}: {word} errored after {elapsed_text(step.elapsed)}"
-        return hang(f"{paint(text, 'bold', 'red')}: {harmless(step.error)}", width)
-    text = paint(f"{_name(step)}: {word} complete after {elapsed_text(step.elapsed)}", "bold")
-    return text if step.kind in (StepKind.DELETE, StepKind.FORGET) else _with_id(text, step.id, width)
+        head = paint(f"{_format_name(step)}: {noun} {verb}", "bold", "yellow")
+        return wrap_hanging(f"{head}: {escape_control_characters(step.error)}", width)
+    if step.outcome is StepOutcome.FAILED:
+        text = f"{_format_name(step)}: {noun} errored after {format_elapsed(step.elapsed)}"
+        return wrap_hanging(f"{paint(text, 'bold', 'red')}: {escape_control_characters(step.error)}", width)
+    text = paint(f"{_format_name(step)}: {noun} complete after {format_elapsed(step.elapsed)}", "bold")
+    return text if step.kind in (StepKind.DELETE, StepKind.FORGET) else _append_id(text, step.id, width)
 
 
-def refreshing_line(address: str, object_id: str, paint: Painter = PLAIN, width: int = 0) -> str:
-    """`ADDR: Refreshing state... [id=X]`."""
-    return _with_id(paint(f"{harmless(address)}: Refreshing state...", "bold"), object_id, width)
+def format_refresh_line(address: str, object_id: str, paint: Painter = PLAIN, width: int = 0) -> str:
+    """Return `ADDR: Refreshing state... [id=X]`."""
+    return _append_id(
+        paint(f"{escape_control_characters(address)}: Refreshing state...", "bold"), object_id, width
+    )
 
 
-def more_refreshed_line(count: int) -> str:
-    """What stands for the objects that were read after the first ones."""
+def format_more_refreshes(count: int) -> str:
+    """Return the line for the objects refreshed after the listed ones."""
     return f"... and {count:,} more: Refreshing state..."
 
 
 # --- the end -----------------------------------------------------------------------------------
 
 
-def apply_complete_line(
+def format_apply_complete(
     added: int, changed: int, destroyed: int, paint: Painter = PLAIN, *, imported: int = 0, forgotten: int = 0
 ) -> str:
-    """`Apply complete! Resources: A added, C changed, D destroyed.`; tools read it."""
+    """Return `Apply complete! Resources: A added, C changed, D destroyed.`. Tools parse this line."""
     front = f"{imported} imported, " if imported else ""
     back = f", {forgotten} forgotten" if forgotten else ""
     counts = f"{front}{added} added, {changed} changed, {destroyed} destroyed{back}"
     return paint(f"Apply complete! Resources: {counts}.", "bold", "green")
 
 
-def destroy_complete_line(destroyed: int, paint: Painter = PLAIN) -> str:
-    """`Destroy complete! Resources: D destroyed.`: tools read it."""
+def format_destroy_complete(destroyed: int, paint: Painter = PLAIN) -> str:
+    """Return `Destroy complete! Resources: D destroyed.`. Tools parse this line."""
     return paint(f"Destroy complete! Resources: {destroyed} destroyed.", "bold", "green")
 
 
-def nothing_sent_line(provider: str = "simulated") -> str:
-    """What follows when the provider reaches no site."""
+def format_nothing_sent(provider: str = "simulated") -> str:
+    """Return the line after an apply with a provider that contacts no site."""
     return f'Nothing was sent to a site: provider "{provider}" only recorded this.'
 
 
-_TONES: Final = {
-    Outcome.DONE: "green",
-    Outcome.FAILED: "red",
-    Outcome.WAITING: "yellow",
-    Outcome.SKIPPED: "yellow",
+_OUTCOME_COLOURS: Final = {
+    StepOutcome.DONE: "green",
+    StepOutcome.FAILED: "red",
+    StepOutcome.WAITING: "yellow",
+    StepOutcome.SKIPPED: "yellow",
 }
-_SHOWN: Final = 20
+_MAX_LISTED: Final = 20
 
 
-def outcome_table(events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0) -> str:
-    """What was done, failed and was skipped, after an apply that did not go through.
-
-    Failed and waiting steps are listed with the reason, of those that wait its first line: the rest was told
-    when they ended. Of done and of skipped ones only the first 20 are.
+def render_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0) -> str:
+    """Render the steps of an incomplete apply by outcome. Failed and waiting steps are listed with the
+    reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
-    steps: dict[Outcome, list[StepEvent]] = {outcome: [] for outcome in Outcome}
+    steps: dict[StepOutcome, list[StepEvent]] = {outcome: [] for outcome in StepOutcome}
     for event in events:
         if event.outcome is not None:
             steps[event.outcome].append(event)
     by_outcome = {
-        outcome: ended for outcome, ended in steps.items() if ended or outcome is not Outcome.WAITING
+        outcome: outcome_steps
+        for outcome, outcome_steps in steps.items()
+        if outcome_steps or outcome is not StepOutcome.WAITING
     }
-    counts = ", ".join(f"{len(ended)} {outcome.value}" for outcome, ended in by_outcome.items())
-    done, skipped = steps[Outcome.DONE], steps[Outcome.SKIPPED]
-    listed = [*done[:_SHOWN], *steps[Outcome.FAILED], *steps[Outcome.WAITING], *skipped[:_SHOWN]]
-    longest = max((columns(_name(step)) for step in listed), default=0)
-    lines = [f"Steps: {counts}.", *(hang(_outcome_line(step, longest, paint), width) for step in listed)]
-    for word, ended in (("done", done), ("skipped", skipped)):
-        if len(ended) > _SHOWN:
-            lines.append(f"  ... and {len(ended) - _SHOWN} more that were {word}.")
+    counts = ", ".join(
+        f"{len(outcome_steps)} {outcome.value}" for outcome, outcome_steps in by_outcome.items()
+    )
+    done, skipped = steps[StepOutcome.DONE], steps[StepOutcome.SKIPPED]
+    listed_steps = [
+        *done[:_MAX_LISTED],
+        *steps[StepOutcome.FAILED],
+        *steps[StepOutcome.WAITING],
+        *skipped[:_MAX_LISTED],
+    ]
+    name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
+    lines = [
+        f"Steps: {counts}.",
+        *(wrap_hanging(_render_outcome(step, name_width, paint), width) for step in listed_steps),
+    ]
+    for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):
+        if len(outcome_steps) > _MAX_LISTED:
+            lines.append(f"  ... and {len(outcome_steps) - _MAX_LISTED} more that were {outcome_name}.")
     return "\n".join(lines)
 
 
-def _outcome_line(step: StepEvent, longest: int, paint: Painter) -> str:
+def _render_outcome(step: StepEvent, name_width: int, paint: Painter) -> str:
     assert step.outcome is not None, "only steps that ended are listed"
-    word = paint(pad(step.outcome.value, 7), _TONES[step.outcome])
-    reason = step.error.partition("\n")[0] if step.outcome is Outcome.WAITING else step.error
-    error = f": {harmless(reason)}" if reason else ""
-    return f"  {word}  {pad(_name(step), longest)}  {step.kind.value}{error}"
+    outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
+    reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
+    error = f": {escape_control_characters(reason)}" if reason else ""
+    return f"  {outcome}  {fill_to_width(_format_name(step), name_width)}  {step.kind.value}{error}"

@@ -1,6 +1,5 @@
-"""Where things go, in the short plan: a table per site, then what moves, comes and goes and why; and how
-it rolls out, a line per step. Lines keep to a width: labels in a column, sentences beside them, no word
-broken.
+"""Placements of the short plan: a table per site, changes with their triggers, and rollout steps. Labels and
+sentences form columns and wrap at words.
 """
 
 from __future__ import annotations
@@ -9,64 +8,69 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction
 from nexusform.rendering.notation.colours import (
     Painter,
-    column_widths,
-    columns,
-    harmless,
-    indented,
-    pad,
-    wrap,
+    compute_column_widths,
+    count_columns,
+    escape_control_characters,
+    fill_to_width,
+    wrap_line,
+    wrap_lines,
 )
-from nexusform.rendering.report.folding import PoolRow, SitePools, alike_groups
-from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb, parting
+from nexusform.rendering.report.folding import PoolRow, SitePools, merge_equal_groups
+from nexusform.rendering.report.placement_rows import (
+    PlacementGroup,
+    PlacementLine,
+    get_departure_verb,
+    get_line_verb,
+)
 from nexusform.rendering.report.short_report import ShortReport
-from nexusform.words import counted
 
-if TYPE_CHECKING:  # few plans roll out anything
+if TYPE_CHECKING:  # few plans have rollouts
     from nexusform.rendering.report.rollout_rows import RolloutTable
 
-_HEADS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
-_TO_THE_RIGHT: Final = (3, 5)
+_HEADERS: Final[tuple[str, ...]] = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
+_RIGHT_ALIGNED: Final = (3, 5)
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey", ".": "red"}
-_WIDEST_LABEL: Final = 30
-_MOST_LINES: Final = 60
-_ROLLOUTS: Final = "How it rolls out (times at the earliest):"
-_MOST_STEPS: Final = 12
+_MAX_LABEL_WIDTH: Final = 30
+_MAX_LINES: Final = 60
+_ROLLOUT_TITLE: Final = "How it rolls out (times at the earliest):"
+_MAX_STEPS: Final = 12
 
 
-def placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
-    """The tables and lines, each part without a newline at its end."""
-    parts = [_site(site, report, width, paint) for site in report.pools]
+def render_placement_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """Render the tables and lines, each part without a final newline."""
+    parts = [_render_site(site, report, width, paint) for site in report.pools]
     if report.pools:
-        note = _more_note(report)
+        note = _build_detail_note(report)
         parts[-1] += f"\n{note}" if note else ""
-    lines = _group_lines(report.groups, width, paint)
+    lines = _render_groups(report.groups, width, paint)
     if lines:
         parts.append("\n".join(lines))
     return parts
 
 
-def _site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
-    """The table of one site under its title."""
-    how = " (decided here)" if site.decided else " (predicted)"
-    how = how if report.placed else ""
-    title = f"{paint(f'Where VMs land on {harmless(site.site)}', 'bold')}{how}:"
-    lines = [title, *(f"  {line}" for line in _table(site.rows, width - 2, paint))]
-    if site.left_out:
-        lines.append(f"  and {counted(site.left_out, 'more pool')}; -details shows each.")
+def _render_site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
+    """Render the table of one site under its title."""
+    source_note = " (decided here)" if site.is_decided else " (predicted)"
+    source_note = source_note if report.placed_vms else ""
+    title = f"{paint(f'Where VMs land on {escape_control_characters(site.site)}', 'bold')}{source_note}:"
+    lines = [title, *(f"  {line}" for line in _render_table(site.rows, width - 2, paint))]
+    if site.hidden_pools:
+        lines.append(f"  and {format_count(site.hidden_pools, 'more pool')}; -details shows each.")
     return "\n".join(lines)
 
 
 # --- the table ---------------------------------------------------------------------------------
 
 
-def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
-    """A line per pool, a cluster named once; in records of two lines where it is too wide."""
-    heads: Sequence[str] = _HEADS
+def _render_table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
+    """Render a line per pool with each cluster named once, or two-line records if too wide."""
+    headers: Sequence[str] = _HEADERS
     cells: list[Sequence[str]] = []
     previous = ""
     for row in rows:
@@ -80,156 +84,165 @@ def _table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
             row.racks,
             row.per_rack,
         )
-        cells.append(tuple(map(harmless, texts)))
-    widths = column_widths([heads, *cells])
+        cells.append(tuple(map(escape_control_characters, texts)))
+    widths = compute_column_widths([headers, *cells])
     if sum(widths) + 2 * (len(widths) - 1) > width:
-        return _records(rows, width, paint)
-    lines = [paint(_line_of(heads, widths), "bold")]
+        return _render_records(rows, width, paint)
+    lines = [paint(_render_row(headers, widths), "bold")]
     for row, texts in zip(rows, cells, strict=True):
-        lines.append(_line_of(texts, widths))
+        lines.append(_render_row(texts, widths))
         if row.note:
-            lines += _note(row.note, widths[0] + 4, width)
+            lines += _render_note(row.note, widths[0] + 4, width)
     return lines
 
 
-def _line_of(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """A row of the table, its cells filled to the widths of their columns."""
-    padded = [pad(cell, widths[column], right=column in _TO_THE_RIGHT) for column, cell in enumerate(cells)]
-    return "  ".join(padded).rstrip()
+def _render_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Render a table row with cells filled to the column widths."""
+    cell_texts = [
+        fill_to_width(cell, widths[column], right=column in _RIGHT_ALIGNED)
+        for column, cell in enumerate(cells)
+    ]
+    return "  ".join(cell_texts).rstrip()
 
 
-def _note(note: str, indent: int, width: int) -> list[str]:
-    """A remark below a row."""
-    return hanging("", harmless(note), indent, width)
+def _render_note(note: str, indent: int, width: int) -> list[str]:
+    return render_labelled_text("", escape_control_characters(note), indent, width)
 
 
-def _records(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
-    """The rows one below the other, where the table is too wide."""
+def _render_records(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[str]:
+    """Render the rows as records, for a table that is too wide."""
     lines: list[str] = []
     for row in rows:
         text = f"{row.count} x {row.sku} on {row.racks}, {row.per_rack} per rack"
-        lines.append(paint(harmless(f"{row.cluster}/{row.pool}"), "bold"))
-        lines += hanging("", harmless(text), 4, width)
-        lines += _note(row.note, 4, width) if row.note else []
+        lines.append(paint(escape_control_characters(f"{row.cluster}/{row.pool}"), "bold"))
+        lines += render_labelled_text("", escape_control_characters(text), 4, width)
+        lines += _render_note(row.note, 4, width) if row.note else []
     return lines
 
 
-def _more_note(report: ShortReport) -> str:
-    """Where more is said of the VMs of the tables."""
-    if not report.placed:
+def _build_detail_note(report: ShortReport) -> str:
+    """Return a hint about flags with more detail about the VMs."""
+    if not report.placed_vms:
         return ""
-    sure = " -details says how sure each is." if report.tie_breaks else ""
-    return f"  -placements=all lists every VM.{sure}"
+    certainty_hint = " -details says how sure each is." if report.samples else ""
+    return f"  -placements=all lists every VM.{certainty_hint}"
 
 
 # --- lines -------------------------------------------------------------------------------------
 
 
-def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
-    """What moves first, then the rest; VMs say whose they are, bindings and pods stand under a name."""
-    # No VM follows a name that is not its own.
-    ordered = sorted(alike_groups(groups), key=lambda group: (group.kind != VM, not _moves(group)))
+def _render_groups(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
+    """Render moves first, then other changes. VM lines precede bindings and pods with their group names."""
+    # VMs come first, since they have no group name.
+    ordered = sorted(merge_equal_groups(groups), key=lambda group: (group.kind != VM, not _has_moves(group)))
     all_lines = chain.from_iterable(group.lines for group in ordered)
-    widest = max((columns(harmless(line.label)) for line in all_lines), default=0)
-    indent = min(widest, _WIDEST_LABEL) + 6
+    label_width = max((count_columns(escape_control_characters(line.label)) for line in all_lines), default=0)
+    indent = min(label_width, _MAX_LABEL_WIDTH) + 6
     lines: list[str] = []
-    hidden = 0
+    hidden_count = 0
     for group in ordered:
-        if len(lines) > _MOST_LINES:
-            hidden += sum(line.count for line in group.lines)
+        if len(lines) > _MAX_LINES:
+            hidden_count += sum(line.count for line in group.lines)
             continue
         if group.kind != VM and group.lines:
-            name, *others = indented(f"  {harmless(group.name)}:", 4, width)
+            name, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
             lines += [
                 f"  {paint(name[2:], 'bold')}",
-                *(f"    {paint(each.strip(), 'bold')}" for each in others),
+                *(f"    {paint(text.strip(), 'bold')}" for text in further_lines),
             ]
         for line in group.lines:
-            lines += _line(line, indent, width, paint)
-    if hidden:
-        lines.append(f"    and {counted(hidden, 'more placement')}; -details -placements=all lists each.")
+            lines += _render_line(line, indent, width, paint)
+    if hidden_count:
+        lines.append(
+            f"    and {format_count(hidden_count, 'more placement')}; -details -placements=all lists each."
+        )
     title = paint("What goes where, and why:", "bold")
     return [title, *lines] if lines else []
 
 
-def _moves(group: PlacementGroup) -> bool:
-    """Whether anything of a group moves."""
+def _has_moves(group: PlacementGroup) -> bool:
+    """Return whether any object of a group moves."""
     return any(line.action is PlacementAction.MOVE for line in group.lines)
 
 
-def _line(line: PlacementLine, indent: int, width: int, paint: Painter) -> list[str]:
-    """`  ~ cluster-a-pool1-5  rack3-bm12 -> rack3-bm13 (machine_evacuated)`."""
-    label = harmless(line.label)
+def _render_line(line: PlacementLine, indent: int, width: int, paint: Painter) -> list[str]:
+    """Render a line such as `  ~ cluster-a-pool1-5` with origin, target and `(machine_evacuated)`."""
+    label = escape_control_characters(line.label)
     if line.action is PlacementAction.MOVE:
         label = paint(label, "bold")
     trigger = f" ({line.trigger})" if line.trigger else ""
-    text = harmless(f"{_where(line)}{trigger}")
-    return hanging(f"  {paint(line.symbol, _COLOURS[line.symbol])} {label}", text, indent, width)
+    text = escape_control_characters(f"{_format_locations(line)}{trigger}")
+    return render_labelled_text(f"  {paint(line.symbol, _COLOURS[line.symbol])} {label}", text, indent, width)
 
 
-def _where(line: PlacementLine) -> str:
-    """From where to where, or where it stays."""
+def _format_locations(line: PlacementLine) -> str:
+    """Return origin and target, or the current location."""
     match line.effect:
         case Effect.PLACED:
             return f"-> {line.target}"
-        case _ if parting(line):
-            return f"{parting(line)} {line.origin}".rstrip()
+        case _ if get_departure_verb(line):
+            return f"{get_departure_verb(line)} {line.origin}".rstrip()
         case _ if line.origin:
             return f"{line.origin} -> {line.target}"
         case _:
-            return f"{line_verb(line)} {line.target}".lstrip()
+            return f"{get_line_verb(line)} {line.target}".lstrip()
 
 
-_NARROWEST = 20  # columns for a sentence beside its label; with fewer it stands below
-_BELOW: Final = 6  # where a text begins that stands below its label
+_MIN_WIDTH = 20  # columns for a sentence next to its label; with fewer it is put below
+_BELOW_INDENT: Final = 6  # indent of a text below its label
 
 
-def hanging(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """`label`, and the text in a column that starts at `indent`.
-
-    Beside a longer label it stands where it fits on that line, else below.
-    The label may hold colours; at least `gap` spaces are beside it. Lines have no space at their end.
+def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
+    """Return lines with `label` and the text in a column at `indent`. After a longer label the text follows
+    on the same line if it fits, else below. The label may contain colours and is followed by at least `gap`
+    spaces. Lines have no trailing spaces.
     """
-    if columns(label) > width and " " in label.strip():
-        # Names may be as long as a line: the last word of a label goes below.
-        front, _, last = label.rpartition(" ")
-        return [front.rstrip(), *hanging(f"      {last}", text, indent, width, gap)]
-    room = width - indent
-    longest_word = max(map(columns, text.split()), default=0)
-    if room < _NARROWEST or room < longest_word <= width - _BELOW:
-        indent, room = _BELOW, width - _BELOW
-    if label and columns(label) + gap > indent and columns(label) + gap + columns(text) <= width:
+    if count_columns(label) > width and " " in label.strip():
+        # Names may be as long as a line, so the last word of a label moves below.
+        front, _, last_word = label.rpartition(" ")
+        return [front.rstrip(), *render_labelled_text(f"      {last_word}", text, indent, width, gap)]
+    text_width = width - indent
+    longest_word = max(map(count_columns, text.split()), default=0)
+    if text_width < _MIN_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
+        indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
+    if (
+        label
+        and count_columns(label) + gap > indent
+        and count_columns(label) + gap + count_columns(text) <= width
+    ):
         return [f"{label}{' ' * gap}{text}".rstrip()]
-    wrapped = wrap(text, max(room, _NARROWEST)) if text else []
+    wrapped = wrap_lines(text, max(text_width, _MIN_WIDTH)) if text else []
     if not wrapped:
         return [label.rstrip()]
     margin = " " * indent
-    if columns(label) + gap > indent and label:
+    if count_columns(label) + gap > indent and label:
         return [label.rstrip(), *(f"{margin}{line}" for line in wrapped)]
     first_line, *further_lines = wrapped
-    return [f"{pad(label, indent)}{first_line}", *(f"{margin}{line}" for line in further_lines)]
+    return [f"{fill_to_width(label, indent)}{first_line}", *(f"{margin}{line}" for line in further_lines)]
 
 
-def cut(lines: list[str], most: int, width: int) -> list[str]:
-    """The lines, at most so many; "..." says where more was."""
-    if len(lines) <= most:
+def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:
+    """Return at most `maximum` lines; "..." marks omitted text."""
+    if len(lines) <= maximum:
         return lines
-    last_line = lines[most - 1]
-    while columns(last_line) + 4 > width and " " in last_line.strip():
+    last_line = lines[maximum - 1]
+    while count_columns(last_line) + 4 > width and " " in last_line.strip():
         last_line = last_line.rpartition(" ")[0]
-    return [*lines[: most - 1], f"{last_line} ..."]
+    return [*lines[: maximum - 1], f"{last_line} ..."]
 
 
-def rollout_text(tables: Sequence[RolloutTable], width: int, paint: Painter) -> str:
-    """The rollouts with their first steps; "" without any."""
-    lines: list[str] = [paint(_ROLLOUTS, "bold")] if tables else []
+def render_rollouts(tables: Sequence[RolloutTable], width: int, paint: Painter) -> str:
+    """Render the rollouts with their first steps; "" without any."""
+    lines: list[str] = [paint(_ROLLOUT_TITLE, "bold")] if tables else []
     for table in tables:
-        rows, left_out = table.first(_MOST_STEPS)
-        lines += hanging("", harmless(table.title), 2, width)
-        width_of_times = max(len(begins) for begins, _, _ in rows)
-        width_of_places = max(len(place) for _, place, _ in rows)
-        for begins, place, action in rows:
-            label = f"    {pad(begins, width_of_times)}  {pad(place, width_of_places)}"
-            lines += hanging(label, harmless(action), width_of_times + width_of_places + 8, width)
-        lines += [f"    {left_out}; -report=markdown:PATH shows each."] if left_out else []
+        rows, hidden_note = table.limit_rows(_MAX_STEPS)
+        lines += render_labelled_text("", escape_control_characters(table.title), 2, width)
+        time_width = max(len(start) for start, _, _ in rows)
+        stage_width = max(len(stage) for _, stage, _ in rows)
+        for start, stage, action in rows:
+            label = f"    {fill_to_width(start, time_width)}  {fill_to_width(stage, stage_width)}"
+            lines += render_labelled_text(
+                label, escape_control_characters(action), time_width + stage_width + 8, width
+            )
+        lines += [f"    {hidden_note}; -report=markdown:PATH shows each."] if hidden_note else []
     return "\n".join(lines)

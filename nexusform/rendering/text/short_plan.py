@@ -1,5 +1,5 @@
-"""The short plan: what changes (a line for each object, those that are alike in one), where things go,
-what to mind, and the verdict last; and the options by which a plan is drawn as text.
+"""Short plan as text: changes (one line per object or fold), placements, findings and verdict; and its
+options.
 """
 
 from __future__ import annotations
@@ -14,365 +14,407 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Registries
 from nexusform.plans.plan import Mode, Plan
-from nexusform.ports import Registries
-from nexusform.rendering.notation.colours import Painter, columns, harmless, indented, pad, wrap
-from nexusform.rendering.notation.hcl_text import attribute_name
+from nexusform.rendering.notation.colours import (
+    Painter,
+    count_columns,
+    escape_control_characters,
+    fill_to_width,
+    wrap_line,
+    wrap_lines,
+)
+from nexusform.rendering.notation.hcl_text import format_attribute_name
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference, NodeKind
-from nexusform.rendering.report.entries import Entry, few_of_each, subjects_of, whole_thoughts
-from nexusform.rendering.report.folding import instances_text, names_text
+from nexusform.rendering.report.entries import Entry, limit_per_id, list_shortened_texts, list_subjects
+from nexusform.rendering.report.folding import format_instances, format_names
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.short_report import ShortReport, short_report
-from nexusform.rendering.report.site_rows import SiteRow, changed_rows, other_sites
+from nexusform.rendering.report.short_report import ShortReport, build_short_report
+from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites, select_changed_rows
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.rendering.text.placement_text import placement_count_lines
-from nexusform.rendering.text.short_placements import cut, hanging, placement_parts, rollout_text
-from nexusform.rendering.text.stanza_text import head_symbol, output_lines
-from nexusform.source import SourceFile
-from nexusform.weights import Level
-from nexusform.words import counted, form
+from nexusform.rendering.text.placement_text import render_placement_counts
+from nexusform.rendering.text.short_placements import (
+    render_labelled_text,
+    render_placement_parts,
+    render_rollouts,
+    truncate_lines,
+)
+from nexusform.rendering.text.stanza_text import render_outputs, render_symbol
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 _ID_COLUMNS: Final = 22
-_BELOW_ID: Final = 4
-_MOST_LINES: Final = 3  # of one entry
-_FEW_SUBJECTS: Final = 4
-_MOST_PLACES: Final = 2
-_MOST_ADVICE: Final = 12
-_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
+_BELOW_ID_INDENT: Final = 4
+_MAX_ENTRY_LINES: Final = 3  # of one entry
+_MAX_SUBJECTS: Final = 4
+_MAX_LOCATIONS: Final = 2
+_MAX_ADVICE: Final = 12
+_LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
-def render_short(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """The whole text, with a newline at the end. `sources` are the files by name."""
-    before, after = short_halves(plan, options)
+def render_short_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
+    """Render the whole text with a newline at the end. `sources` maps filenames to files."""
+    before, after = render_halves(plan, options)
     boxes = ""
     if options.errors:
-        errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+        errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
         boxes = render_diagnostics(errors, sources, options.colour, options.width).rstrip("\n")
-    return _joined([before, boxes, after]) + "\n"
+    return _join_parts([before, boxes, after]) + "\n"
 
 
-def short_halves(plan: Plan, options: PlanTextOptions) -> tuple[str, str]:
-    """What stands before the boxes of errors, and what after them, without newlines at their ends."""
-    report = short_report(plan, options.registries, options.placements)
+def render_halves(plan: Plan, options: PlanTextOptions) -> tuple[str, str]:
+    """Render the parts before and after the boxes of errors, without final newlines."""
+    report = build_short_report(plan, options.registries, options.placements)
     paint = Painter(options.colour)
-    # What was planned up to an error may be a mere consequence of it, and would bury it.
-    before = [FAILED] if report.errored else _change_parts(report, options.width, paint)
-    after = _diagnostic_parts(report, options, paint)
-    if not report.errored:
-        after += _closing_parts(report, options, paint)
-    return _joined(before), _joined(after)
+    # Changes planned before an error may result from it and would hide it.
+    before = [FAILED] if report.is_errored else _render_changes(report, options.width, paint)
+    after = _render_diagnostic_parts(report, options, paint)
+    if not report.is_errored:
+        after += _render_closing(report, options, paint)
+    return _join_parts(before), _join_parts(after)
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join_parts(parts: Sequence[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
 # --- what changes ------------------------------------------------------------------------------
 
 
-def _change_parts(report: ShortReport, width: int, paint: Painter) -> list[str]:
-    """What changes: objects, outputs, drift, placements, rollouts."""
-    parts = ["\n".join(_site_lines(report.sites, width, paint))] if report.sites else []
+def _render_changes(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """Render objects, outputs, drift, placements and rollouts."""
+    parts = ["\n".join(_render_sites(report.sites, width, paint))] if report.sites else []
     if report.objects:
-        lines = object_lines(report.objects, width, paint)
+        lines = render_objects(report.objects, width, paint)
         parts += ["nexusform will perform the following actions:", "\n".join(lines)]
     elif not report.plan_line:
-        parts += _unchanged(report, width, paint)
+        parts += _render_no_changes(report, width, paint)
     if report.outputs:
-        lines = short_output_lines(report.outputs, width, paint)
+        lines = render_short_outputs(report.outputs, width, paint)
         parts.append("\n".join([paint("Changes to Outputs:", "bold"), *lines]))
         if not report.objects:
-            parts.append("\n".join(wrap(wording.ONLY_OUTPUTS, width)))
-    places = placement_parts(report, width, paint)
-    return [*parts, *_drift(report, width, paint), *places, rollout_text(report.rollouts, width, paint)]
+            parts.append("\n".join(wrap_lines(wording.ONLY_OUTPUTS, width)))
+    placements = render_placement_parts(report, width, paint)
+    return [
+        *parts,
+        *_render_drift(report, width, paint),
+        *placements,
+        render_rollouts(report.rollouts, width, paint),
+    ]
 
 
-def _site_lines(rows: Sequence[SiteRow], width: int, paint: Painter) -> list[str]:
-    """`par1  83 VMs (-12)  12 removed`, a line per site that changes, and the others in one."""
-    changed = changed_rows(rows)
-    names = max(columns(row.name) for row in changed)
-    figures = max(len(row.delta) for row in changed)
+def _render_sites(rows: Sequence[SiteRow], width: int, paint: Painter) -> list[str]:
+    """Render `par1  83 VMs (-12)  12 removed` per changed site, and the other sites in one line."""
+    rows_with_changes = select_changed_rows(rows)
+    name_width = max(count_columns(row.name) for row in rows_with_changes)
+    figure_width = max(len(row.delta) for row in rows_with_changes)
     lines = [paint("Sites:", "bold")]
-    for row in changed:
-        label = f"  {pad(row.name, names)}  VMs {row.delta.ljust(figures)}"
-        lines += hanging(label, row.words, columns(label) + 2, width)
-    for sentence in other_sites(rows):
-        lines += indented(f"  {sentence}", 4, width)
+    for row in rows_with_changes:
+        label = f"  {fill_to_width(row.name, name_width)}  VMs {row.delta.ljust(figure_width)}"
+        lines += render_labelled_text(label, row.summary, count_columns(label) + 2, width)
+    for sentence in describe_other_sites(rows):
+        lines += wrap_line(f"  {sentence}", 4, width)
     return lines
 
 
-def _unchanged(report: ShortReport, width: int, paint: Painter) -> list[str]:
-    """That nothing changes, and what was compared."""
-    sentence, detail = report.unchanged
+def _render_no_changes(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """Render the sentence for no changes and a description of the comparison."""
+    sentence, detail = report.comparison
     head, _, second_sentence = sentence.partition(". ")
     title = f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}"
-    return [title, "\n".join(wrap(detail, width))]
+    return [title, "\n".join(wrap_lines(detail, width))]
 
 
-def _drift(report: ShortReport, width: int, paint: Painter) -> list[str]:
-    """What changed outside, an object to a line."""
+def _render_drift(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """Render changes made outside of nexusform, one object per line."""
     if not report.drift:
         return []
-    lines = [paint(wording.DRIFT_NOTE, "bold", "cyan"), *object_lines(report.drift, width, paint)]
+    lines = [paint(wording.DRIFT_NOTE, "bold", "cyan"), *render_objects(report.drift, width, paint)]
     if report.mode is Mode.REFRESH_ONLY:
-        lines += ["", *wrap(wording.ONLY_REFRESH, width)]
+        lines += ["", *wrap_lines(wording.ONLY_REFRESH, width)]
     return ["\n".join(lines)]
 
 
 # --- what to mind ------------------------------------------------------------------------------
 
 
-def _diagnostic_parts(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """An entry per warning, then what held before."""
+def _render_diagnostic_parts(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
+    """Render an entry per warning, then pre-existing findings."""
     if not options.diagnostics:
         return []
-    lines = _entry_lines(report, options.width, paint)
+    lines = _render_entries(report, options.width, paint)
     if lines and options.hints:
-        lines += hanging("", _hint(report, options.saved_to), 2, options.width)
+        lines += render_labelled_text("", _build_hint(report, options.saved_path), 2, options.width)
     return ["\n".join(lines)]
 
 
-def _hint(report: ShortReport, saved_to: str) -> str:
-    """Which command says more; advise speaks of the state where it is not told of a plan."""
-    if any(entry.id in RULE_IDS for entry in (*report.entries.caused, *report.entries.standing)):
-        of_plan = f" -plan={shlex.quote(harmless(saved_to))}" if saved_to else ""
-        return f"nexusform advise{of_plan} says what to do; -details shows every argument."
+def _build_hint(report: ShortReport, saved_path: str) -> str:
+    """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
+    if any(entry.id in RULE_IDS for entry in (*report.entries.caused, *report.entries.existing)):
+        plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
+        return f"nexusform advise{plan_option} says what to do; -details shows every argument."
     return "-details shows every warning and every argument in full."
 
 
-def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
-    """The findings that the plan causes, failing ones first, and in one line those that it does not."""
+def _render_entries(report: ShortReport, width: int, paint: Painter) -> list[str]:
+    """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
     caused = report.entries.caused
-    failing = [entry for entry in caused if entry.level is Level.WARNING]
+    warnings = [entry for entry in caused if entry.level is Level.WARNING]
     advice = [entry for entry in caused if entry.level is not Level.WARNING]
     lines: list[str] = []
-    lines += _failing_lines(failing, width, paint)
-    for entry in advice[:_MOST_ADVICE]:
-        lines += entry_lines(entry, width, paint)
-    if len(advice) > _MOST_ADVICE:
-        hidden = names_text(entry.id for entry in advice[_MOST_ADVICE:])
-        lines += hanging("i", f"{len(advice) - _MOST_ADVICE:,} more: {hidden}", 2, width, gap=1)
-    said = [f"{entry.id} {names_text(entry.subjects)}".rstrip() for entry in report.entries.standing]
-    # Once for all that are about nobody.
-    standing = list(dict.fromkeys(said))
-    if standing:
-        text = harmless(f"not caused by this plan: {'; '.join(standing)}")
-        lines += cut(hanging("", text, 2, width), _MOST_LINES, width)
+    lines += _render_warnings(warnings, width, paint)
+    for entry in advice[:_MAX_ADVICE]:
+        lines += render_entry(entry, width, paint)
+    if len(advice) > _MAX_ADVICE:
+        hidden_ids = format_names(entry.id for entry in advice[_MAX_ADVICE:])
+        lines += render_labelled_text(
+            "i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1
+        )
+    texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in report.entries.existing]
+    # List findings without a subject once per id.
+    existing = list(dict.fromkeys(texts))
+    if existing:
+        text = escape_control_characters(f"not caused by this plan: {'; '.join(existing)}")
+        lines += truncate_lines(render_labelled_text("", text, 2, width), _MAX_ENTRY_LINES, width)
     return lines
 
 
-def _failing_lines(failing: Sequence[Entry], width: int, paint: Painter) -> list[str]:
-    """What fails. Of more than a dozen that are called the same the first few, and of whom the others are."""
-    told, others = few_of_each(failing)
-    lines = list(chain.from_iterable(entry_lines(entry, width, paint) for entry in told))
-    for kind, entries in others.items():
-        subjects = subjects_of(entries)
-        text = f"{len(entries):,} more: {kind} {instances_text(subjects, len(subjects))}".rstrip()
-        lines += cut(hanging(paint("!", "bold", "red"), harmless(text), 2, width, gap=1), _MOST_LINES, width)
+def _render_warnings(warnings: Sequence[Entry], width: int, paint: Painter) -> list[str]:
+    """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
+    listed_entries, remaining_entries = limit_per_id(warnings)
+    lines = list(chain.from_iterable(render_entry(entry, width, paint) for entry in listed_entries))
+    for kind, entries in remaining_entries.items():
+        subjects = list_subjects(entries)
+        text = f"{len(entries):,} more: {kind} {format_instances(subjects, len(subjects))}".rstrip()
+        lines += truncate_lines(
+            render_labelled_text(paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1),
+            _MAX_ENTRY_LINES,
+            width,
+        )
     return lines
 
 
-def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
-    """`! no-surge-room  cluster-d/pool1: an upgrade would fail ...  clusters.nf.hcl:73`, at most three lines,
-    then what it proposes to write.
-
-    Of a longer text as many whole thoughts as fit. What fails names all of whom it speaks, on further lines
-    where three do not do.
+def render_entry(entry: Entry, width: int, paint: Painter) -> list[str]:
+    """Render an entry as `! no-surge-room  cluster-d/pool1: an upgrade would fail ...  clusters.nf.hcl:73` in
+    at most three lines, then the proposed code. A longer text is cut at the end of a sentence or clause. A
+    warning lists all of its subjects, on further lines if needed.
     """
-    return [*_told_lines(entry, width, paint), *indent(harmless(entry.write), "    ").splitlines()]
+    return [
+        *_render_entry_text(entry, width, paint),
+        *indent(escape_control_characters(entry.write), "    ").splitlines(),
+    ]
 
 
-def _told_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
-    fails = entry.level is Level.WARNING
-    mark = paint("!", "bold", "red") if fails else paint(_MARKS[entry.level], "cyan")
-    label = f"{mark} {paint(harmless(entry.id), 'bold')}"
-    most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if fails else _FEW_SUBJECTS
-    subjects = harmless(names_text(entry.subjects, most_subjects))
-    place = harmless(_places(entry.places))
-    column = _ID_COLUMNS if columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID
-    most = _MOST_LINES + (columns(subjects) // (width - column) if fails else 0)
+def _render_entry_text(entry: Entry, width: int, paint: Painter) -> list[str]:
+    is_warning = entry.level is Level.WARNING
+    mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
+    label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
+    max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
+    subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
+    location = escape_control_characters(_format_locations(entry.locations))
+    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT
+    max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []
-    for text in whole_thoughts(harmless(entry.text)):
-        lines = _said(label, subjects, text, column, width)
-        placed = _with_place(lines, place, column, width)
-        if len(placed) <= most:
-            return placed
-    return _with_place_cut_in(cut(lines, most, width), place, width)
+    for text in list_shortened_texts(escape_control_characters(entry.text)):
+        lines = _render_statement(label, subjects, text, column, width)
+        located_lines = _append_location(lines, location, column, width)
+        if len(located_lines) <= max_lines:
+            return located_lines
+    return _append_location_truncated(truncate_lines(lines, max_lines, width), location, width)
 
 
-def _said(label: str, subjects: str, text: str, column: int, width: int) -> list[str]:
-    """What is said of whom beside its id; below an id that is too long for that, of whom beside it still."""
-    whole = f"{subjects}: {text}" if subjects else text
+def _render_statement(label: str, subjects: str, text: str, column: int, width: int) -> list[str]:
+    """Render subjects and text next to the id, or below a long id."""
+    statement = f"{subjects}: {text}" if subjects else text
     if column == _ID_COLUMNS:
-        return hanging(label, whole, column, width)
-    if subjects and columns(label) + columns(subjects) + 3 <= width:
-        return [f"{label}  {subjects}:", *hanging("", text, column, width)]
-    return [label, *hanging("", whole, column, width)]
+        return render_labelled_text(label, statement, column, width)
+    if subjects and count_columns(label) + count_columns(subjects) + 3 <= width:
+        return [f"{label}  {subjects}:", *render_labelled_text("", text, column, width)]
+    return [label, *render_labelled_text("", statement, column, width)]
 
 
-def _places(places: Sequence[str]) -> str:
-    """`a.nf.hcl:7, :47, b.nf.hcl:3`: a file is named once; beyond a few, "..."."""
+def _format_locations(locations: Sequence[str]) -> str:
+    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; each file is named once, and "..." marks omitted
+    ones.
+    """
     texts = []
     previous = ""
-    for place in places[:_MOST_PLACES]:
-        file, _, line = place.rpartition(":")
-        texts.append(f":{line}" if file == previous else place)
+    for location in locations[:_MAX_LOCATIONS]:
+        file, _, line = location.rpartition(":")
+        texts.append(f":{line}" if file == previous else location)
         previous = file
-    if len(places) > _MOST_PLACES:
+    if len(locations) > _MAX_LOCATIONS:
         texts.append("...")
     return ", ".join(texts)
 
 
-def _with_place(lines: list[str], place: str, column: int, width: int) -> list[str]:
-    """The last line ends with the place, to the right; a line of its own where there is no room."""
-    if not place:
+def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
+    """Append the location to the last line on the right, or on a line of its own."""
+    if not location:
         return lines
-    *most, last = lines
-    gap = width - columns(last) - columns(place)
+    *first_lines, last_line = lines
+    gap = width - count_columns(last_line) - count_columns(location)
     if gap >= 2:
-        return [*most, f"{last}{' ' * min(gap, 4)}{place}"]
-    return [*lines, f"{' ' * column}{place}"]
+        return [*first_lines, f"{last_line}{' ' * min(gap, 4)}{location}"]
+    return [*lines, f"{' ' * column}{location}"]
 
 
-def _with_place_cut_in(lines: list[str], place: str, width: int) -> list[str]:
-    """The last line with the place at its end, whatever it loses for it."""
-    if not place:
+def _append_location_truncated(lines: list[str], location: str, width: int) -> list[str]:
+    """Append the location to the last line and truncate that line for it."""
+    if not location:
         return lines
-    *most, last = lines
-    last = last.removesuffix(" ...")
-    room = width - columns(place) - 6
-    while columns(last) > room and " " in last.strip():
-        last = last.rpartition(" ")[0]
-    return [*most, f"{last} ...  {place}"]
+    *first_lines, last_line = lines
+    last_line = last_line.removesuffix(" ...")
+    available_width = width - count_columns(location) - 6
+    while count_columns(last_line) > available_width and " " in last_line.strip():
+        last_line = last_line.rpartition(" ")[0]
+    return [*first_lines, f"{last_line} ...  {location}"]
 
 
 # --- the end -----------------------------------------------------------------------------------
 
 
-def _closing_parts(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """What to do next, the verdict line by line, and the counts."""
+def _render_closing(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
+    """Render the next step, the verdict line by line, and the counts."""
     lines: list[str] = []
     if report.plan_line:
-        longest = max((columns(heading) for heading, _ in report.verdict), default=0)
+        heading_width = max((count_columns(heading) for heading, _ in report.verdict), default=0)
         for heading, sentence in report.verdict:
-            label = paint(f"{harmless(heading)}:", "bold")
-            lines += hanging(label, harmless(sentence), longest + 2, options.width, gap=1)
-    if report.summaries[0].anything:
-        lines += placement_count_lines(report.summaries, paint, options.width)
+            label = paint(f"{escape_control_characters(heading)}:", "bold")
+            lines += render_labelled_text(
+                label, escape_control_characters(sentence), heading_width + 2, options.width, gap=1
+            )
+    if report.summaries[0].has_objects:
+        lines += render_placement_counts(report.summaries, paint, options.width)
     if report.plan_line:
-        word, _, counts = report.plan_line.partition(" ")
-        lines.append(f"{paint(word, 'bold')} {counts}")
-    return [next_step(report, options), "\n".join(lines)]
+        title, _, counts = report.plan_line.partition(" ")
+        lines.append(f"{paint(title, 'bold')} {counts}")
+    return [build_next_step(report, options), "\n".join(lines)]
 
 
-def next_step(report: ShortReport, options: PlanTextOptions) -> str:
-    """Where the plan is, and how to apply it; "" in automation where nothing was saved."""
-    if options.saved_to:
-        name = harmless(options.saved_to)
-        if report.denied:
+def build_next_step(report: ShortReport, options: PlanTextOptions) -> str:
+    """Return the path of the plan and the command to apply it; "" in automation without a saved plan."""
+    if options.saved_path:
+        name = escape_control_characters(options.saved_path)
+        if report.is_rejected:
             return f"Saved the plan to: {name}   (apply refuses it)"
-        hint = f'   (nexusform {options.apply} "{name}")' if options.hints else ""
+        hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
-    if not options.hints or not options.next_step or not report.plan_line or report.denied:
+    if not options.hints or not options.next_step or not report.plan_line or report.is_rejected:
         return ""
     return "\n".join(
-        wrap("Not saved: with -out=FILE, apply does exactly this and nothing else.", options.width)
+        wrap_lines("Not saved: with -out=FILE, apply does exactly this and nothing else.", options.width)
     )
 
 
-# of one object
-_MOST_FOLDS: Final = 80
-_SYMBOL: Final = 6  # columns that a symbol and the gaps around a label take
-_FEWEST_BESIDE: Final = 30  # for words beside a label; of one that leaves less they stand below
-_MOST_OUTPUTS: Final = 20
-_MOST_OUTPUT_LINES: Final = 3
-_URGENT: Final = ("-", "-/+", "+/-", ".")
+# Limits of the object rows.
+_MAX_FOLDS: Final = 80
+_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
+_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
+_MAX_OUTPUTS: Final = 20
+_MAX_OUTPUT_LINES: Final = 3
+_URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
 
 
-def object_lines(folds: Sequence[ObjectFold], width: int, paint: Painter) -> list[str]:
-    """A line per fold; where there are very many, what is destroyed stands first and the rest is counted."""
-    shown = list(folds)
-    if len(shown) > _MOST_FOLDS:
-        shown.sort(key=lambda fold: fold.symbol not in _URGENT)
-        shown = shown[:_MOST_FOLDS]
-    labels = [columns(harmless(fold.label)) for fold in shown]
-    beside = [label for label in labels if label <= width - _SYMBOL - _FEWEST_BESIDE]
-    column = max(beside, default=0) + _SYMBOL
+def render_objects(folds: Sequence[ObjectFold], width: int, paint: Painter) -> list[str]:
+    """Render a line per fold. With very many, destroyed objects come first and the remaining ones are
+    counted.
+    """
+    visible_folds = list(folds)
+    if len(visible_folds) > _MAX_FOLDS:
+        visible_folds.sort(key=lambda fold: fold.symbol not in _URGENT_SYMBOLS)
+        visible_folds = visible_folds[:_MAX_FOLDS]
+    label_widths = [count_columns(escape_control_characters(fold.label)) for fold in visible_folds]
+    fitting_widths = [
+        label_width for label_width in label_widths if label_width <= width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH
+    ]
+    column = max(fitting_widths, default=0) + _SYMBOL_WIDTH
     lines: list[str] = []
-    for fold in shown:
-        lines += _fold(fold, column, width, paint)
-    hidden = sum(len(fold.rows) for fold in folds) - sum(len(fold.rows) for fold in shown)
-    if hidden:
-        lines.append(f"    and {counted(hidden, 'more object')}; -details shows each.")
+    for fold in visible_folds:
+        lines += _render_fold(fold, column, width, paint)
+    hidden_count = sum(len(fold.rows) for fold in folds) - sum(len(fold.rows) for fold in visible_folds)
+    if hidden_count:
+        lines.append(f"    and {format_count(hidden_count, 'more object')}; -details shows each.")
     return lines
 
 
-def _fold(fold: ObjectFold, column: int, width: int, paint: Painter) -> list[str]:
-    """`  + nexus_rack.rack["1".."8"]      rack1..8, 16 machines each, bom-1.7.3`."""
-    label = f"{head_symbol(fold.symbol, paint)}{harmless(fold.label)}"
-    words = ", ".join(word for word in fold.words if word)
+def _render_fold(fold: ObjectFold, column: int, width: int, paint: Painter) -> list[str]:
+    """Render a fold as `  + nexus_rack.rack["1".."8"]      rack1..8, 16 machines each, bom-1.7.3`."""
+    label = f"{render_symbol(fold.symbol, paint)}{escape_control_characters(fold.label)}"
+    description = ", ".join(clause for clause in fold.clauses if clause)
     if fold.name:
-        words = f"{fold.name}: {words}" if words else fold.name
-    return cut(hanging(label, harmless(words), column, width), _MOST_LINES + 1, width)
+        description = f"{fold.name}: {description}" if description else fold.name
+    return truncate_lines(
+        render_labelled_text(label, escape_control_characters(description), column, width),
+        _MAX_ENTRY_LINES + 1,
+        width,
+    )
 
 
-def short_output_lines(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:
-    """Changes of outputs, long values as a count of what they hold."""
-    shown = outputs[:_MOST_OUTPUTS]
-    longest = max((columns(attribute_name(output.name)) for output in shown), default=0)
+def render_short_outputs(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:
+    """Render changes of outputs; long values become counts."""
+    visible_outputs = outputs[:_MAX_OUTPUTS]
+    name_width = max(
+        (count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0
+    )
     lines: list[str] = []
-    for output in shown:
-        drawn = "\n".join(output_lines([output], paint)).split("\n")
-        front = f"{head_symbol(output.symbol, paint)}{pad(attribute_name(output.name), longest)} ="
-        if len(drawn) > _MOST_OUTPUT_LINES or max(map(columns, drawn)) > width:
-            lines.append(f"{front} {_held(output)}")
-        elif len(drawn) == 1:
-            lines.append(f"{front}{drawn[0].partition(' =')[2]}")
+    for output in visible_outputs:
+        value_lines = "\n".join(render_outputs([output], paint)).split("\n")
+        name = fill_to_width(format_attribute_name(output.name), name_width)
+        front = f"{render_symbol(output.symbol, paint)}{name} ="
+        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:
+            lines.append(f"{front} {_summarize_value(output)}")
+        elif len(value_lines) == 1:
+            lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
         else:
-            lines += drawn
-    if len(outputs) > len(shown):
-        lines.append(f"    and {counted(len(outputs) - len(shown), 'more output')}; -details shows each.")
+            lines += value_lines
+    if len(outputs) > len(visible_outputs):
+        lines.append(
+            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; -details shows "
+            f"each."
+        )
     return lines
 
 
-def _held(output: Difference) -> str:
-    """What a value holds afterwards, in place of it: `{5 keys}`, `[12 elements, 2 of them change]`,
-    `{3 keys, 1 of them new, 2 are gone}`; of one that goes, what it held.
+def _summarize_value(output: Difference) -> str:
+    """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them
+    new, 2 are gone}`. A deleted value shows its old content.
     """
     symbols = Counter(child.symbol for child in output.children)
     total = symbols.total() + output.hidden
-    part = ""
+    note = ""
     if output.symbol == "~":
-        gone, new, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
-        total -= gone
-        changed -= gone + new
-        part += f", {new} of them new" if new else ""
-        part += f", {changed} of them {form(changed, 'changes', 'change')}" if 0 < changed < total else ""
-        part += f", {gone} {form(gone, 'is', 'are')} gone" if gone else ""
+        removed, added, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
+        total -= removed
+        changed -= removed + added
+        note += f", {added} of them new" if added else ""
+        note += (
+            f", {changed} of them {select_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
+        )
+        note += f", {removed} {select_form(removed, 'is', 'are')} gone" if removed else ""
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:
-            return f"{{{counted(total, 'key')}{part}}}"
+            return f"{{{format_count(total, 'key')}{note}}}"
         case NodeKind.LIST | NodeKind.SET:
-            return f"[{counted(total, 'element')}{part}]"
+            return f"[{format_count(total, 'element')}{note}]"
         case NodeKind.TEXT:
-            return f"({counted(total, 'line')}{part})"
+            return f"({format_count(total, 'line')}{note})"
         case _:
             return "(a long value)"
 
 
 class PlanTextOptions(Struct, frozen=True):
-    """How a plan is drawn.
-
-    `width` in terminal columns. `placements` is the flag of that name. `details` draws every argument in
-    OpenTofu's layout, `terraform` under Terraform's own header. `hints` false leaves out what to type next
-    (NF_IN_AUTOMATION), `next_step` false how to apply what is shown. `saved_to` names the plan file that was
-    written, "" = none. `take_ownership`: the plan was made with that flag, so its apply needs it, too.
-    `diagnostics` false leaves the plan's warnings out, `errors` false the boxes of its
-    errors. `registries` gives the schemas.
+    """Options of the text of a plan. `width` is in terminal columns. `placements` is the flag of that name.
+    `details` shows every argument in OpenTofu's layout, `terraform` uses Terraform's own header. Without
+    `hints` (NF_IN_AUTOMATION) no commands are suggested, without `next_step` no apply command. `saved_path`
+    is the written plan file, "" = none. `take_ownership`: the plan used that flag, so its apply needs it too.
+    Without `diagnostics` warnings are omitted, without `errors` the boxes of errors. `registries` supplies
+    the schemas.
     """
 
     colour: bool = False
@@ -382,13 +424,13 @@ class PlanTextOptions(Struct, frozen=True):
     terraform: bool = False
     hints: bool = True
     next_step: bool = True
-    saved_to: str = ""
+    saved_path: str = ""
     take_ownership: bool = False
     diagnostics: bool = True
     errors: bool = True
     registries: Registries = field(default_factory=Registries)
 
     @property
-    def apply(self) -> str:
-        """The command that carries the plan out, without the file."""
+    def apply_command(self) -> str:
+        """The command that applies the plan, without the file."""
         return "apply -take-ownership" if self.take_ownership else "apply"

@@ -1,6 +1,4 @@
-"""One object's change in OpenTofu's layout: symbols in three columns, aligned `=`, hidden counts; and
-changes that are the same but for the object's own names, put together.
-"""
+"""Change of one object in OpenTofu's layout, and groups of similar changes."""
 
 from __future__ import annotations
 
@@ -10,17 +8,22 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import select_form
 from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Change, Plan
-from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
-from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar
-from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, name_width
-from nexusform.rendering.report.report import Report, Stanza
-from nexusform.rendering.report.wording import SYMBOLS, headline, headline_address
-from nexusform.schema import order_attribute
-from nexusform.words import form
+from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width
+from nexusform.rendering.notation.hcl_text import (
+    SENSITIVE,
+    format_attribute_name,
+    format_scalar,
+    quote_string,
+)
+from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, measure_name
+from nexusform.rendering.report.plan_report import Report, Stanza
+from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
+from nexusform.schemas.block_schema import get_order_attribute
 
-_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red"}
+_SYMBOL_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red"}
 _BLANK: Final = "    "
 
 _NOTES: Final = {
@@ -35,289 +38,301 @@ _NOTES: Final = {
 }
 
 
-def stanza_text(stanza: Stanza, paint: Painter = PLAIN) -> str:
-    """Comment lines, header and body; no newline at the end."""
-    lines = [f"{paint(f'  # {harmless(stanza.address)}', 'bold')} {_headline(stanza, paint)}"]
-    lines += [f"  # {harmless(text)}" for text in stanza.comments]
-    lines.append(f"{head_symbol(stanza.symbol, paint)}{stanza.header} {{")
-    lines += _Drawing(paint).body(stanza.body, 0)
+def render_stanza(stanza: Stanza, paint: Painter = PLAIN) -> str:
+    """Render comment lines, header and body without a final newline."""
+    lines = [
+        (
+            f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} "
+            f"{_render_headline(stanza, paint)}"
+        )
+    ]
+    lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
+    lines.append(f"{render_symbol(stanza.symbol, paint)}{stanza.header} {{")
+    lines += _DifferenceRenderer(paint).render_body(stanza.body, 0)
     lines.append(f"{_BLANK}}}")
     return "\n".join(lines)
 
 
-def _headline(stanza: Stanza, paint: Painter) -> str:
-    front, _, last = harmless(stanza.headline).rpartition(" ")
-    if last in ("destroyed", "replaced") and "not" not in front:
-        return f"{front} {paint(last, 'bold', 'red')}"
-    return harmless(stanza.headline)
+def _render_headline(stanza: Stanza, paint: Painter) -> str:
+    front, _, last_word = escape_control_characters(stanza.headline).rpartition(" ")
+    if last_word in ("destroyed", "replaced") and "not" not in front:
+        return f"{front} {paint(last_word, 'bold', 'red')}"
+    return escape_control_characters(stanza.headline)
 
 
-def head_symbol(symbol: str, paint: Painter = PLAIN) -> str:
-    """An action's symbol in the four columns before a header."""
+def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
+    """Render the symbol of an action in the four columns before a header."""
     if symbol in ("-/+", "+/-"):
         first, second = symbol[0], symbol[2]
-        return f"{paint(first, _COLOURS[first])}/{paint(second, _COLOURS[second])} "
+        return f"{paint(first, _SYMBOL_COLOURS[first])}/{paint(second, _SYMBOL_COLOURS[second])} "
     if not symbol:
         return _BLANK
-    return f"{' ' * (3 - len(symbol))}{paint(symbol, _COLOURS[symbol])} "
+    return f"{' ' * (3 - len(symbol))}{paint(symbol, _SYMBOL_COLOURS[symbol])} "
 
 
-def output_lines(nodes: Iterable[Difference], paint: Painter = PLAIN) -> list[str]:
-    """Changes of outputs: one aligned line each, values below where they nest."""
+def render_outputs(nodes: Iterable[Difference], paint: Painter = PLAIN) -> list[str]:
+    """Render changes of outputs in aligned lines, with nested values below."""
     outputs = list(nodes)
-    width = max((name_width(output.name) for output in outputs), default=0)
-    return _Drawing(paint).attributes(outputs, -1, width)
+    width = max((measure_name(output.name) for output in outputs), default=0)
+    return _DifferenceRenderer(paint).render_attributes(outputs, -1, width)
 
 
-def body_lines(node: Difference, paint: Painter = PLAIN) -> list[str]:
-    """The lines of a block's body, indented as inside a stanza."""
+def render_body_lines(node: Difference, paint: Painter = PLAIN) -> list[str]:
+    """Render the lines of a block body, indented as inside a stanza."""
     lines: list[str] = []
-    for text in _Drawing(paint).body(node, 0):
+    for text in _DifferenceRenderer(paint).render_body(node, 0):
         lines += text.split("\n")
     return lines
 
 
-class _Drawing:
-    """Draws difference trees; `level` is how many blocks a node stands in."""
+class _DifferenceRenderer:
+    """Renderer of difference trees; `level` is the nesting depth of a node."""
 
     def __init__(self, paint: Painter) -> None:
         self._paint = paint
-        self._signs = {sign: head_symbol(sign, paint) for sign in ("+", "-", "~", "", REPLACED)}
+        self._signs = {sign: render_symbol(sign, paint) for sign in ("+", "-", "~", "", REPLACED)}
         self._arrow = f" {paint('->', 'yellow')} "
-        self._null = f"{self._arrow}{paint('null', 'grey')}"
-        self._forces = f" {paint('# forces replacement', 'red')}"
+        self._null_arrow = f"{self._arrow}{paint('null', 'grey')}"
+        self._replacement_note = f" {paint('# forces replacement', 'red')}"
 
     # --- blocks ---
 
-    def body(self, node: Difference, level: int) -> list[str]:
-        """The lines inside the braces: attributes, what is hidden, then nested blocks."""
-        lines = self.attributes(node.children, level, node.width)
+    def render_body(self, node: Difference, level: int) -> list[str]:
+        """Render the lines inside the braces: attributes, hidden counts, then nested blocks."""
+        lines = self.render_attributes(node.children, level, node.width)
         if node.hidden:
-            lines.append(self._hidden(node.hidden, "attribute", level + 1))
+            lines.append(self._render_hidden_count(node.hidden, "attribute", level + 1))
         previous = ""
         for block in node.blocks:
             if (lines or previous) and block.name != previous:
                 lines.append("")
             previous = block.name
-            lines += self._block(block, level + 1)
+            lines += self._render_block(block, level + 1)
         if node.hidden_blocks:
             lines += [""] if lines else []
-            lines.append(self._hidden(node.hidden_blocks, "block", level + 1))
+            lines.append(self._render_hidden_count(node.hidden_blocks, "block", level + 1))
         return lines
 
-    def _block(self, node: Difference, level: int) -> list[str]:
-        """The lines of one nested block."""
+    def _render_block(self, node: Difference, level: int) -> list[str]:
         margin = _BLANK * level
-        label = f" {quoted(node.label)}" if node.label else ""
-        head = f"{margin}{self._signs[node.symbol]}{attribute_name(node.name)}{label}"
+        label = f" {quote_string(node.label)}" if node.label else ""
+        header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
         if node.kind is not NodeKind.BLOCK:
-            return [f"{head} {self.value(node, level, nulls=False)}"]
-        forces = self._forces if node.forces else ""
-        inner = self.body(node, level)
+            return [f"{header} {self.render_value(node, level, show_null=False)}"]
+        replacement_note = self._replacement_note if node.forces_replacement else ""
+        inner = self.render_body(node, level)
         if not inner:
-            return [f"{head} {{}}{forces}"]
-        return [f"{head} {{{forces}", *inner, f"{margin}{_BLANK}}}"]
+            return [f"{header} {{}}{replacement_note}"]
+        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]
 
-    def attributes(self, nodes: Iterable[Difference], level: int, width: int) -> list[str]:
-        """A line (or more) per attribute, `=` in one column."""
+    def render_attributes(self, nodes: Iterable[Difference], level: int, width: int) -> list[str]:
+        """Render one or more lines per attribute with aligned `=`."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
             lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
-            name = pad(attribute_name(node.name), width)
-            lines.append(f"{margin}{self._signs[node.symbol]}{name} = {self.value(node, level + 1)}")
+            name = fill_to_width(format_attribute_name(node.name), width)
+            lines.append(f"{margin}{self._signs[node.symbol]}{name} = {self.render_value(node, level + 1)}")
         return lines
 
-    def _hidden(self, count: int, word: str, level: int) -> str:
-        text = f"# ({count} unchanged {form(count, word)} hidden)"
+    def _render_hidden_count(self, count: int, noun: str, level: int) -> str:
+        text = f"# ({count} unchanged {select_form(count, noun)} hidden)"
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
 
     # --- values ---
 
-    def value(self, node: Difference, level: int, *, nulls: bool = True) -> str:
-        """What stands right of `=`; `nulls` adds `-> null` to what goes."""
-        forces = self._forces if node.forces else ""
-        gone = self._null if nulls and node.symbol == "-" else ""
+    def render_value(self, node: Difference, level: int, *, show_null: bool = True) -> str:
+        """Render the text right of `=`; `nulls` adds an arrow to `null` for deleted values."""
+        replacement_note = self._replacement_note if node.forces_replacement else ""
+        null_note = self._null_arrow if show_null and node.symbol == "-" else ""
         match node.kind:
             case NodeKind.LEAF:
-                return f"{self._leaf(node)}{gone}{forces}"
+                return f"{self._render_leaf(node)}{null_note}{replacement_note}"
             case NodeKind.SENSITIVE:
-                return f"{SENSITIVE}{gone}{forces}"
+                return f"{SENSITIVE}{null_note}{replacement_note}"
             case NodeKind.CONDENSED:
-                return f"{node.new}{forces}"
-            case NodeKind.TURNED:
+                return f"{node.new}{replacement_note}"
+            case NodeKind.TYPE_CHANGED:
                 old, new = node.children
-                after = self.value(new, level, nulls=False)
-                return f"{self.value(old, level, nulls=False)}{self._arrow}{after}{forces}"
+                after = self.render_value(new, level, show_null=False)
+                return (
+                    f"{self.render_value(old, level, show_null=False)}{self._arrow}{after}{replacement_note}"
+                )
             case NodeKind.JSON:
-                return self._json(node, level, forces, gone)
+                return self._render_json(node, level, replacement_note, null_note)
             case NodeKind.TEXT:
-                return self._text(node, level, forces, gone)
+                return self._render_text(node, level, replacement_note, null_note)
             case NodeKind.LIST | NodeKind.SET:
-                return self._enclosed("[]", self._elements(node, level), level, forces, gone)
+                return self._render_enclosed(
+                    "[]", self._render_elements(node, level), level, replacement_note, null_note
+                )
             case _:
-                return self._enclosed("{}", self._entries(node, level), level, forces, gone)
+                return self._render_enclosed(
+                    "{}", self._render_entries(node, level), level, replacement_note, null_note
+                )
 
-    def _leaf(self, node: Difference) -> str:
+    def _render_leaf(self, node: Difference) -> str:
         if node.symbol == "-":
-            return scalar(node.old)
+            return format_scalar(node.old)
         if node.symbol == "~":
-            return f"{scalar(node.old)}{self._arrow}{scalar(node.new)}"
-        return scalar(node.new)
+            return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}"
+        return format_scalar(node.new)
 
-    def _enclosed(self, brackets: str, lines: list[str], level: int, forces: str, gone: str) -> str:
+    def _render_enclosed(
+        self, brackets: str, lines: list[str], level: int, replacement_note: str, null_note: str
+    ) -> str:
         if not lines:
-            return f"{brackets}{gone}{forces}"
-        end = f"{_BLANK * level}{_BLANK}{brackets[1]}{gone}"
-        return "\n".join([f"{brackets[0]}{forces}", *lines, end])
+            return f"{brackets}{null_note}{replacement_note}"
+        end = f"{_BLANK * level}{_BLANK}{brackets[1]}{null_note}"
+        return "\n".join([f"{brackets[0]}{replacement_note}", *lines, end])
 
-    def _elements(self, node: Difference, level: int) -> list[str]:
-        """The lines of a list or a set."""
+    def _render_elements(self, node: Difference, level: int) -> list[str]:
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
             if child.kind is NodeKind.GAP:
-                lines.append(self._hidden(child.hidden, "element", level + 1))
+                lines.append(self._render_hidden_count(child.hidden, "element", level + 1))
             else:
-                value = self.value(child, level + 1, nulls=False)
+                value = self.render_value(child, level + 1, show_null=False)
                 lines.append(f"{margin}{self._signs[child.symbol]}{value},")
         if node.hidden:
-            lines.append(self._hidden(node.hidden, "element", level + 1))
+            lines.append(self._render_hidden_count(node.hidden, "element", level + 1))
         return lines
 
-    def _entries(self, node: Difference, level: int) -> list[str]:
-        """The lines of a map or an object."""
+    def _render_entries(self, node: Difference, level: int) -> list[str]:
         is_map = node.kind is NodeKind.MAP
         margin = _BLANK * (level + 1)
         width = node.width + 2 if is_map else node.width
         lines: list[str] = []
         for child in node.children:
             lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(child.note, ())]
-            name = pad(quoted(child.name) if is_map else attribute_name(child.name), width)
-            value = self.value(child, level + 1, nulls=False)
+            name = fill_to_width(
+                quote_string(child.name) if is_map else format_attribute_name(child.name), width
+            )
+            value = self.render_value(child, level + 1, show_null=False)
             lines.append(f"{margin}{self._signs[child.symbol]}{name} = {value}")
         if node.hidden:
-            lines.append(self._hidden(node.hidden, "element" if is_map else "attribute", level + 1))
+            lines.append(
+                self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1)
+            )
         return lines
 
-    def _json(self, node: Difference, level: int, forces: str, gone: str) -> str:
-        """`jsonencode(` with the structure inside."""
+    def _render_json(self, node: Difference, level: int, replacement_note: str, null_note: str) -> str:
+        """Render `jsonencode(` with the structure inside."""
         child = node.children[0]
         if node.symbol == "~" and not child.symbol:
-            forces = f" {self._paint('# whitespace changes', 'grey')}{forces}"
+            replacement_note = f" {self._paint('# whitespace changes', 'grey')}{replacement_note}"
         sign = self._signs["~" if child.symbol == "~" else ""]
-        inner = f"{_BLANK * (level + 1)}{sign}{self.value(child, level + 1, nulls=False)}"
-        return "\n".join([f"jsonencode({forces}", inner, f"{_BLANK * level}{_BLANK}){gone}"])
+        inner = f"{_BLANK * (level + 1)}{sign}{self.render_value(child, level + 1, show_null=False)}"
+        return "\n".join([f"jsonencode({replacement_note}", inner, f"{_BLANK * level}{_BLANK}){null_note}"])
 
-    def _text(self, node: Difference, level: int, forces: str, gone: str) -> str:
-        """A text of several lines as `<<-EOT`, each with its sign."""
+    def _render_text(self, node: Difference, level: int, replacement_note: str, null_note: str) -> str:
+        """Render a multi-line text as `<<-EOT` with a sign per line."""
         margin = _BLANK * (level + 1)
-        changed = node.symbol == "~"
+        is_changed = node.symbol == "~"
         lines = []
         for line in node.children:
-            text = harmless(str(line.old if line.symbol == "-" else line.new))
-            sign = self._signs[line.symbol] if changed else _BLANK
+            text = escape_control_characters(str(line.old if line.symbol == "-" else line.new))
+            sign = self._signs[line.symbol] if is_changed else _BLANK
             lines.append(f"{margin}{sign}{text}".rstrip())
-        end = f"{_BLANK * level}{_BLANK}EOT{gone}"
-        return "\n".join([f"<<-EOT{forces}", *lines, end])
+        end = f"{_BLANK * level}{_BLANK}EOT{null_note}"
+        return "\n".join([f"<<-EOT{replacement_note}", *lines, end])
 
 
-class Alike(Struct, frozen=True):
-    """One change told in full, and the addresses of those like it."""
+class ChangeGroup(Struct, frozen=True):
+    """One change shown in full, and the addresses of similar changes."""
 
     change: Change
-    others: tuple[str, ...]
+    other_addresses: tuple[str, ...]
 
 
-class AlikeStanzas(Struct, frozen=True):
-    """One stanza drawn, and the addresses of those that differ from it in their own names only."""
+class StanzaGroup(Struct, frozen=True):
+    """One rendered stanza, and the addresses of stanzas that differ in their own names only."""
 
     text: str
-    others: tuple[str, ...]
+    other_addresses: tuple[str, ...]
 
 
-def drawn_changes(plan: Plan, report: Report) -> list[tuple[Change, Stanza | None]]:
-    """Every change with its stanza, where it has one."""
+def pair_stanzas(plan: Plan, report: Report) -> list[tuple[Change, Stanza | None]]:
+    """Return every change with its stanza, or None without one."""
     stanzas = {(stanza.address, stanza.headline): stanza for stanza in report.stanzas}
-    keys = [(headline_address(change), headline(change)) for change in plan.changes]
+    keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
     return [(change, stanzas.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
 
-def compared(side: Mapping[str, Any]) -> dict[str, Any]:
-    """An object's attributes as far as a list of changes tells them.
-
-    Placements have a part of their own, and the order of labelled blocks stands beside them.
+def select_compared_attributes(side: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an object for a list of changes. Placements and the order of labelled blocks
+    are omitted.
     """
-    orders = {order_attribute(name) for name in side}
-    left_out = orders | MAPS.keys()
-    return {name: plain for name, plain in side.items() if name not in left_out}
+    orders = {get_order_attribute(name) for name in side}
+    omitted = orders | MAPS.keys()
+    return {name: plain for name, plain in side.items() if name not in omitted}
 
 
-def alike_changes(plan: Plan) -> list[Alike]:
-    """The changes that do something, in the plan's order of the first of each group.
-
-    Objects that come or go are alike by type; others when the same parts change in the same way.
+def group_changes(plan: Plan) -> list[ChangeGroup]:
+    """Group similar changes in plan order of the first of each group. Created and deleted objects are similar
+    by type, others if the same parts change in the same way.
     """
     groups: dict[tuple[Any, ...], list[Change]] = {}
     for change in plan.changes:
         if SYMBOLS[change.action]:
-            groups.setdefault(_likeness(change), []).append(change)
-    return [_alike(first, others) for first, *others in groups.values()]
+            groups.setdefault(_build_group_key(change), []).append(change)
+    return [_build_group(first_change, other_changes) for first_change, *other_changes in groups.values()]
 
 
-def _alike(change: Change, others: Iterable[Change]) -> Alike:
-    return Alike(change, tuple(str(other.address) for other in others))
+def _build_group(change: Change, other_changes: Iterable[Change]) -> ChangeGroup:
+    return ChangeGroup(change, tuple(str(other_change.address) for other_change in other_changes))
 
 
-def _likeness(change: Change) -> tuple[Any, ...]:
-    """What changes of one group have in common."""
-    kind = (change.action, headline(change), change.address.type)
+def _build_group_key(change: Change) -> tuple[Any, ...]:
+    """Return the common properties of the changes of one group."""
+    kind = (change.action, format_headline(change), change.address.type)
     if change.before is None or change.after is None:
         return kind
-    before, after = compared(change.before), compared(change.after)
-    own_names = _own_names(change)
+    before, after = select_compared_attributes(change.before), select_compared_attributes(change.after)
+    own_names = _list_own_names(change)
     parts = []
     for name in sorted({**before, **after}):
         old, new = before.get(name), after.get(name)
         if old != new:
-            parts.append((name, _masked(repr(old), own_names), _masked(repr(new), own_names)))
+            parts.append((name, _mask_names(repr(old), own_names), _mask_names(repr(new), own_names)))
     return (*kind, tuple(parts))
 
 
-def alike_stanzas(drawn: Iterable[tuple[Change, Stanza | None]]) -> list[AlikeStanzas]:
-    """The stanzas, those that differ only in the object's own names told once."""
+def group_stanzas(pairs: Iterable[tuple[Change, Stanza | None]]) -> list[StanzaGroup]:
+    """Group stanzas that differ in the object's own names only."""
     texts: dict[str, str] = {}
-    others: dict[str, list[str]] = {}
-    for change, stanza in drawn:
+    other_addresses: dict[str, list[str]] = {}
+    for change, stanza in pairs:
         if stanza is None:
             continue
-        text = stanza_text(stanza)
+        text = render_stanza(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        likeness = f"{stanza.headline}\n{_masked(body, _own_names(change))}"
-        if likeness in texts:
-            others[likeness].append(stanza.address)
+        group_key = f"{stanza.headline}\n{_mask_names(body, _list_own_names(change))}"
+        if group_key in texts:
+            other_addresses[group_key].append(stanza.address)
         else:
-            texts[likeness] = text
-            others[likeness] = []
-    return [AlikeStanzas(text, tuple(others[likeness])) for likeness, text in texts.items()]
+            texts[group_key] = text
+            other_addresses[group_key] = []
+    return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
 
 
-def _own_names(change: Change) -> list[str]:
-    """What tells the object from its siblings: id, name and instance key, as they are drawn."""
+def _list_own_names(change: Change) -> list[str]:
+    """Return the rendered id, name and instance key of an object."""
     names = [change.address.key]
     for side in (change.before, change.after):
         if side is not None:
             names += [side.get("id"), side.get("name")]
-    drawn: set[str] = set()
+    texts: set[str] = set()
     for name in names:
         if isinstance(name, str) and name:
-            drawn |= {quoted(name), repr(name)}
-    # A longer name may hold a shorter one, so it is masked first.
-    return sorted(drawn, key=len, reverse=True)
+            texts |= {quote_string(name), repr(name)}
+    # A longer name may contain a shorter one, so it is masked first.
+    return sorted(texts, key=len, reverse=True)
 
 
-def _masked(text: str, names: Sequence[str]) -> str:
-    """A text with names blotted out, to be compared with that of objects of other names."""
+def _mask_names(text: str, names: Sequence[str]) -> str:
+    """Mask names in a text to compare it with that of other objects."""
     for name in names:
         text = text.replace(name, "\0")
     return text
@@ -325,25 +340,25 @@ def _masked(text: str, names: Sequence[str]) -> str:
 
 # --- signs in what was drawn -------------------------------------------------------------------
 
-SIGN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
-_TEXT_BEGINS: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
-_LEVEL: Final = 4  # columns of a level of a stanza; a sign stands in the third of them
+SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
+_HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
+_LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them
 
 
-def own_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """The lines of stanzas, and of each whether it is somebody's own: a line of a text (a manifest) in which
-    a dash is no sign. A sign stands only where stanzas put one.
+def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of stanzas with a flag for lines of user text (a manifest), in which a dash is not a
+    sign. Signs appear only at the sign column of stanzas.
     """
-    text_column = 0  # where the lines of the text begin that this line stands in; 0 = in none
+    text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
-        yield line, bool(text_column) and not _is_signed_at(line, text_column + _LEVEL // 2)
+        yield line, bool(text_column) and not _has_sign_at(line, text_column + _LEVEL_WIDTH // 2)
         if not text_column:
-            begins = _TEXT_BEGINS.fullmatch(line)
-            text_column = (len(begins.group(1)) // _LEVEL + 1) * _LEVEL if begins else 0
+            match = _HEREDOC_START.fullmatch(line)
+            text_column = (len(match.group(1)) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
         elif line.startswith(f"{' ' * text_column}EOT"):
             text_column = 0
 
 
-def _is_signed_at(line: str, column: int) -> bool:
-    match = SIGN.match(line)
+def _has_sign_at(line: str, column: int) -> bool:
+    match = SIGN_PATTERN.match(line)
     return match is not None and match.end(1) == column

@@ -1,18 +1,18 @@
-"""State for people: what `show`, `state show` and `output` print."""
+"""State and outputs as text, for `show`, `state show` and `output`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nexusform.address import Address, address_order
-from nexusform.ports import Registries
-from nexusform.rendering.notation.colours import PLAIN, Painter, harmless
-from nexusform.rendering.notation.hcl_text import Marks, hcl_value
-from nexusform.rendering.report.body import body_difference
-from nexusform.rendering.report.difference_tree import Walk
-from nexusform.rendering.report.report import block_header, schema_lookup
-from nexusform.rendering.text.stanza_text import body_lines
-from nexusform.schema import BlockSchema
+from nexusform.interfaces.plugins import Registries
+from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters
+from nexusform.rendering.notation.hcl_text import Marks, render_hcl_value
+from nexusform.rendering.report.body_difference import compare_objects
+from nexusform.rendering.report.difference_tree import DifferenceOptions
+from nexusform.rendering.report.plan_report import create_schema_lookup, format_block_header
+from nexusform.rendering.text.stanza_text import render_body_lines
+from nexusform.resources.address import Address, compute_address_order
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 
 _NO_REGISTRIES = Registries()
@@ -25,14 +25,16 @@ def render_state(
     colour: bool = False,
     show_sensitive: bool = False,
 ) -> str:
-    """All objects by address, then the outputs; a sentence when there is nothing."""
+    """Render all objects by address, then the outputs, or a sentence for an empty state."""
     paint = Painter(colour)
-    schema_of = schema_lookup(registries)
+    find_schema = create_schema_lookup(registries)
     parts: list[str] = []
-    for address in sorted(state.instances, key=address_order):
-        schema = schema_of(address)
-        for deposed, instance in _objects(state.instances[address]):
-            text = _object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
+    for address in sorted(state.instances, key=compute_address_order):
+        schema = find_schema(address)
+        for deposed, instance in _list_objects(state.instances[address]):
+            text = _render_object(
+                address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive
+            )
             parts.append(text)
     if state.outputs:
         parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive).rstrip()}")
@@ -41,8 +43,8 @@ def render_state(
     return "\n\n".join(parts) + "\n"
 
 
-def _objects(instance: InstanceState) -> list[tuple[str, ObjectState]]:
-    """The current object under "", where there is one, then deposed ones under their keys."""
+def _list_objects(instance: InstanceState) -> list[tuple[str, ObjectState]]:
+    """Return the current object with key "", then deposed objects with their keys."""
     current = [("", instance.current)] if instance.current is not None else []
     return [*current, *sorted(instance.deposed.items())]
 
@@ -56,13 +58,13 @@ def render_object(
     colour: bool = False,
     show_sensitive: bool = False,
 ) -> str:
-    """One object as a block with every attribute, ending in a newline."""
+    """Render one object as a block with every attribute and a final newline."""
     paint = Painter(colour)
-    text = _object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
+    text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
     return f"{text}\n"
 
 
-def _object(
+def _render_object(
     address: Address,
     instance: ObjectState,
     schema: BlockSchema | None,
@@ -71,26 +73,33 @@ def _object(
     paint: Painter,
     show_sensitive: bool,
 ) -> str:
-    """One object as a block, without a newline at the end."""
-    hidden = () if show_sensitive else instance.sensitive
-    marks = Marks.of(hidden, hidden)
-    body = body_difference(
-        instance.attributes, instance.attributes, schema, marks=marks, walk=Walk(show_unchanged=True)
+    """Render one object as a block without a final newline."""
+    hidden_paths = () if show_sensitive else instance.sensitive
+    marks = Marks.create(hidden_paths, hidden_paths)
+    body = compare_objects(
+        instance.attributes,
+        instance.attributes,
+        schema,
+        marks=marks,
+        options=DifferenceOptions(show_unchanged=True),
     )
     notes = f" (deposed object {deposed})" if deposed else ""
     notes += " (tainted)" if instance.tainted else ""
-    lines = [paint(f"# {harmless(str(address))}:{notes}", "bold"), f"{block_header(address)} {{"]
-    # A block of its own has no column for symbols, so everything stands four columns further left.
-    lines += [line.removeprefix("    ") for line in body_lines(body, PLAIN)]
+    lines = [
+        paint(f"# {escape_control_characters(str(address))}:{notes}", "bold"),
+        f"{format_block_header(address)} {{",
+    ]
+    # A separate block has no symbol column, so remove four columns.
+    lines += [line.removeprefix("    ") for line in render_body_lines(body, PLAIN)]
     return "\n".join([*lines, "}"])
 
 
 def render_outputs(outputs: Mapping[str, OutputState], *, show_sensitive: bool = False) -> str:
-    """`name = value` by name; sensitive ones as `<sensitive>`."""
+    """Render `name = value` by name; sensitive values as `<sensitive>`."""
     lines = []
     for name in sorted(outputs):
         output = outputs[name]
-        hidden = output.sensitive and not show_sensitive
-        text = "<sensitive>" if hidden else hcl_value(output.value, output.type)
+        is_hidden = output.sensitive and not show_sensitive
+        text = "<sensitive>" if is_hidden else render_hcl_value(output.value, output.type)
         lines.append(f"{name} = {text}\n")
     return "".join(lines)

@@ -1,14 +1,16 @@
-"""VMs on bare-metal machines: the rule of docs/fidelity.md."""
+"""VM placement on bare-metal machines: the rule of docs/fidelity.md."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "engine": "RackScheduler",
-    "explanation": "Explanation Ranked Ranking Shortage",
+    "explanation": "Explanation RankedCandidate MachineRanking Shortage",
     "layout": "Share",
-    "rule": "KeyPart MachineFilter RoomFilter",
+    "rule": "KeyPart MachineFilter CapacityFilter",
     "vms": (
-        "anybodys ANYWHERE common_terms CONTROL_PLANE DEFAULT_SEED Demand gib Hint HintScope Interval "
-        "Machine MachineSku MIB_PER_GIB Placement RackSpread StandingVm Terms total VFS_PER_CELL VmName "
-        "VmSku whole_mib"
+        "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
+        "convert_to_gib Hint HintScope Interval "
+        "Machine MachineSku MIB_PER_GIB Placement RackSpread CurrentVm PlacementConstraints sum_intervals "
+        "VFS_PER_CELL VmName "
+        "VmSku round_up_to_mib"
     ),
 }

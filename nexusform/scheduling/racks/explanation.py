@@ -1,7 +1,7 @@
-"""The answers to "why there?" and "why nowhere?", rule by rule: who was refused and why, how the others were
-ranked, and which filter refused the last machines when a VM fits nowhere.
+"""Explanations of placements and shortages, rule by rule: rejected machines with reasons, and the ranking of
+the others.
 
-It asks the same opened rules as those who place; only the words are added.
+Uses the same opened rules as placement, and adds only text.
 """
 
 from __future__ import annotations
@@ -11,107 +11,120 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.racks import opened, profile
-from nexusform.scheduling.racks.layout import Room, Share
+from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.racks import open_rules, profile
+from nexusform.scheduling.racks.layout import MachineCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.opened import OpenKey, without_last_resort
-from nexusform.scheduling.racks.rule import Filter, HousedVm, KeyPart, Refuse, RoomFilter
-from nexusform.scheduling.racks.rules.tie_break import digest
-from nexusform.scheduling.racks.site import Site, ranked_cells
+from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort
+from nexusform.scheduling.racks.rule import CapacityFilter, Filter, KeyPart, MachineVm, RejectionCheck
+from nexusform.scheduling.racks.rules.tie_break import compute_digest
+from nexusform.scheduling.racks.site import Site, rank_cells
 from nexusform.scheduling.racks.vms import Demand, Interval, Placement, RackSpread
 
 NO_MACHINE: Final = "no_machine"
 
 
 class Shortage(Struct, frozen=True):
-    """Why nothing fits: the binding constraint in a word, for programs, and in sentences, for people."""
+    """Reason why nothing fits: the binding constraint in one word, for programs, and sentences, for
+    people.
+    """
 
     binding: str
     reason: str
 
 
-class _Scene:
-    """As rule.Scene says; `machines` shrinks as the filters take their turn."""
+class _ShortageContext:
+    """Implementation of rule.ShortageContext; `machines` shrinks with each filter."""
 
     def __init__(self, ledger: Ledger, demand: Demand) -> None:
         self.demand = demand
-        self.in_asked_racks = list(range(len(ledger.site.machines)))
-        self.machines = self.in_asked_racks
+        self.machines_in_requested_racks = list(range(len(ledger.site.machines)))
+        self.machines = self.machines_in_requested_racks
         self._ledger = ledger
-        self._steps = ledger.site.shape(demand.sku).steps
+        self._steps = ledger.site.get_shape(demand.sku).steps
 
     @property
     def layout(self) -> Site:
         return self._ledger.site
 
-    def room(self, machine: int) -> Room:
-        return self._ledger.site.rooms.free(self._ledger.rooms[machine])
+    def get_capacity(self, machine: int) -> MachineCapacity:
+        return self._ledger.site.capacity_table.get_free_capacity(self._ledger.capacities[machine])
 
-    def holds_when_empty(self, machine: int) -> bool:
+    def can_host_when_empty(self, machine: int) -> bool:
         site = self._ledger.site
-        return site.is_open[machine] and self._steps[site.start_rooms[machine]] is not None
+        return site.is_open[machine] and self._steps[site.start_capacities[machine]] is not None
 
-    def vms(self) -> Iterator[HousedVm]:
+    def list_vms(self) -> Iterator[MachineVm]:
         site = self._ledger.site
-        for _, record in self._ledger.vms():
+        for _, record in self._ledger.list_vms():
             sku = site.shapes[record.shape].sku
-            yield HousedVm(site.pools[record.pool], sku, record.machine, site.rooms.cells(record.cells))
+            yield MachineVm(
+                site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells)
+            )
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
-    """Ask the filters once more and note which of them refused the last machines.
+    """Evaluate the filters again and return the one that rejected the last machines.
 
-    What the demand says of racks comes first: reasons and figures are about the racks that it asks for.
+    Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the
+    demand.
     """
-    scene = _Scene(ledger, demand)
-    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    filters = opened.refusals_by_machine(ledger, usage, demand)
-    of_racks = [(rule, refuse) for rule, refuse in filters if opened.chooses_racks(rule)]
-    shortage = _first_short(scene, of_racks)
+    context = _ShortageContext(ledger, demand)
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    filters = open_rules.build_machine_checks(ledger, usage, demand)
+    rack_filters = [
+        (rule, find_rejection) for rule, find_rejection in filters if open_rules.is_rack_selection(rule)
+    ]
+    shortage = _find_exhausting_filter(context, rack_filters)
     if shortage is not None:
         return shortage
-    scene.in_asked_racks = scene.machines
-    if not scene.in_asked_racks:
+    context.machines_in_requested_racks = context.machines
+    if not context.machines_in_requested_racks:
         return Shortage(NO_MACHINE, "There is no machine on the site.")
-    of_machines = [(rule, refuse) for rule, refuse in filters if not opened.chooses_racks(rule)]
-    shortage = _first_short(scene, of_machines)
+    machine_filters = [
+        (rule, find_rejection) for rule, find_rejection in filters if not open_rules.is_rack_selection(rule)
+    ]
+    shortage = _find_exhausting_filter(context, machine_filters)
     assert shortage is not None, "a machine passes every filter"
     return shortage
 
 
-def _first_short(scene: _Scene, filters: list[tuple[Filter, Refuse | None]]) -> Shortage | None:
-    """The first filter that leaves no machine; each takes away what it refuses."""
-    for rule, refuse in filters:
-        if refuse is None:
+def _find_exhausting_filter(
+    context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck | None]]
+) -> Shortage | None:
+    """Return the shortage of the first filter that leaves no machine; each filter removes the machines it
+    rejects.
+    """
+    for rule, find_rejection in filters:
+        if find_rejection is None:
             continue
-        passing = [machine for machine in scene.machines if refuse(machine) is None]
+        passing = [machine for machine in context.machines if find_rejection(machine) is None]
         if not passing:
-            return Shortage(rule.binding or rule.name, rule.sentence(scene))
-        scene.machines = passing
+            return Shortage(rule.binding or rule.name, rule.describe_shortage(context))
+        context.machines = passing
     return None
 
 
 _LAST_RESORT = "last_resort"
 
 
-class Remaining(Struct, frozen=True):
-    """How many machines a filter (its rule's name) left. Where the cells of VMs are not known, `machines` are
-    those in the split that was drawn, and `whichever` holds for every legal one.
+class FilterCount(Struct, frozen=True):
+    """Number of machines that pass a filter (its rule's name).
 
-    `text` says it for people ("" = not worth saying), on the line called `line`; filters that share a
-    line stand one after the other.
+    With unknown cells, `machines` are those in the sampled split, and `interval` covers every legal one.
+    `text` is for people ("" = not shown), on the line called `line`; filters that share a line follow one
+    another.
     """
 
     rule: str
     machines: int
-    whichever: Interval
+    interval: Interval
     line: str = ""
     text: str = ""
 
 
-class Ranked(Struct, frozen=True):
-    """A rack or machine with its keys and, where it ties with the best, its tie-break digest (hex)."""
+class RankedCandidate(Struct, frozen=True):
+    """Rack or machine with its keys and, if it ties with the best, its tie-break digest (hex)."""
 
     name: str
     keys: tuple[KeyPart, ...]
@@ -121,45 +134,45 @@ class Ranked(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """One decision, step by step.
 
-    `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best
-    first; those that tie with the best carry a digest. `fitting_cells` are the cells of the
-    chosen machine in the order of step 5, none where the cells of its VMs are not known. `refusals` name
-    every machine that a filter refused, `rack_machines` all those of the chosen rack. Without a
-    candidate `placement` is None, and the rankings are empty.
+    `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best first;
+    those that tie with the best have a digest. `fitting_cells` are the cells of the chosen machine in the
+    order of step 5, none if the cells of its VMs are unknown. `rejections` name every machine rejected by a
+    filter, `rack_machines` all those of the chosen rack. Without a candidate `placement` is None, and the
+    rankings are empty.
     """
 
     demand: Demand
     seed: int
     total_machines: int
-    filters: tuple[Remaining, ...]
-    racks: tuple[Ranked, ...]
-    machines: tuple[Ranked, ...]
+    filters: tuple[FilterCount, ...]
+    racks: tuple[RankedCandidate, ...]
+    machines: tuple[RankedCandidate, ...]
     fitting_cells: tuple[int, ...]
-    refusals: tuple[Refusal, ...]
+    rejections: tuple[Rejection, ...]
     placement: Placement | None
     rack_machines: frozenset[str] = frozenset()
 
     @property
-    def tied_racks(self) -> tuple[Ranked, ...]:
-        """The racks among which the tie-break chose; empty when there was no tie."""
+    def tied_racks(self) -> tuple[RankedCandidate, ...]:
+        """Racks among which the tie-break chose; empty without a tie."""
         return tuple(rack for rack in self.racks if rack.digest)
 
     @property
-    def tied_machines(self) -> tuple[Ranked, ...]:
-        """The machines among which the tie-break chose; empty when there was no tie."""
+    def tied_machines(self) -> tuple[RankedCandidate, ...]:
+        """Machines among which the tie-break chose; empty without a tie."""
         return tuple(machine for machine in self.machines if machine.digest)
 
     @property
-    def next_best(self) -> Ranked | None:
-        """The machine of the chosen rack that would have been next; None when there is no other."""
+    def next_best(self) -> RankedCandidate | None:
+        """Second-best machine of the chosen rack; None if there is no other."""
         return self.machines[1] if len(self.machines) > 1 else None
 
 
-def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Explanation:
-    """Every step of one decision; changes nothing."""
+def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Explanation:
+    """Explain every step of one decision. Changes nothing."""
     site = ledger.site
     total = len(site.machines)
-    candidates, filters, refusals = _filtered(ledger, demand)
+    candidates, filters, rejections = _apply_filters(ledger, demand)
     if not candidates:
         return Explanation(
             demand=demand,
@@ -169,24 +182,26 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
             racks=(),
             machines=(),
             fitting_cells=(),
-            refusals=refusals,
+            rejections=rejections,
             placement=None,
         )
-    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    rack_numbers = dict.fromkeys(site.rack_of[machine] for machine in candidates)
-    rack_keys = opened.open_keys(profile.RACK_KEYS[spread], usage, demand)
-    racks = _ranked(rack_numbers, site.rack_name, rack_keys, demand, seed)
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
+    rack_keys = open_rules.open_keys(profile.RACK_KEYS[spread], usage, demand)
+    racks = _rank_candidates(rack_numbers, site.rack_name, rack_keys, demand, seed)
     rack = site.rack_index[racks[0].name]
-    in_rack = [machine for machine in candidates if site.rack_of[machine] == rack]
+    rack_machines = [machine for machine in candidates if site.rack_by_machine[machine] == rack]
     machine_names = [machine.name for machine in site.machines]
-    machine_keys = opened.open_keys(profile.MACHINE_KEYS, usage, demand)
-    machines = _ranked(in_rack, machine_names, machine_keys, demand, seed)
-    chosen = site.index[machines[0].name]
-    fitting = ranked_cells(Share.of(demand.sku), site.rooms.free(ledger.rooms[chosen]))
-    cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
-    if chosen in ledger.loose:
-        fitting, cells = [], ()
-    placement = site.placement(chosen, site.rooms.cells_id(cells))
+    machine_keys = open_rules.open_keys(profile.MACHINE_KEYS, usage, demand)
+    machines = _rank_candidates(rack_machines, machine_names, machine_keys, demand, seed)
+    chosen = site.machine_index[machines[0].name]
+    fitting_cells = rank_cells(
+        Share.compute(demand.sku), site.capacity_table.get_free_capacity(ledger.capacities[chosen])
+    )
+    cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
+    if chosen in ledger.unknown_cells:
+        fitting_cells, cells = [], ()
+    placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
     return Explanation(
         demand=demand,
         seed=seed,
@@ -194,208 +209,237 @@ def explain(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Ex
         filters=filters,
         racks=racks,
         machines=machines,
-        fitting_cells=tuple(fitting),
-        refusals=refusals,
+        fitting_cells=tuple(fitting_cells),
+        rejections=rejections,
         placement=placement,
         rack_machines=frozenset(machine.name for machine in site.machines if machine.rack == racks[0].name),
     )
 
 
 class BestMachines(Struct, frozen=True):
-    """The machines among which tie-breaks alone decide where a VM goes, by name: the best ones of every rack
-    that ranks best, none where nothing fits. `in_some` are those that are best in some legal split of the
-    machines with VMs whose cells nobody told, `in_all` in every one.
+    """Names of the machines among which only tie-breaks decide: the best ones of every best rack, none if
+    nothing fits.
+
+    `in_some` are best in at least one legal split of the machines with VMs on unknown cells, `in_all` in
+    every one.
     """
 
-    in_some: frozenset[str]
-    in_all: frozenset[str]
+    in_some_splits: frozenset[str]
+    in_all_splits: frozenset[str]
 
 
-class Ranking:
-    """How all machines rank for one VM as the site stands: worked out once, and asked for the best ones of
-    those that are left when some are out of the question (cordons refuse machines, and rank none).
+class MachineRanking:
+    """Ranking of all machines for one VM on the current site, computed once, with optional exclusions.
 
-    The splits of machines do not hang on one another, so that a machine is best in some of them if it fits in
-    one, and whoever ranks before it does not fit in another.
+    Excluded machines (cordons) are rejected, and rank nothing. The splits of machines are independent. A
+    machine is best in some of them if it fits in one, and every better machine fails to fit in another.
     """
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
         self._site = ledger.site
-        self._fitting, self._certain = _fitting(ledger, demand)
-        usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-        self._racks = _Figures(opened.open_keys(profile.RACK_KEYS[spread], usage, demand))
-        self._machines = _Figures(opened.open_keys(profile.MACHINE_KEYS, usage, demand))
+        self._fitting, self._always_fitting = _find_fitting_machines(ledger, demand)
+        usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+        self._racks = _FigureCache(open_rules.open_keys(profile.RACK_KEYS[spread], usage, demand))
+        self._machines = _FigureCache(open_rules.open_keys(profile.MACHINE_KEYS, usage, demand))
 
-    def best(self, away: Collection[str] = ()) -> BestMachines:
-        """The best machines but for these."""
-        fitting = self._without(self._fitting, away)
-        if len(self._certain) == len(self._fitting):
-            best = self._ranked_first(fitting, fitting)
+    def find_best(self, excluded: Collection[str] = ()) -> BestMachines:
+        """Return the best machines except the excluded ones."""
+        fitting = self._exclude(self._fitting, excluded)
+        if len(self._always_fitting) == len(self._fitting):
+            best = self._select_first(fitting, fitting)
             return BestMachines(best, best)
-        certain = self._without(self._certain, away)
-        return BestMachines(self._ranked_first(fitting, certain), self._ranked_first(certain, fitting))
+        always_fitting = self._exclude(self._always_fitting, excluded)
+        return BestMachines(
+            self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting)
+        )
 
-    def _without(self, numbers: Sequence[int], away: Collection[str]) -> Sequence[int]:
+    def _exclude(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
         machines = self._site.machines
-        return [number for number in numbers if machines[number].name not in away] if away else numbers
+        return (
+            [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
+        )
 
-    def _ranked_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
-        """Those that none of the rivals ranks before."""
+    def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
+        """Return the names of the candidates that no rival outranks."""
         by_rack: dict[int, list[int]] = {}
         for machine in rivals:
-            by_rack.setdefault(self._site.rack_of[machine], []).append(machine)
-        rack = self._racks.least(by_rack)
-        least: dict[int, tuple[int, ...] | None] = {}
-        first: set[str] = set()
+            by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
+        lowest_rack_figures = self._racks.find_lowest(by_rack)
+        lowest_figures: dict[int, tuple[int, ...] | None] = {}
+        first_machines: set[str] = set()
         for machine in candidates:
-            number = self._site.rack_of[machine]
-            if not _is_first(self._racks.of(number), rack):
+            number = self._site.rack_by_machine[machine]
+            if not _is_first(self._racks.compute(number), lowest_rack_figures):
                 continue
-            if number not in least:
-                least[number] = self._machines.least(by_rack.get(number, ()))
-            if _is_first(self._machines.of(machine), least[number]):
-                first.add(self._site.machines[machine].name)
-        return frozenset(first)
+            if number not in lowest_figures:
+                lowest_figures[number] = self._machines.find_lowest(by_rack.get(number, ()))
+            if _is_first(self._machines.compute(machine), lowest_figures[number]):
+                first_machines.add(self._site.machines[machine].name)
+        return frozenset(first_machines)
 
 
-def _is_first(figures: tuple[int, ...], least: tuple[int, ...] | None) -> bool:
-    return least is None or figures <= least
+def _is_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
+    return lowest is None or figures <= lowest
 
 
-class _Figures:
-    """The figures by which racks or machines are ranked, each worked out once."""
+class _FigureCache:
+    """Ranking figures of racks or machines, each computed once."""
 
     def __init__(self, keys: Sequence[OpenKey]) -> None:
         self._keys = [figure for _, figure in keys if figure is not None]
         self._known: dict[int, tuple[int, ...]] = {}
 
-    def of(self, item: int) -> tuple[int, ...]:
-        """The figures of one item."""
+    def compute(self, item: int) -> tuple[int, ...]:
+        """Return the figures of one item."""
         figures = self._known.get(item)
         if figures is None:
             figures = tuple(figure(item) for figure in self._keys)
             self._known[item] = figures
         return figures
 
-    def least(self, items: Iterable[int]) -> tuple[int, ...] | None:
-        """The lowest figures; None of no items."""
-        return min(map(self.of, items), default=None)
+    def find_lowest(self, items: Iterable[int]) -> tuple[int, ...] | None:
+        """Return the lowest figures, or None for no items."""
+        return min(map(self.compute, items), default=None)
 
 
-def _fitting(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """The machines that take the VM in some legal split, and those that do in all."""
-    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
+    """Return the machines that fit the VM in some legal split, and those that fit it in all."""
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(ledger.site.machines)))
-    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
-        if refuse is None:
+    for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
+        if find_rejection is None:
             continue
-        loose = ledger.loose if isinstance(rule, RoomFilter) else ()
-        passing = [machine for machine in passing if machine in loose or refuse(machine) is None]
-    shape = ledger.site.shape(demand.sku)
+        unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
+        passing = [
+            machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None
+        ]
+    shape = ledger.site.get_shape(demand.sku)
     counts = {
-        machine: ledger.split_rooms(machine).count(shape) for machine in passing if machine in ledger.loose
+        machine: ledger.find_split_capacities(machine).count(shape)
+        for machine in passing
+        if machine in ledger.unknown_cells
     }
-    fitting = [machine for machine in passing if machine not in counts or counts[machine].most]
-    return fitting, [machine for machine in fitting if machine not in counts or counts[machine].least]
+    fitting = [machine for machine in passing if machine not in counts or counts[machine].maximum]
+    return fitting, [machine for machine in fitting if machine not in counts or counts[machine].minimum]
 
 
-def refusals(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
-    """The filters that refuse the machine, and why."""
-    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
-    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
-        reason = refuse(machine) if refuse is not None else None
+def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
+    """List the filters that reject the machine, with the reason."""
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
+        reason = find_rejection(machine) if find_rejection is not None else None
         if reason is not None:
             yield rule, reason
 
 
-def _filtered(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Remaining, ...], tuple[Refusal, ...]]:
-    """The machines that pass all filters, how many each filter left, and who was refused why."""
+def _apply_filters(
+    ledger: Ledger, demand: Demand
+) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
+    """Return the machines that pass all filters, the result of each filter, and the rejections."""
     machines = ledger.site.machines
-    usage = ledger.usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(machines)))
-    remaining: list[Remaining] = []
-    refusals: list[Refusal] = []
-    unknown = _UnknownRooms(ledger)
+    filter_results: list[FilterCount] = []
+    rejections: list[Rejection] = []
+    unknown_cells = _UnknownCapacities(ledger)
     before = Interval(len(passing), len(passing))
-    for rule, refuse in opened.refusals_by_machine(ledger, usage, demand):
-        if refuse is not None:
-            reasons = {machine: refuse(machine) for machine in passing}
-            refusals += [
-                Refusal(machines[machine].name, rule.name, reason)
+    for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
+        if find_rejection is not None:
+            reasons = {machine: find_rejection(machine) for machine in passing}
+            rejections += [
+                Rejection(machines[machine].name, rule.name, reason)
                 for machine, reason in reasons.items()
                 if reason is not None
             ]
             passing = [machine for machine in passing if reasons[machine] is None]
-            unknown.refuse(rule, refuse, demand)
-        whichever = unknown.left(passing)
-        text = rule.count(demand, whichever, before)
-        remaining.append(Remaining(rule.name, len(passing), whichever, rule.line or f"  {rule.name}", text))
-        before = whichever
-    candidates = without_last_resort(ledger, demand, passing)
-    if len(candidates) < len(passing):
-        refusals.append(Refusal(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last"))
-        fewer = len(passing) - len(candidates)
-        remaining.append(
-            Remaining(_LAST_RESORT, len(candidates), Interval(before.least - fewer, before.most - fewer))
+            unknown_cells.apply_filter(rule, find_rejection, demand)
+        interval = unknown_cells.count_remaining(passing)
+        text = rule.describe_remaining(demand, interval, before)
+        filter_results.append(
+            FilterCount(rule.name, len(passing), interval, rule.line or f"  {rule.name}", text)
         )
-    return candidates, tuple(remaining), tuple(refusals)
+        before = interval
+    candidates = exclude_last_resort(ledger, demand, passing)
+    if len(candidates) < len(passing):
+        rejections.append(
+            Rejection(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last")
+        )
+        fewer = len(passing) - len(candidates)
+        filter_results.append(
+            FilterCount(
+                _LAST_RESORT, len(candidates), Interval(before.minimum - fewer, before.maximum - fewer)
+            )
+        )
+    return candidates, tuple(filter_results), tuple(rejections)
 
 
-class _UnknownRooms:
-    """The machines with VMs whose cells nobody told: the rooms of theirs that no filter refused so far."""
+class _UnknownCapacities:
+    """Machines with VMs on unknown cells: their possible capacities that no filter rejected so far."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._rooms = ledger.site.rooms
-        self._all = {machine: ledger.split_rooms(machine).possible() for machine in ledger.loose}
-        self._left = {machine: list(rooms) for machine, rooms in self._all.items()}
+        self._capacity_table = ledger.site.capacity_table
+        self._all = {
+            machine: ledger.find_split_capacities(machine).list_possible() for machine in ledger.unknown_cells
+        }
+        self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
-    def refuse(self, rule: Filter, refuse: Refuse, demand: Demand) -> None:
-        """One filter more."""
-        of_room = rule.opens(demand.sku) if isinstance(rule, RoomFilter) else None
-        for machine, rooms in self._left.items():
-            if of_room is not None:
-                self._left[machine] = [room for room in rooms if of_room(self._rooms.free(room)) is None]
-            elif rooms and refuse(machine) is not None:
-                self._left[machine] = []
+    def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
+        """Apply one more filter."""
+        check_capacity = rule.build_check(demand.sku) if isinstance(rule, CapacityFilter) else None
+        for machine, capacities in self._remaining.items():
+            if check_capacity is not None:
+                self._remaining[machine] = [
+                    capacity
+                    for capacity in capacities
+                    if check_capacity(self._capacity_table.get_free_capacity(capacity)) is None
+                ]
+            elif capacities and find_rejection(machine) is not None:
+                self._remaining[machine] = []
 
-    def left(self, drawn: Iterable[int]) -> Interval:
-        """How many machines are left whichever split it is; `drawn` are those of the split that was drawn."""
-        with_known_cells = sum(machine not in self._all for machine in drawn)
-        sure = sum(len(rooms) == len(self._all[machine]) for machine, rooms in self._left.items())
-        possible = sum(bool(rooms) for rooms in self._left.values())
-        return Interval(with_known_cells + sure, with_known_cells + possible)
+    def count_remaining(self, sampled: Iterable[int]) -> Interval:
+        """Count the remaining machines over all splits; `sampled` are those of the sampled split."""
+        with_known_cells = sum(machine not in self._all for machine in sampled)
+        certain = sum(
+            len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items()
+        )
+        possible = sum(bool(capacities) for capacities in self._remaining.values())
+        return Interval(with_known_cells + certain, with_known_cells + possible)
 
 
-def _ranked(
+def _rank_candidates(
     numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
-) -> tuple[Ranked, ...]:
-    """Best first; whoever ties with the best carries a digest."""
-    parts_of = {number: _parts(keys, demand, number) for number in numbers}
+) -> tuple[RankedCandidate, ...]:
+    """Rank the candidates, best first; those that tie with the best have a digest."""
+    parts_of = {number: _build_key_parts(keys, demand, number) for number in numbers}
 
-    def order(number: int) -> tuple[tuple[float, ...], bytes]:
-        return _figures(parts_of[number]), digest(seed, demand.vm, names[number])
+    def compute_sort_key(number: int) -> tuple[tuple[float, ...], bytes]:
+        return _list_figures(parts_of[number]), compute_digest(seed, demand.vm, names[number])
 
-    ranked = sorted(parts_of, key=order)
-    best = _figures(parts_of[ranked[0]])
-    tied = [number for number in ranked if _figures(parts_of[number]) == best]
+    ranked = sorted(parts_of, key=compute_sort_key)
+    best = _list_figures(parts_of[ranked[0]])
+    tied = [number for number in ranked if _list_figures(parts_of[number]) == best]
     digests = (
-        {number: digest(seed, demand.vm, names[number]).hex() for number in tied} if len(tied) > 1 else {}
+        {number: compute_digest(seed, demand.vm, names[number]).hex() for number in tied}
+        if len(tied) > 1
+        else {}
     )
-    return tuple(Ranked(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
+    return tuple(
+        RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked
+    )
 
 
-def _parts(keys: Sequence[OpenKey], demand: Demand, number: int) -> tuple[KeyPart, ...]:
-    """Every key of a rack or machine (its number), with words."""
-    return tuple(_part(key, demand, number) for key in keys)
+def _build_key_parts(keys: Sequence[OpenKey], demand: Demand, number: int) -> tuple[KeyPart, ...]:
+    """Build every key of a rack or machine (its number), with text."""
+    return tuple(_build_key_part(key, demand, number) for key in keys)
 
 
-def _part(opened_key: OpenKey, demand: Demand, number: int) -> KeyPart:
-    """One key of a rack or machine (its number), with words."""
+def _build_key_part(opened_key: OpenKey, demand: Demand, number: int) -> KeyPart:
+    """Build one key of a rack or machine (its number), with text."""
     key, figure = opened_key
     value = figure(number) if figure is not None else 0
-    return KeyPart(key.rule, key.figure(value), key.words(demand, value))
+    return KeyPart(key.rule, key.convert_figure(value), key.describe(demand, value))
 
 
-def _figures(parts: tuple[KeyPart, ...]) -> tuple[float, ...]:
-    """The figures of some keys, by which candidates are compared."""
+def _list_figures(parts: tuple[KeyPart, ...]) -> tuple[float, ...]:
+    """Return the figures of some keys, for the comparison of candidates."""
     return tuple(part.value for part in parts)

@@ -1,6 +1,7 @@
-"""A site by number, in the order given: its machines and racks, which do not change while VMs come and go
-(`Layout`), what stands on them as one demand counts it (`Usage`), and what is left on a machine (`Room`), so
-that equal machines share one number and one answer.
+"""Numbered form of a site: machines and racks in the order given (`Layout`), VM counts per demand (`Usage`),
+free capacity of a machine (`MachineCapacity`).
+
+Equal machines share one number and one answer.
 """
 
 from __future__ import annotations
@@ -14,33 +15,33 @@ from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
 
 
 class Layout:
-    """One site. Machines and racks are numbers from 0; every list is indexed by one of the two."""
+    """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
     __slots__ = (
-        "index",
-        "machine_names",
+        "encoded_machine_names",
+        "encoded_rack_names",
+        "machine_index",
         "machines",
-        "machines_in",
+        "machines_by_rack",
+        "rack_by_machine",
         "rack_index",
         "rack_name",
-        "rack_names",
-        "rack_of",
         "rack_zone",
     )
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = tuple(machines)
-        self.index = {machine.name: number for number, machine in enumerate(self.machines)}
+        self.machine_index = {machine.name: number for number, machine in enumerate(self.machines)}
         self.rack_index: dict[str, int] = {}
         self.rack_name: list[str] = []
         self.rack_zone: list[str] = []
-        self.rack_of: list[int] = []
-        self.machines_in: list[list[int]] = []
+        self.rack_by_machine: list[int] = []
+        self.machines_by_rack: list[list[int]] = []
         for number, machine in enumerate(self.machines):
             self._add(number, machine)
-        # As the tie-break digests them.
-        self.machine_names = [machine.name.encode() for machine in self.machines]
-        self.rack_names = [name.encode() for name in self.rack_name]
+        # In the form used by tie-break digests.
+        self.encoded_machine_names = [machine.name.encode() for machine in self.machines]
+        self.encoded_rack_names = [name.encode() for name in self.rack_name]
 
     def _add(self, number: int, machine: Machine) -> None:
         rack = self.rack_index.get(machine.rack)
@@ -48,16 +49,16 @@ class Layout:
             rack = self.rack_index[machine.rack] = len(self.rack_name)
             self.rack_name.append(machine.rack)
             self.rack_zone.append(machine.availability_zone)
-            self.machines_in.append([])
-        self.rack_of.append(rack)
-        self.machines_in[rack].append(number)
+            self.machines_by_rack.append([])
+        self.rack_by_machine.append(rack)
+        self.machines_by_rack[rack].append(number)
 
 
 Figure = Callable[[int], int]
 
 
 class Counts(dict[int, int]):
-    """VMs by the number of a machine or rack; 0 where there is none."""
+    """VM counts by the number of a machine or rack; 0 without an entry."""
 
     __slots__ = ()
 
@@ -65,7 +66,7 @@ class Counts(dict[int, int]):
         return 0
 
     def copy(self) -> Counts:
-        """The same counts, to be written apart."""
+        """Return an independent copy."""
         return Counts(self)
 
 
@@ -84,25 +85,25 @@ class Tally:
         self.extra_large = extra_large
 
     @classmethod
-    def empty(cls) -> Tally:
-        """Nothing counted yet."""
+    def create_empty(cls) -> Tally:
+        """Create a tally without counts."""
         return cls(Counts(), Counts(), Counts())
 
     def copy(self) -> Tally:
-        """The same counts, to be written apart."""
+        """Return an independent copy."""
         return Tally(self.machines.copy(), self.racks.copy(), self.extra_large.copy())
 
 
 # The counts of a cluster or pool that has no VM on the site. Never written.
 NO_COUNTS: Final = Counts()
-NOBODY: Final = Tally(NO_COUNTS, NO_COUNTS, NO_COUNTS)
+NO_VMS: Final = Tally(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 
 
 class Usage(Struct, frozen=True):
-    """What stands on a site, and what of it belongs to the demand's cluster and pool.
+    """VMs of a site, in total and of the demand's cluster and pool.
 
     By machine: `memory` (MiB used by VMs) and `extra_large` (VMs of such SKUs). By rack: `rack_vms` and
-    `rack_memory`. All of it changes as VMs come and go, so a rule may keep a list and read it later.
+    `rack_memory`. All of it is live, so a rule may keep a list and read it later.
     """
 
     layout: Layout
@@ -114,11 +115,11 @@ class Usage(Struct, frozen=True):
     pool: Tally
 
 
-class Room(NamedTuple):
-    """What a machine has left: GiB of disk, and vCPUs, GiB and VFs of each cell.
+class MachineCapacity(NamedTuple):
+    """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell.
 
-    `hardware` is its machine SKU, None for a machine with figures of its own. In a room by number
-    figures may be negative (a machine that shrank); rules see them as 0.
+    `hardware` is its machine SKU, None for a machine with figures of its own. In a numbered capacity figures
+    may be negative (a machine that shrank); rules see them as 0.
     """
 
     hardware: str | None
@@ -127,18 +128,18 @@ class Room(NamedTuple):
     memory: tuple[int, ...]
     vfs: tuple[int, ...] = ()
 
-    def without_debts(self) -> Room:
-        """The room with 0 for what is negative."""
+    def drop_negatives(self) -> MachineCapacity:
+        """Return the capacity with negative figures set to 0."""
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
         cpus = tuple(max(figure, 0) for figure in self.cpus)
         memory = tuple(max(figure, 0) for figure in self.memory)
         vfs = tuple(max(figure, 0) for figure in self.vfs)
-        return Room(self.hardware, max(self.disk, 0), cpus, memory, vfs)
+        return MachineCapacity(self.hardware, max(self.disk, 0), cpus, memory, vfs)
 
 
 class Share(NamedTuple):
-    """What a VM takes of a machine: GiB of disk, and of each of its `cells` so many vCPUs, GiB and VFs."""
+    """Resources a VM takes of a machine: GiB of disk, and vCPUs, MiB and VFs of each of its `cells`."""
 
     disk: int
     cells: int
@@ -147,85 +148,86 @@ class Share(NamedTuple):
     vfs: int = 0
 
     @classmethod
-    def of(cls, sku: VmSku) -> Share:
-        """The share of a VM of this SKU."""
+    def compute(cls, sku: VmSku) -> Share:
+        """Return the share of a VM of this SKU."""
         return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
 
     @property
-    def of_cells(self) -> Share:
-        """What it takes of its cells, whatever of the machine's disk."""
+    def cells_share(self) -> Share:
+        """Share without disk."""
         return Share(0, self.cells, self.cpus, self.memory, self.vfs)
 
 
-# The number of no cells: where nobody told on which a VM stands.
+# Number of the empty tuple of cells: the cells of a VM are unknown.
 UNKNOWN_CELLS: Final = 0
 
 
-class Rooms:
-    """The rooms, and the tuples of cells, that were ever seen on a site. They only ever grow."""
+class CapacityTable:
+    """Interned capacities and cell tuples of a site. They only grow."""
 
-    __slots__ = ("_cells", "_cells_number", "_free", "_number", "_rooms")
+    __slots__ = ("_capacities", "_cells", "_cells_numbers", "_free", "_numbers")
 
     def __init__(self) -> None:
-        self._rooms: list[Room] = []
-        self._free: list[Room] = []  # the same without debts
-        self._number: dict[Room, int] = {}
+        self._capacities: list[MachineCapacity] = []
+        self._free: list[MachineCapacity] = []  # the same without debts
+        self._numbers: dict[MachineCapacity, int] = {}
         self._cells: list[tuple[int, ...]] = [()]
-        self._cells_number: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
+        self._cells_numbers: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
-    def of_machine(self, machine: Machine) -> int:
-        """The room of an empty machine."""
+    def add_machine(self, machine: Machine) -> int:
+        """Return the capacity number of an empty machine."""
         cpus = (machine.cpus_per_cell,) * machine.cells
         memory = (machine.memory_gib_per_cell * MIB_PER_GIB,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
-        return self.intern(Room(machine.machine_sku, machine.disk_gib, cpus, memory, vfs))
+        return self.add(MachineCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs))
 
-    def intern(self, room: Room) -> int:
-        """The number of a room."""
-        number = self._number.get(room)
+    def add(self, capacity: MachineCapacity) -> int:
+        """Return the number of a capacity, adding it if it is new."""
+        number = self._numbers.get(capacity)
         if number is None:
-            number = self._number[room] = len(self._rooms)
-            self._rooms.append(room)
-            self._free.append(room.without_debts())
+            number = self._numbers[capacity] = len(self._capacities)
+            self._capacities.append(capacity)
+            self._free.append(capacity.drop_negatives())
         return number
 
-    def room(self, number: int) -> Room:
-        """The room behind a number."""
-        return self._rooms[number]
+    def get_capacity(self, number: int) -> MachineCapacity:
+        """Return the capacity of a number."""
+        return self._capacities[number]
 
-    def free(self, number: int) -> Room:
-        """The room behind a number as rules see it, with 0 for what is negative."""
+    def get_free_capacity(self, number: int) -> MachineCapacity:
+        """Return the capacity of a number as seen by rules, with negative figures set to 0."""
         return self._free[number]
 
-    def full(self, number: int) -> int:
-        """The room with nothing free in any cell."""
-        room = self._rooms[number]
-        nothing = (0,) * len(room.cpus)
-        return self.intern(Room(room.hardware, room.disk, nothing, nothing, nothing))
+    def add_full(self, number: int) -> int:
+        """Return the number of the same capacity with nothing free in any cell."""
+        capacity = self._capacities[number]
+        zeros = (0,) * len(capacity.cpus)
+        return self.add(MachineCapacity(capacity.hardware, capacity.disk, zeros, zeros, zeros))
 
-    def cells_id(self, cells: tuple[int, ...]) -> int:
-        """The number of a tuple of cells."""
-        number = self._cells_number.get(cells)
+    def add_cells(self, cells: tuple[int, ...]) -> int:
+        """Return the number of a tuple of cells, adding it if it is new."""
+        number = self._cells_numbers.get(cells)
         if number is None:
-            number = self._cells_number[cells] = len(self._cells)
+            number = self._cells_numbers[cells] = len(self._cells)
             self._cells.append(cells)
         return number
 
-    def cells(self, number: int) -> tuple[int, ...]:
-        """The cells behind a number, ascending."""
+    def get_cells(self, number: int) -> tuple[int, ...]:
+        """Return the cells of a number, ascending."""
         return self._cells[number]
 
-    def changed(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
-        """The room after a VM took (`sign` -1) or gave back (+1) its share in each of these cells.
+    def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
+        """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these
+        cells.
 
-        Cells that the machine does not have are passed over.
+        Cells beyond those of the machine are ignored.
         """
-        hardware, disk, room_cpus, room_memory, vfs = self._rooms[number]
-        cpus, memory = list(room_cpus), list(room_memory)
+        hardware, disk, old_cpus, old_memory, vfs = self._capacities[number]
+        cpus, memory = list(old_cpus), list(old_memory)
         for cell in cells:
             if cell < len(cpus):
                 cpus[cell] += sign * share.cpus
                 memory[cell] += sign * share.memory
         if share.vfs:
-            vfs = tuple(left + sign * share.vfs * (cell in cells) for cell, left in enumerate(vfs))
-        return self.intern(Room(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs))
+            vfs = tuple(free_vfs + sign * share.vfs * (cell in cells) for cell, free_vfs in enumerate(vfs))
+        return self.add(MachineCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs))

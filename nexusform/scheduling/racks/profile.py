@@ -1,12 +1,11 @@
-"""The placement policy: which rules, in which order. Read this file to know where a VM goes.
+"""Placement policy: the rules and their order. Read this file to know where a VM is placed.
 
-A VM's candidates are the machines that no filter refuses (a machine of last resort only when it is
-the last one). Of their racks the one with the lowest keys is chosen, then of its candidates the
-machine with the lowest keys; keys are compared one after the other, equal ones by rules/tie_break.py.
-On the machine it takes the fitting cells with the lowest keys, equal ones by number.
+A VM's candidates are the machines that no filter rejects (a machine of last resort only if it is the last
+one). Of their racks the one with the lowest keys is chosen, then of its candidates the machine with the
+lowest keys. Keys are compared one after the other; rules/tie_break.py decides ties. On the machine it takes
+the fitting cells with the lowest keys, then the lowest number.
 
-These tables are what runs: placing, counting of free room, shortages and explanations all read them
-(rule.py says what a rule is).
+Placement, counts of free capacity, shortages and explanations all use these tables (rule.py defines rules).
 """
 
 from __future__ import annotations
@@ -40,22 +39,22 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 RACK_KEYS: Mapping[RackSpread, tuple[Key, ...]] = {
-    RackSpread.POOL: (hints.OF_RACK, rack_spread.OF_POOL, rack_spread.ALL_VMS, rack_spread.MEMORY_USED),
+    RackSpread.POOL: (hints.RACK_KEY, rack_spread.POOL_VMS, rack_spread.ALL_VMS, rack_spread.MEMORY_USED),
     RackSpread.CLUSTER: (
-        hints.OF_RACK,
-        rack_spread.OF_CLUSTER,
-        rack_spread.OF_POOL,
+        hints.RACK_KEY,
+        rack_spread.CLUSTER_VMS,
+        rack_spread.POOL_VMS,
         rack_spread.ALL_VMS,
         rack_spread.MEMORY_USED,
     ),
 }
 
 MACHINE_KEYS: tuple[Key, ...] = (
-    hints.OF_MACHINE,
-    machine_spread.OF_CLUSTER,
-    machine_spread.OF_POOL,
-    extra_large.COMPANY,
+    hints.MACHINE_KEY,
+    machine_spread.CLUSTER_VMS,
+    machine_spread.POOL_VMS,
+    extra_large.SHARED_MACHINE,
     machine_spread.MEMORY_USED,
 )
 
-CELL_KEYS: tuple[CellKey, ...] = (cells.free_memory,)
+CELL_KEYS: tuple[CellKey, ...] = (cells.get_free_memory,)

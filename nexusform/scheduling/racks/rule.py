@@ -1,9 +1,9 @@
-"""What a rule is: a filter that refuses machines or racks with a reason, or a key that ranks them.
+"""Rule types: filters that reject machines or racks with a reason, and keys that rank them.
 
-A rule is a record. It is opened for a demand and the site as it stands, once for all VMs of a pool
-that come one after the other, and then answers by the number of a machine or rack, from live numbers.
-What kind of filter it is, and what a key promises, says how long its answers hold; session.py, the
-caches of steps and the counting of free room go by that alone.
+A rule is a record. It is opened for a demand and the current site, once for all successive VMs of a pool. It
+then answers by the number of a machine or rack, from live numbers. The kind of a filter, and the dependence
+of a key, define how long its answers hold. session.py, the step caches and the counts of free capacity rely
+on that alone.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.layout import Figures, Layout, Room, Usage
+from nexusform.scheduling.racks.layout import Figures, Layout, MachineCapacity, Usage
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
 
 COUNT_BITS = 32
 MEMORY_BITS = 48
 
-Refuse = Callable[[int], str | None]
-RefuseRoom = Callable[[Room], str | None]
+RejectionCheck = Callable[[int], str | None]
+CapacityCheck = Callable[[MachineCapacity], str | None]
 
 
 class Item(StrEnum):
-    """Of what a rule's numbers are."""
+    """Kind of the numbers of a rule."""
 
     MACHINE = "machine"
     RACK = "rack"
 
 
 class PoolKey(NamedTuple):
-    """A pool as VMs are counted (owner, pool) and as ties are broken (cluster, pool)."""
+    """Pool as used for VM counts (owner, pool) and for tie-breaks (cluster, pool)."""
 
     owner: str
     cluster: str
     pool: str
 
 
-class HousedVm(NamedTuple):
-    """A VM by the number of its machine, with its cells."""
+class MachineVm(NamedTuple):
+    """VM with the number of its machine and its cells."""
 
     pool: PoolKey
     sku: VmSku
@@ -48,129 +48,133 @@ class HousedVm(NamedTuple):
     cells: tuple[int, ...]
 
 
-class Scene(Protocol):
-    """A demand that no machine takes, for the sentence of the filter that refused the last ones."""
+class ShortageContext(Protocol):
+    """Context of a demand that fits on no machine, for the message of the filter that rejected the last
+    ones.
+    """
 
     @property
     def demand(self) -> Demand:
-        """Whom no machine takes."""
+        """Demand that fits on no machine."""
 
     @property
     def layout(self) -> Layout:
-        """The site."""
+        """Site layout."""
 
     @property
-    def in_asked_racks(self) -> Sequence[int]:
-        """Machines of the racks that the demand asks for."""
+    def machines_in_requested_racks(self) -> Sequence[int]:
+        """Machines of the racks allowed by the demand."""
 
     @property
     def machines(self) -> Sequence[int]:
-        """Those that every filter before this one passed."""
+        """Machines that passed every earlier filter."""
 
-    def room(self, machine: int) -> Room:
-        """What is left on a machine."""
+    def get_capacity(self, machine: int) -> MachineCapacity:
+        """Return the free capacity of a machine."""
 
-    def holds_when_empty(self, machine: int) -> bool:
-        """Whether the machine takes VMs and would take this one if it were empty."""
+    def can_host_when_empty(self, machine: int) -> bool:
+        """Check whether the machine takes VMs and would fit this one if it were empty."""
 
-    def vms(self) -> Iterator[HousedVm]:
-        """Every VM of the site, in the order in which they came."""
+    def list_vms(self) -> Iterator[MachineVm]:
+        """List every VM of the site, in the order in which they were added."""
 
 
-def stay(_demand: Demand, left: Interval, before: Interval) -> str:
-    """How many machines a filter left, worth saying when it refused some."""
-    return f"{left} stay" if left != before else ""
+def describe_remaining_machines(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    """Return the number of remaining machines as text, or "" if the filter rejected none."""
+    return f"{remaining} stay" if remaining != before else ""
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """What every filter has. Its file's name, and words.
+    """Common fields of all filters. The name is the name of the rule's file.
 
-    `sentence` says for people why no machine is left when this filter refused the last ones; `binding`
-    is the same in a word, for programs ("" = the name). In an explanation `count(demand, left, before)`
-    says how many machines it left ("" = not worth saying), on the line called `line` ("" = the name).
+    `describe_shortage` explains why no machine is left when this filter rejected the last ones; `binding` is
+    the same in one word, for programs ("" = the name). In an explanation `describe_remaining(demand,
+    remaining, before)` gives the number of remaining machines ("" = not shown), on the line called `line` (""
+    = the name).
     """
 
     name: str
-    sentence: Callable[[Scene], str]
+    describe_shortage: Callable[[ShortageContext], str]
     binding: str = ""
     line: str = ""
-    count: Callable[[Demand, Interval, Interval], str] = stay
+    describe_remaining: Callable[[Demand, Interval, Interval], str] = describe_remaining_machines
 
 
 class MachineFilter(Filter, frozen=True, kw_only=True):
-    """Looks at a machine as it is described: asked once per site."""
+    """Filter on the description of a machine: evaluated once per site."""
 
-    refuse: Callable[[Machine], str | None]
+    find_rejection: Callable[[Machine], str | None]
 
 
-class RoomFilter(Filter, frozen=True, kw_only=True):
-    """Looks at what is left on a machine, for a SKU: asked once for each SKU and room."""
+class CapacityFilter(Filter, frozen=True, kw_only=True):
+    """Filter on the free capacity of a machine for a SKU: evaluated once for each SKU and capacity."""
 
-    opens: Callable[[VmSku], RefuseRoom]
+    build_check: Callable[[VmSku], CapacityCheck]
 
 
 class DemandFilter(Filter, frozen=True, kw_only=True):
-    """Looks at names and at the demand, not at VMs: its answers hold for as long as the site.
+    """Filter on names and on the demand, independent of VMs: its answers hold for the lifetime of the site.
 
-    `reads` is all that it reads of the demand, None when it refuses nothing to it.
+    `reads` returns everything it reads of the demand, or None if it rejects nothing.
     """
 
     item: Item
-    reads: Callable[[Demand], Hashable]
-    opens: Callable[[Layout, Demand], Refuse]
+    select_input: Callable[[Demand], Hashable]
+    build_check: Callable[[Layout, Demand], RejectionCheck]
 
 
 class CountFilter(Filter, frozen=True, kw_only=True):
-    """Looks at VMs. `opens` gives None when it refuses nothing to the demand, however many VMs come.
+    """Filter on VMs. `build_check` returns None if it rejects nothing for the demand, for any number of VMs.
 
-    `closing` promises two things: the answer for a machine or rack hangs on the VMs there alone, and
-    one more VM of the demand never turns a refusal into consent. Without the promise every VM is placed
-    by a look at all machines.
+    `is_monotonic` promises two things: the answer for a machine or rack depends on its VMs alone, and one
+    more VM of the demand never turns a rejection into acceptance. Without the promise every VM is placed by a
+    scan of all machines.
     """
 
     item: Item
-    opens: Callable[[Usage, Demand], Refuse | None]
-    closing: bool = False
+    build_check: Callable[[Usage, Demand], RejectionCheck | None]
+    is_monotonic: bool = False
 
 
-class Differs(IntEnum):
-    """Where a key's figure for a demand may differ from everybody's (a demand without VMs on the site).
+class KeyDependence(IntEnum):
+    """Scope in which a key's figure for a demand may differ from the neutral one (a demand without VMs on the
+    site).
 
-    All but ANYWHERE promise: whether the key bears on a demand hangs on its SKU and terms alone; the
-    figure of a machine or rack hangs on the VMs there alone; where the cluster (or pool) has VMs it is
-    at least everybody's; one more VM of the demand never lowers it. Without the promise every VM is
-    placed by a look at all machines.
+    All but UNBOUNDED promise: the relevance of a key for a demand depends on its SKU and constraints alone;
+    the figure of a machine or rack depends on its VMs alone; if the cluster (or pool) has VMs there, it is at
+    least the neutral one; one more VM of the demand never lowers it. Without the promise every VM is placed
+    by a scan of all machines.
     """
 
-    NOWHERE = 0
-    WHERE_POOL_STANDS = 1
-    WHERE_CLUSTER_STANDS = 2
-    ANYWHERE = 3
+    NONE = 0
+    POOL = 1
+    CLUSTER = 2
+    UNBOUNDED = 3
 
 
 class Key(Struct, frozen=True, kw_only=True):
-    """Ranks machines or racks: the lowest figure wins, ties go to the next key.
+    """Ranking of machines or racks: the lowest figure wins, the next key breaks ties.
 
-    `opens` gives the figures (0 or more, below 2 ** `bits`) by number, live, or None when they are 0
-    everywhere for the demand. `words(demand, figure)` says it for people, "" = not worth saying;
-    `figure` makes of it what programs are told.
+    `build_figures` returns the figures (0 or more, below 2 ** `bits`) by number, live, or None if they are 0
+    everywhere for the demand. `describe(demand, figure)` returns a text for people, "" = not shown;
+    `convert_figure` converts the figure for programs.
     """
 
     rule: str
-    opens: Callable[[Usage, Demand], Figures | None]
-    words: Callable[[Demand, int], str]
-    figure: Callable[[int], float] = int
+    build_figures: Callable[[Usage, Demand], Figures | None]
+    describe: Callable[[Demand, int], str]
+    convert_figure: Callable[[int], float] = int
     bits: int = COUNT_BITS
-    differs: Differs = Differs.ANYWHERE
+    dependence: KeyDependence = KeyDependence.UNBOUNDED
 
 
-CellKey = Callable[[Room, int], int]
+CellKey = Callable[[MachineCapacity, int], int]
 
 
 class KeyPart(Struct, frozen=True):
-    """One figure by which candidates are compared.
+    """One figure in a comparison of candidates.
 
-    The rule's name, the figure (lower wins), and the figure in words for people ("" = not worth saying).
+    The rule's name, the figure (lower wins), and the figure as text for people ("" = not shown).
     """
 
     rule: str

@@ -1,13 +1,13 @@
-"""The fast way to place the VMs of one pool, one after the other."""
+"""Fast placement of the VMs of one pool, one after the other."""
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks import opened
+from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import NO_COUNTS
-from nexusform.scheduling.racks.ledger import pack
-from nexusform.scheduling.racks.opened import OpenRules, Passes
-from nexusform.scheduling.racks.queues import INDEX_MASK, Front, Passing, Queues
+from nexusform.scheduling.racks.ledger import pack_record
+from nexusform.scheduling.racks.open_rules import OpenRules, Passes
+from nexusform.scheduling.racks.queues import INDEX_MASK, CandidateQueue, Passing, Queues
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CELLS_BITS, Steps
 from nexusform.scheduling.racks.vms import Demand, RackSpread
@@ -16,76 +16,78 @@ NOWHERE = -1
 
 
 class PoolSession:
-    """Places VMs of one pool with one SKU and one set of terms.
+    """Placement of VMs of one pool with one SKU and one set of constraints.
 
-    Nothing else may happen to the ledger between its opening and `close`.
+    Nothing else may change the ledger between its opening and `close`.
     """
 
     __slots__ = (
         "_base",
-        "_everybodys",
-        "_fronts",
-        "_full",
+        "_capacities",
+        "_encoded_machine_names",
+        "_encoded_rack_names",
+        "_full_racks",
         "_ledger",
         "_machine_key",
-        "_machine_names",
+        "_machine_queues",
         "_machines_counted",
+        "_neutral_keys",
         "_number",
         "_passing",
         "_queues",
-        "_rack_names",
-        "_racks",
-        "_rooms",
+        "_rack_queue",
         "_shape",
         "_start",
         "_steps",
         "_text",
         "_usage",
         "_vm",
+        "constraints",
         "shortage",
         "sku",
-        "terms",
     )
 
     def __init__(self, queues: Queues, rules: OpenRules, spread: RackSpread, seed: int) -> None:
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
         self._vm = vm
-        self.sku, self.terms = demand.sku, demand.terms
+        self.sku, self.constraints = demand.sku, demand.constraints
         self.shortage: Shortage | None = None  # once a VM did not fit: why; no later one can
         self._queues = queues
         self._ledger = ledger
-        self._shape = shape = ledger.site.shape(demand.sku)
+        self._shape = shape = ledger.site.get_shape(demand.sku)
         self._steps = shape.steps
-        self._rooms = ledger.rooms
-        self._base = pack(ledger.site.pool(vm), shape.number)
-        self._start = self._text = tie_break.start(seed, vm)
-        self._number: int | str | None = None  # whose text `_text` is
-        self._rack_names = ledger.site.rack_names
-        self._machine_names = ledger.site.machine_names
+        self._capacities = ledger.capacities
+        self._base = pack_record(ledger.site.add_pool(vm), shape.number)
+        self._start = self._text = tie_break.start_digest(seed, vm)
+        self._number: int | str | None = None  # the VM number of `_text`
+        self._encoded_rack_names = ledger.site.encoded_rack_names
+        self._encoded_machine_names = ledger.site.encoded_machine_names
         self._usage = usage = rules.usage
-        self._fronts: dict[int, Front] = {}
-        self._everybodys = queues.everybodys(demand, spread)
+        self._machine_queues: dict[int, CandidateQueue] = {}
+        self._neutral_keys = queues.get_neutral_keys(demand, spread)
         self._machine_key = rules.machine_keys.figure
-        self._machines_counted = rules.machine_keys.counted(usage.cluster.machines, usage.pool.machines)
-        chosen, of_racks, of_machines = opened.split(rules.filters)
-        self._passing = _passing_machines(self._rooms, shape.steps, opened.passes_all(of_machines))
-        # That a rack is full for a SKU holds for every demand, but not what its own filters refuse.
-        full = queues.full(shape)
-        self._full = full.copy() if of_machines else full
-        self._racks = Front(
-            queues.racks(self._everybodys, demand, chosen),
+        self._machines_counted = rules.machine_keys.select_counts(usage.cluster.machines, usage.pool.machines)
+        rack_selections, rack_checks, machine_checks = open_rules.split_filters(rules.filters)
+        self._passing = _build_machine_selection(
+            self._capacities, shape.steps, open_rules.build_combined_check(machine_checks)
+        )
+        # Full racks of a SKU are the same for every demand, but not the rejections of its own filters.
+        full_racks = queues.get_full_racks(shape)
+        self._full_racks = full_racks.copy() if machine_checks else full_racks
+        self._rack_queue = CandidateQueue(
+            queues.rank_racks(self._neutral_keys, demand, rack_selections),
             rules.rack_keys.figure,
-            rules.rack_keys.counted(usage.cluster.racks, usage.pool.racks),
-            _passing_racks(self._full, opened.passes_all(of_racks)),
+            rules.rack_keys.select_counts(usage.cluster.racks, usage.pool.racks),
+            _build_rack_selection(self._full_racks, open_rules.build_combined_check(rack_checks)),
         )
 
-    def takes(self, demand: Demand) -> bool:
-        """Whether the demand is one more VM of this session's pool."""
+    def should_accept(self, demand: Demand) -> bool:
+        """Check whether the demand is one more VM of this session's pool."""
         vm, session_vm = demand.vm, self._vm
         return (
             demand.sku is self.sku
-            and (demand.terms is self.terms or demand.terms == self.terms)
+            and (demand.constraints is self.constraints or demand.constraints == self.constraints)
             and demand.last_resort is None
             and vm.owner == session_vm.owner
             and vm.pool == session_vm.pool
@@ -93,49 +95,51 @@ class PoolSession:
         )
 
     def place(self, number: int | str) -> int:
-        """Place the VM with this number. Gives its packed record, or NOWHERE."""
-        racks, rooms = self._racks, self._rooms
+        """Place the VM with this number. Return its packed record, or NOWHERE."""
+        racks, capacities = self._rack_queue, self._capacities
         while True:
-            tied = racks.front or racks.refill()
+            tied = racks.front or racks.fill_front()
             if not tied:
                 return NOWHERE
-            at = self._lowest(number, self._rack_names, tied) if len(tied) > 1 else 0
-            rack = tied.pop(at)
-            machines = self._fronts.get(rack) or self._open(rack)
-            tied = machines.front or machines.refill()
+            index = self._find_lowest(number, self._encoded_rack_names, tied) if len(tied) > 1 else 0
+            rack = tied.pop(index)
+            machines = self._machine_queues.get(rack) or self._open_queue(rack)
+            tied = machines.front or machines.fill_front()
             if tied:
                 break
-            self._full.add(rack)
-            racks.refuse(rack)
-        # The rack's and the machine's keys change now, so both left their fronts and are ranked again.
-        at = self._lowest(number, self._machine_names, tied) if len(tied) > 1 else 0
-        machine = tied.pop(at)
-        step = self._steps[rooms[machine]]
+            self._full_racks.add(rack)
+            racks.reject(rack)
+        # The keys of the rack and the machine change now, so both left their fronts and are ranked again.
+        index = self._find_lowest(number, self._encoded_machine_names, tied) if len(tied) > 1 else 0
+        machine = tied.pop(index)
+        step = self._steps[capacities[machine]]
         assert step is not None
-        rooms[machine] = step.room
+        capacities[machine] = step.capacity
         self._count(rack, machine)
-        racks.offer(rack)
-        machines.offer(machine)
+        racks.push(rack)
+        machines.push(machine)
         return self._base | machine << CELLS_BITS | step.cells
 
-    def _lowest(self, number: int | str, names: list[bytes], tied: list[int]) -> int:
-        """Which position in `tied` the tie-break chooses for the VM of this number."""
+    def _find_lowest(self, number: int | str, names: list[bytes], tied: list[int]) -> int:
+        """Return the position in `tied` chosen by the tie-break for the VM of this number."""
         if number != self._number:
             self._number = number
             self._text = self._start.copy()
             self._text.update(f"{number}|".encode())
-        return tie_break.lowest(self._text, names, tied)
+        return tie_break.find_lowest(self._text, names, tied)
 
-    def _open(self, rack: int) -> Front:
-        """The front of a rack's machines, from now on part of the session."""
-        ranking = self._queues.machines(self._everybodys, rack)
+    def _open_queue(self, rack: int) -> CandidateQueue:
+        """Open the queue of a rack's machines for the rest of the session."""
+        ranking = self._queues.rank_machines(self._neutral_keys, rack)
         # Where the rack has no VM of the cluster its machines have none.
         counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS
-        front = self._fronts[rack] = Front(ranking, self._machine_key, counted, self._passing)
-        return front
+        queue = self._machine_queues[rack] = CandidateQueue(
+            ranking, self._machine_key, counted, self._passing
+        )
+        return queue
 
     def _count(self, rack: int, machine: int) -> None:
-        """Count one more VM on a machine and its rack, as the rules read it."""
+        """Count one more VM on a machine and its rack, as read by the rules."""
         ledger, shape, usage = self._ledger, self._shape, self._usage
         cluster, pool = usage.cluster, usage.pool
         ledger.memory[machine] += shape.memory
@@ -155,30 +159,30 @@ class PoolSession:
             counts[machine] = counts.get(machine, 0) + 1
 
     def close(self) -> None:
-        """Give racks and machines back to everybody's rankings."""
+        """Return racks and machines to the neutral rankings."""
         queues = self._queues
-        queues.doubt_racks(self._racks.give_back(), but=self._racks.ranking)
-        for rack, front in self._fronts.items():
-            queues.doubt_machines(rack, front.give_back(), but=front.ranking)
+        queues.invalidate_racks(self._rack_queue.release_items(), up_to_date=self._rack_queue.ranking)
+        for rack, queue in self._machine_queues.items():
+            queues.invalidate_machines(rack, queue.release_items(), up_to_date=queue.ranking)
 
 
-def _passing_machines(rooms: list[int], steps: Steps, passes: Passes | None) -> Passing:
-    """Those of some machines on which the SKU fits and that no other filter refuses."""
+def _build_machine_selection(capacities: list[int], steps: Steps, passes: Passes | None) -> Passing:
+    """Build a function that selects the machines that fit the SKU and that no other filter rejects."""
     if passes is None:
         return lambda entries: [
-            machine for entry in entries if steps[rooms[machine := entry & INDEX_MASK]] is not None
+            machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None
         ]
     return lambda entries: [
         machine
         for entry in entries
-        if steps[rooms[machine := entry & INDEX_MASK]] is not None and passes(machine)
+        if steps[capacities[machine := entry & INDEX_MASK]] is not None and passes(machine)
     ]
 
 
-def _passing_racks(full: set[int], passes: Passes | None) -> Passing:
-    """Those of some racks that are not known to be full and that no filter refuses."""
+def _build_rack_selection(full_racks: set[int], passes: Passes | None) -> Passing:
+    """Build a function that selects the racks that are not known to be full and that no filter rejects."""
     if passes is None:
-        return lambda entries: [rack for entry in entries if (rack := entry & INDEX_MASK) not in full]
+        return lambda entries: [rack for entry in entries if (rack := entry & INDEX_MASK) not in full_racks]
     return lambda entries: [
-        rack for entry in entries if (rack := entry & INDEX_MASK) not in full and passes(rack)
+        rack for entry in entries if (rack := entry & INDEX_MASK) not in full_racks and passes(rack)
     ]

@@ -1,7 +1,6 @@
-"""A site and the tables that turn SKUs, rooms and pools into small integers.
+"""Site with the tables that map SKUs, capacities and pools to small integers.
 
-All of it is shared by a scheduler and its copies; the tables only ever grow, and growing them changes
-no decision.
+All of it is shared by a scheduler and its copies; the tables only grow, and growth changes no decision.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.layout import Layout, Room, Rooms, Share
-from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, MachineFilter, PoolKey, RoomFilter
+from nexusform.scheduling.racks.layout import CapacityTable, Layout, MachineCapacity, Share
+from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, MachineFilter, PoolKey
 from nexusform.scheduling.racks.rules import cells as cell_rules
-from nexusform.scheduling.racks.uncertainty.splits import Cells, Left, Splits, bounds
+from nexusform.scheduling.racks.uncertainty.splits import Cells, FreeCells, Splits, compute_bounds
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
 
 CELLS_BITS = 16
@@ -25,156 +24,168 @@ SKU_MASK = (1 << SKU_BITS) - 1
 
 
 class Step(NamedTuple):
-    """What one more VM of a shape does to a room: the cells it takes (an id) and the room left."""
+    """Effect of one more VM of a shape on a capacity: the cells it takes (an id) and the remaining
+    capacity.
+    """
 
     cells: int
-    room: int
+    capacity: int
 
 
 class Steps(dict[int, Step | None]):
-    """Room number -> Step, or None where one more VM of the SKU does not fit; filled as asked."""
+    """Capacity number -> Step, or None if one more VM of the SKU does not fit; filled on demand."""
 
-    __slots__ = ("_refusals", "_rooms", "_share")
+    __slots__ = ("_capacity_table", "_checks", "_share")
 
-    def __init__(self, rooms: Rooms, sku: VmSku) -> None:
+    def __init__(self, capacity_table: CapacityTable, sku: VmSku) -> None:
         super().__init__()
-        self._rooms = rooms
-        self._share = Share.of(sku)
-        self._refusals = [rule.opens(sku) for rule in profile.FILTERS if isinstance(rule, RoomFilter)]
+        self._capacity_table = capacity_table
+        self._share = Share.compute(sku)
+        self._checks = [rule.build_check(sku) for rule in profile.FILTERS if isinstance(rule, CapacityFilter)]
 
     def __missing__(self, number: int) -> Step | None:
         step = self[number] = self._compute(number)
         return step
 
     def count(self, number: int) -> int:
-        """How many VMs of the SKU fit in a room, one after the other."""
+        """Count how many VMs of the SKU fit in a capacity, one after the other."""
         count = 0
         step = self[number]
         while step is not None:
             count += 1
-            step = self[step.room]
+            step = self[step.capacity]
         return count
 
     def _compute(self, number: int) -> Step | None:
-        room = self._rooms.free(number)
-        for refuse in self._refusals:
-            if refuse(room) is not None:
+        capacity = self._capacity_table.get_free_capacity(number)
+        for find_rejection in self._checks:
+            if find_rejection(capacity) is not None:
                 return None
         share = self._share
-        cells = tuple(sorted(ranked_cells(share, room)[: share.cells]))
-        return Step(self._rooms.cells_id(cells), self._rooms.changed(number, share, cells, -1))
+        cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
+        return Step(
+            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1)
+        )
 
 
-def ranked_cells(share: Share, room: Room) -> list[int]:
-    """The cells that can take their share: lowest keys first, then lowest number."""
-    fitting = cell_rules.with_room(share, room)
+def rank_cells(share: Share, capacity: MachineCapacity) -> list[int]:
+    """Return the cells that fit their share: lowest keys first, then lowest number."""
+    fitting = cell_rules.select_fitting_cells(share, capacity)
     if share.vfs:
-        # A rule has said before whether any has them.
-        fitting = cell_rules.with_vfs(share, room, fitting) or fitting
+        # An earlier rule has checked whether any has them.
+        fitting = cell_rules.select_cells_with_vfs(share, capacity, fitting) or fitting
     if len(fitting) == 1:
         return fitting
-    return sorted(fitting, key=lambda cell: (*(key(room, cell) for key in profile.CELL_KEYS), cell))
+    return sorted(fitting, key=lambda cell: (*(key(capacity, cell) for key in profile.CELL_KEYS), cell))
 
 
-class SplitRooms:
-    """The rooms that a machine may have: one for each legal split of its VMs without known cells.
+class SplitCapacities:
+    """Possible capacities of a machine: one for each legal split of its VMs on unknown cells.
 
-    `rooms` are empty where no split is legal, and where there are too many (then `splits.known` is False).
+    `capacities` are empty if no split is legal, and if there are too many (then `splits.is_known` is False).
     """
 
-    __slots__ = ("_known_room", "_table", "_vfs_left", "rooms", "splits")
+    __slots__ = ("_free_vfs", "_known_capacity", "_table", "capacities", "splits")
 
-    def __init__(self, table: Rooms, known_room: int, shares: tuple[Share, ...]) -> None:
-        free = table.free(known_room)
+    def __init__(self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]) -> None:
+        free = table.get_free_capacity(known_capacity)
         self._table = table
-        self._known_room = known_room
+        self._known_capacity = known_capacity
         self.splits = Splits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
         # VFs are no part of a split: each cell has all, or none of what these VMs take.
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
-        self._vfs_left = sorted({free.vfs, tuple(max(left - taken_vfs, 0) for left in free.vfs)})
-        self.rooms = [self._room(left, vfs) for left in self.splits.left for vfs in self._vfs_left]
+        self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
+        self.capacities = [
+            self._add_capacity(cell_vfs, vfs)
+            for cell_vfs in self.splits.legal_splits
+            for vfs in self._free_vfs
+        ]
 
-    def _room(self, left: Left, vfs: tuple[int, ...]) -> int:
-        """The room that a split leaves, with these VFs in each cell."""
-        free = self._table.free(self._known_room)
-        cpus, memory = tuple(cell[0] for cell in left), tuple(cell[1] for cell in left)
-        return self._table.intern(Room(free.hardware, free.disk, cpus, memory, vfs))
+    def _add_capacity(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
+        """Return the capacity number of a split, with these VFs in each cell."""
+        capacity = self._table.get_free_capacity(self._known_capacity)
+        cpus, memory = tuple(cell[0] for cell in cells), tuple(cell[1] for cell in cells)
+        return self._table.add(MachineCapacity(capacity.hardware, capacity.disk, cpus, memory, vfs))
 
-    def room_of(self, cells: tuple[Cells, ...]) -> int:
-        """The room when the VMs lie on these cells."""
-        number = self._known_room
+    def compute_capacity(self, cells: tuple[Cells, ...]) -> int:
+        """Return the capacity number if the VMs use these cells."""
+        number = self._known_capacity
         for share, vm_cells in zip(self.splits.shares, cells, strict=True):
-            number = self._table.changed(number, share.of_cells, vm_cells, -1)
+            number = self._table.apply_share(number, share.cells_share, vm_cells, -1)
         return number
 
-    def possible(self) -> list[int]:
-        """The rooms that it may have; where there are too many, one with more and one with less than each."""
-        if self.rooms:
-            return self.rooms
-        full = self._table.full(self._known_room)
-        return [full] if self.splits.known else [full, self._known_room]
+    def list_possible(self) -> list[int]:
+        """Return the possible capacities; with too many splits, an upper and a lower bound."""
+        if self.capacities:
+            return self.capacities
+        full = self._table.add_full(self._known_capacity)
+        return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: Shape) -> Interval:
-        """How many VMs of a SKU fit, whichever split it is."""
-        if self.rooms:
-            counts = [shape.steps.count(room) for room in self.rooms]
+        """Count how many VMs of a SKU fit, over all splits."""
+        if self.capacities:
+            counts = [shape.steps.count(capacity) for capacity in self.capacities]
             return Interval(min(counts), max(counts))
-        if self.splits.known or shape.steps[self._known_room] is None:
+        if self.splits.is_known or shape.steps[self._known_capacity] is None:
             return NONE_FITS
-        return bounds(self._table.free(self._known_room), self.splits.shares, shape.share)
+        return compute_bounds(
+            self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share
+        )
 
-    def extremes(self, shape: Shape) -> tuple[int, int]:
-        """The rooms that take the fewest and the most VMs of a SKU."""
-        rooms = self.possible()
-        return min(rooms, key=shape.steps.count), max(rooms, key=shape.steps.count)
+    def find_extremes(self, shape: Shape) -> tuple[int, int]:
+        """Return the capacities that fit the fewest and the most VMs of a SKU."""
+        capacities = self.list_possible()
+        return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
 
-    def roomiest(self, shapes: Sequence[Shape]) -> tuple[Cells, ...] | None:
-        """The cells of the VMs where most VMs of the first SKU fit beside them, of all such of the next, and
-        so on; None where that is not known.
+    def find_roomiest(self, shapes: Sequence[Shape]) -> tuple[Cells, ...] | None:
+        """Return the cells of the VMs that leave capacity for most VMs of the first SKU, then of the next,
+        and so on; None if unknown.
         """
-        if not self.splits.left:
+        if not self.splits.legal_splits:
             return None
-        return self.splits.leaving(max(self.splits.left, key=lambda left: self._most(left, shapes)))
+        return self.splits.find_split_cells(
+            max(self.splits.legal_splits, key=lambda cells: self._count_maximum(cells, shapes))
+        )
 
-    def _most(self, left: Left, shapes: Sequence[Shape]) -> tuple[int, ...]:
-        """How many VMs of each SKU fit alone, at most."""
-        rooms = [self._room(left, vfs) for vfs in self._vfs_left]
-        return tuple(max(shape.steps.count(room) for room in rooms) for shape in shapes)
+    def _count_maximum(self, cells: FreeCells, shapes: Sequence[Shape]) -> tuple[int, ...]:
+        """Count how many VMs of each SKU fit alone, at most."""
+        capacities = [self._add_capacity(cells, vfs) for vfs in self._free_vfs]
+        return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
 
 class Shape:
-    """A VM SKU as the engine sees it."""
+    """Internal form of a VM SKU."""
 
     __slots__ = ("is_extra_large", "memory", "number", "share", "sku", "steps")
 
     def __init__(self, number: int, sku: VmSku, steps: Steps) -> None:
         self.number = number
         self.sku = sku
-        self.share = Share.of(sku)
+        self.share = Share.compute(sku)
         self.memory = sku.memory_mib
         self.is_extra_large = sku.extra_large
         self.steps = steps
 
 
 class Site(Layout):
-    """A layout with its tables. `open_in` are the machines of each rack that take new VMs at all.
+    """Layout with its tables. `open_machines_by_rack` are the machines of each rack that take new VMs at all.
 
-    `demand_filters` are the profile's filters that look at more than machines and rooms.
+    `demand_filters` are the profile's demand and count filters.
     """
 
     __slots__ = (
         "_placements",
-        "_pool_id",
+        "_pool_ids",
         "_shape_by_id",
         "_shape_by_sku",
-        "_splits",
+        "_split_capacities",
+        "capacity_table",
         "demand_filters",
         "is_open",
-        "open_in",
+        "open_machines_by_rack",
         "pools",
-        "rooms",
         "shapes",
-        "start_rooms",
+        "start_capacities",
     )
 
     def __init__(self, machines: Sequence[Machine]) -> None:
@@ -183,60 +194,73 @@ class Site(Layout):
             rule for rule in profile.FILTERS if isinstance(rule, DemandFilter | CountFilter)
         ]
         self.is_open = [_is_open(machine) for machine in self.machines]
-        self.open_in = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_in]
-        self.rooms = Rooms()
-        self.start_rooms = [self.rooms.of_machine(machine) for machine in self.machines]
+        self.open_machines_by_rack = [
+            list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack
+        ]
+        self.capacity_table = CapacityTable()
+        self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
         self.shapes: list[Shape] = []
         self.pools: list[PoolKey] = []
-        self._pool_id: dict[PoolKey, int] = {}
+        self._pool_ids: dict[PoolKey, int] = {}
         self._shape_by_sku: dict[VmSku, Shape] = {}
         # By identity: hashing a SKU costs as much as placing a VM. The SKU beside the shape keeps the
         # identity alive.
         self._shape_by_id: dict[int, tuple[VmSku, Shape]] = {}
         self._placements: dict[int, Placement] = {}
-        self._splits: dict[tuple[int, tuple[Share, ...]], SplitRooms] = {}
+        self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
-    def shape(self, sku: VmSku) -> Shape:
-        """The shape of a SKU; equal SKUs have one shape."""
+    def get_shape(self, sku: VmSku) -> Shape:
+        """Return the shape of a SKU; equal SKUs have one shape."""
         sku_and_shape = self._shape_by_id.get(id(sku))
         if sku_and_shape is not None:
             return sku_and_shape[1]
         shape = self._shape_by_sku.get(sku)
         if shape is None:
-            shape = Shape(len(self.shapes), sku, Steps(self.rooms, sku))
+            shape = Shape(len(self.shapes), sku, Steps(self.capacity_table, sku))
             self._shape_by_sku[sku] = shape
             self.shapes.append(shape)
         self._shape_by_id[id(sku)] = (sku, shape)
         return shape
 
-    def splits(self, room: int, shares: tuple[Share, ...]) -> SplitRooms:
-        """How VMs of these shares may lie in a room that all other VMs leave; its disk is what all leave."""
-        split_rooms = self._splits.get((room, shares))
-        if split_rooms is None:
-            split_rooms = self._splits[room, shares] = SplitRooms(self.rooms, room, shares)
-        return split_rooms
+    def find_splits(self, capacity: int, shares: tuple[Share, ...]) -> SplitCapacities:
+        """Return the possible placements of VMs of these shares in the capacity left by all other VMs; its
+        disk is left by all VMs.
+        """
+        split_capacities = self._split_capacities.get((capacity, shares))
+        if split_capacities is None:
+            split_capacities = self._split_capacities[capacity, shares] = SplitCapacities(
+                self.capacity_table, capacity, shares
+            )
+        return split_capacities
 
-    def pool(self, vm: VmName) -> int:
-        """The number of a VM's pool."""
+    def add_pool(self, vm: VmName) -> int:
+        """Return the number of a VM's pool, adding it if it is new."""
         key = PoolKey(vm.owner, vm.cluster, vm.pool)
-        number = self._pool_id.get(key)
+        number = self._pool_ids.get(key)
         if number is None:
-            number = self._pool_id[key] = len(self.pools)
+            number = self._pool_ids[key] = len(self.pools)
             self.pools.append(key)
         return number
 
-    def placement(self, machine: int, cells: int) -> Placement:
-        """The placement on a machine and cells, by their numbers; one object for all VMs that have it."""
+    def get_placement(self, machine: int, cells: int) -> Placement:
+        """Return the placement on a machine and cells, by their numbers; one object for all VMs that share
+        it.
+        """
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:
-            facts = self.machines[machine]
-            placement = Placement(facts.name, facts.rack, facts.availability_zone, self.rooms.cells(cells))
+            machine_record = self.machines[machine]
+            placement = Placement(
+                machine_record.name,
+                machine_record.rack,
+                machine_record.availability_zone,
+                self.capacity_table.get_cells(cells),
+            )
             self._placements[key] = placement
         return placement
 
 
 def _is_open(machine: Machine) -> bool:
-    """Whether no rule refuses the machine to everybody."""
-    closing = [rule.refuse for rule in profile.FILTERS if isinstance(rule, MachineFilter)]
-    return all(refuse(machine) is None for refuse in closing)
+    """Check whether no machine filter rejects the machine."""
+    checks = [rule.find_rejection for rule in profile.FILTERS if isinstance(rule, MachineFilter)]
+    return all(find_rejection(machine) is None for find_rejection in checks)

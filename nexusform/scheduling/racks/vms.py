@@ -1,4 +1,4 @@
-"""Machines, VM SKUs, demands and placements: the words of VM placement.
+"""Types of VM placement: machines, VM SKUs, demands and placements.
 
 Frozen; no behaviour beyond arithmetic on one value.
 """
@@ -14,8 +14,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.decision import Place
-from nexusform.words import form
+from nexusform.diagnostics.phrases import select_form
+from nexusform.scheduling.decision import Location
 
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
@@ -25,24 +25,24 @@ VFS_PER_CELL = 30
 
 
 class RackSpread(StrEnum):
-    """What is counted first when a rack is chosen: VMs of the pool, or of the whole cluster."""
+    """VMs counted first for the choice of a rack: those of the pool, or of the whole cluster."""
 
     POOL = "pool"
     CLUSTER = "cluster"
 
 
-def gib(mib: int) -> float:
-    """So many MiB in GiB; a whole number where it is one."""
+def convert_to_gib(mib: int) -> float:
+    """Convert MiB to GiB; a whole number if possible."""
     return mib // MIB_PER_GIB if mib % MIB_PER_GIB == 0 else mib / MIB_PER_GIB
 
 
-def whole_mib(memory_gib: float | Fraction) -> float:
-    """So many GiB in whole MiB, rounded up, as GiB."""
-    return gib(ceil(memory_gib * MIB_PER_GIB))
+def round_up_to_mib(memory_gib: float | Fraction) -> float:
+    """Round GiB up to whole MiB, and return it in GiB."""
+    return convert_to_gib(ceil(memory_gib * MIB_PER_GIB))
 
 
 class MachineSku(Struct, frozen=True):
-    """A bare-metal server type: NUMA cells, vCPUs and GiB per cell, ephemeral disk in GiB."""
+    """Bare-metal server type: NUMA cells, vCPUs and GiB per cell, ephemeral disk in GiB."""
 
     name: str
     cells: int
@@ -52,14 +52,13 @@ class MachineSku(Struct, frozen=True):
 
 
 class VmSku(Struct, frozen=True):
-    """A VM size. `vcpus` are guest vCPUs; the host gives `host_vcpus` = guest + emulator threads.
+    """VM size. `vcpus` are guest vCPUs; the host provides `host_vcpus` = guest + emulator threads.
 
-    `numa_cells` is the number of cells it spans; every cell gives ceil(host_vcpus / cells) vCPUs
-    and its share of the memory, which is counted in MiB, rounded up: `memory_gib` may have a fraction.
-    `machine_skus` names the hardware that lists it; empty = any.
-    `kind` is the type letter G, P, E or L, or "" for a SKU of the user's own. `extended` are further
-    resources of a node of this size, per cell of the node: they decide about pods, not about VMs. `vfs`
-    are the SR-IOV virtual functions that each VM takes, as its pool declares.
+    `numa_cells` is the number of cells it spans; every cell provides ceil(host_vcpus / cells) vCPUs and its
+    share of the memory, counted in MiB, rounded up: `memory_gib` may have a fraction. `machine_skus` lists
+    the supported hardware; empty = any. `kind` is the type letter G, P, E or L, or "" for a SKU of the user's
+    own. `extended` are further resources of a node of this size, per cell of the node: they decide about
+    pods, not about VMs. `vfs` are the SR-IOV virtual functions taken by each VM, as declared by its pool.
     """
 
     name: str
@@ -97,7 +96,7 @@ class VmSku(Struct, frozen=True):
     @property
     def memory_in_cell(self) -> float:
         """GiB taken in each of its cells."""
-        return gib(self.mib_in_cell)
+        return convert_to_gib(self.mib_in_cell)
 
     @property
     def vfs_in_cell(self) -> int:
@@ -106,16 +105,16 @@ class VmSku(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Its name, with the VFs that a pool adds to it."""
-        return f"{self.name} + {self.vfs} {form(self.vfs, 'VF')}" if self.vfs else self.name
+        """Name, with the VFs added by a pool."""
+        return f"{self.name} + {self.vfs} {select_form(self.vfs, 'VF')}" if self.vfs else self.name
 
 
 class Machine(Struct, frozen=True):
-    """A bare-metal machine as it stands in a plan. Names are unique on a site.
+    """Bare-metal machine of a plan. Names are unique on a site.
 
-    `machine_sku` is None when the machine is described by figures of its own (then any VM SKU
-    passes the hardware check). `refusal` says why it takes no new VM ("cordoned", ...), "" when
-    it is schedulable; its VMs stay and count either way.
+    `machine_sku` is None for a machine with figures of its own (then any VM SKU passes the hardware check).
+    `unschedulable_reason` ("cordoned", ...) is "" for a schedulable machine; its VMs stay and count either
+    way.
     """
 
     name: str
@@ -127,15 +126,15 @@ class Machine(Struct, frozen=True):
     cpus_per_cell: int
     memory_gib_per_cell: int
     disk_gib: int
-    refusal: str = ""
+    unschedulable_reason: str = ""
     vfs_per_cell: int = VFS_PER_CELL
 
 
 class VmName(Struct, frozen=True):
-    """Whose VM it is, as the placement rule counts and breaks ties: cluster, pool, number.
+    """Identity of a VM for counts and tie-breaks: cluster, pool, number.
 
-    `owner` tells clusters of different kinds with one name apart when VMs are counted (an NKS
-    cluster and a VNF may both be called "a"); the tie-break text uses `cluster` alone.
+    `owner` distinguishes clusters of different kinds with the same name in VM counts (an NKS cluster and a
+    VNF may both be called "a"); the tie-break text uses `cluster` alone.
     """
 
     owner: str
@@ -145,101 +144,101 @@ class VmName(Struct, frozen=True):
 
 
 class HintScope(StrEnum):
-    """What a placement hint speaks of."""
+    """Scope of a placement hint."""
 
     MACHINE = "Machine"
     RACK = "Rack"
 
 
 class Hint(Struct, frozen=True):
-    """Be with (`affinity`) or away from a target: machines or racks by name.
+    """Affinity (`is_affinity`) or anti-affinity to a target: machines or racks by name.
 
     Hard hints filter between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack
-    scope) or step 4 (machine scope). `target` is what the user named, for the reason.
+    scope) or step 4 (machine scope). `target` is the name given by the user, for the reason.
     """
 
-    affinity: bool
-    hard: bool
+    is_affinity: bool
+    is_hard: bool
     scope: HintScope
     machines: frozenset[str]
     racks: frozenset[str]
     target: str
 
 
-class Terms(Struct, frozen=True):
-    """What a pool (or a VM) asks of the placement rule beside its SKU: the arguments of the rules.
+class PlacementConstraints(Struct, frozen=True):
+    """Constraints of a pool (or a VM) for the placement rule besides its SKU: the arguments of the rules.
 
-    `zones` None = all. Whoever has a pool hands its terms on whole, so a new argument is one more field.
+    `zones` None = all. Pools pass their constraints as a whole, so a new argument is one more field.
     """
 
     zones: frozenset[str] | None = None
     hints: tuple[Hint, ...] = ()
 
 
-ANYWHERE = Terms()
+NO_CONSTRAINTS = PlacementConstraints()
 
 
 class Demand(Struct, frozen=True):
-    """A VM that wants a machine.
+    """VM to be placed.
 
-    `last_resort` is a machine tried only when no other candidate is left (heal).
+    `last_resort` is a machine used only if no other candidate remains (heal).
     """
 
     vm: VmName
     sku: VmSku
-    terms: Terms = ANYWHERE
+    constraints: PlacementConstraints = NO_CONSTRAINTS
     last_resort: str | None = None
 
     @property
     def zones(self) -> frozenset[str] | None:
-        """The zones asked for; None = all."""
-        return self.terms.zones
+        """Requested zones; None = all."""
+        return self.constraints.zones
 
     @property
     def hints(self) -> tuple[Hint, ...]:
-        """The placement hints, hard and soft."""
-        return self.terms.hints
+        """Placement hints, hard and soft."""
+        return self.constraints.hints
 
 
-def anybodys(sku: VmSku, terms: Terms = ANYWHERE) -> Demand:
-    """A VM of a pool that has no other on the site: to ask how much room there is."""
-    return Demand(VmName("", "", "", 0), sku, terms)
+def build_standalone_demand(sku: VmSku, constraints: PlacementConstraints = NO_CONSTRAINTS) -> Demand:
+    """Build the demand of a VM whose pool has no other VM on the site, to count free capacity."""
+    return Demand(VmName("", "", "", 0), sku, constraints)
 
 
-def common_terms(pools: Iterable[Terms]) -> Terms:
-    """What pools ask of the rule alike, wherever they may stand and whoever is near them."""
-    different = {replace(terms, zones=None, hints=()) for terms in pools}
-    return different.pop() if len(different) == 1 else ANYWHERE
+def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
+    """Return the constraints shared by all pools, without zones and hints."""
+    distinct_constraints = {replace(constraints, zones=None, hints=()) for constraints in pools}
+    return distinct_constraints.pop() if len(distinct_constraints) == 1 else NO_CONSTRAINTS
 
 
 class Interval(Struct, frozen=True):
-    """A count of which bounds are known, `least` and `most`; they are equal where the count is."""
+    """Count with known bounds; they are equal if the count is exact."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     @property
-    def exact(self) -> bool:
-        """Whether the count is known."""
-        return self.least == self.most
+    def is_exact(self) -> bool:
+        """True if the count is exact."""
+        return self.minimum == self.maximum
 
     def __add__(self, other: Interval) -> Interval:
-        return Interval(self.least + other.least, self.most + other.most)
+        return Interval(self.minimum + other.minimum, self.maximum + other.maximum)
 
     def __str__(self) -> str:
-        return f"{self.least:,}" if self.exact else f"{self.least:,} to {self.most:,}"
+        return f"{self.minimum:,}" if self.is_exact else f"{self.minimum:,} to {self.maximum:,}"
 
 
 NONE_FITS = Interval(0, 0)
 
 
-def total(intervals: Iterable[Interval]) -> Interval:
-    """The sum of counts that hang on nothing in common."""
+def sum_intervals(intervals: Iterable[Interval]) -> Interval:
+    """Sum independent counts."""
     return sum(intervals, NONE_FITS)
 
 
-class Placement(Place, frozen=True):
-    """Where a VM stands. `cells` ascending, numbered from 0; () where the platform did not tell them."""
+class Placement(Location, frozen=True):
+    """Placement of a VM. `cells` ascending, numbered from 0; () if unknown."""
 
     machine: str
     rack: str
@@ -247,8 +246,8 @@ class Placement(Place, frozen=True):
     cells: tuple[int, ...]
 
 
-class StandingVm(Struct, frozen=True):
-    """One VM on the site, where it stands, as reports and explanations see it."""
+class CurrentVm(Struct, frozen=True):
+    """One VM on the site with its placement, for reports and explanations."""
 
     handle: int
     vm: VmName

@@ -1,13 +1,16 @@
-"""From a directory to an opened project: configuration, variables, providers, the backend and its state."""
+"""Opening of a project: configuration, variables, providers, backend and state."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "backend_choice": "BackendChoice open_choice refusal_of_settings",
-    "elsewhere": "RemoteStates Servers",
-    "place": "confinement_of confining_of ENCRYPTION_VARIABLE load_configuration Place place_in",
-    "project": "find_backend of_workspace open_project Opened Project project_with",
-    "providers": "managed_objects objects_of strange_addresses",
-    "stored": "read_stored state_digest Stored",
-    "surroundings": "plan_time read_file RealFiles SystemClock unwritable write_output",
-    "validate": "TEST_DIRECTORY validate_directory Validation",
+# Public names of the package, by module.
+PUBLIC = {
+    "backend_choice": "BackendChoice open_choice explain_rejected_settings",
+    "remote_sources": "RemoteStates Servers",
+    "command_context": (
+        "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE "
+        "load_project_configuration CommandContext create_editor_context"
+    ),
+    "project": "find_backend prepare_backend open_project OpenResult Project create_project",
+    "provider_setup": "list_managed_objects list_objects check_addresses",
+    "stored_state": "read_stored_state compute_state_digest StoredState",
+    "system_io": "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output",
+    "directory_validation": "TEST_DIRECTORY validate_directory Validation",
 }

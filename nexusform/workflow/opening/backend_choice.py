@@ -1,4 +1,4 @@
-"""Which backend a configuration names, and what `init` remembers of it."""
+"""Backend selected by a configuration, and the selection saved by `init`."""
 
 from __future__ import annotations
 
@@ -14,82 +14,91 @@ from msgspec.structs import replace
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_evaluation import prepare_body
-from nexusform.configuration.declared.configuration import Settings
-from nexusform.configuration.declared.constants import NO_NAMES, constant
-from nexusform.configuration.variable_values import from_file
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.language.syntax.nodes import Expression
-from nexusform.plain_data import to_plain
-from nexusform.ports import FileProblem
-from nexusform.regular_files import PRIVATE, Outside, read_regular, write_whole
-from nexusform.schema import BlockSchema
-from nexusform.source import SourceFile, Span
-from nexusform.state_ports import BackendProblem, StateBackend
-from nexusform.value_types import BOOL, Type
-from nexusform.workflow.opening.place import NO_LIMITS, Place
-from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.configuration.declarations.configuration import Settings
+from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate_constant
+from nexusform.configuration.variable_values import parse_variable_file
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import BOOL, Type
+from nexusform.workflow.opening.command_context import NO_LIMITS, CommandContext
+from nexusform.workflow.opening.system_io import RealFiles
 
-_MEMORY: Final = "backend.json"
+_CHOICE_FILE: Final = "backend.json"
 _MIGRATION: Final = "migration"
-_LARGEST_MEMORY: Final = 1 << 20  # bytes
+_MAX_CHOICE_BYTES: Final = 1 << 20  # bytes
 NO_FLAGS: Final[Mapping[str, str]] = {}
-_OF_THIS_MACHINE: Final = ("local", "memory")  # where they keep state is a matter of paths
+_LOCAL_KINDS: Final = ("local", "memory")  # their state location is a path
 
 
 class BackendChoice(Struct, frozen=True):
-    """A kind of backend and its settings; `from_flags` are those of -backend-config alone."""
+    """A kind of backend and its settings; `from_flags` are those of -backend-config only."""
 
     kind: str
     settings: Mapping[str, Any]
     from_flags: Mapping[str, str]
 
 
-PLAIN: Final = BackendChoice("local", {}, {})  # where no block says otherwise
+DEFAULT_CHOICE: Final = BackendChoice("local", {}, {})  # without a backend block
 
 
-def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """The backend for the default workspace.
-
-    The flag -state counts for the local backend only. Refused when `init` has seen other settings: the state
-    would seem to be gone. Whoever gives -backend-config here says which settings count.
+def choose_backend(
+    settings: Settings | None, context: CommandContext
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """Return the backend for the default workspace. The flag -state applies to the local backend only. Reject
+    settings that differ from those of `init`, because the state would seem to be missing; -backend-config
+    overrides this.
     """
-    from_flags, problems = backend_settings(place)
+    from_flags, problems = parse_backend_flags(context)
     if has_errors(problems):
         return None, problems
-    known = None if place.backend_config else remembered_choice(place)
-    # Both first: a block of another backend says nothing yet of what is missing in it.
-    refusal = _broken_off(place) or _changed_kind(known, settings)
-    if refusal is not None:
-        return None, [*problems, refusal]
-    choice, wrong = configured_choice(settings, from_flags or (known.from_flags if known else {}), place)
-    problems += wrong
+    saved_choice = None if context.backend_config else load_choice(context)
+    # Check these first: a block of another kind may still lack settings.
+    rejection = _check_migration(context) or _check_kind(saved_choice, settings)
+    if rejection is not None:
+        return None, [*problems, rejection]
+    choice, new_problems = read_configured_choice(
+        settings, from_flags or (saved_choice.from_flags if saved_choice else {}), context
+    )
+    problems += new_problems
     if choice is None:
         return None, problems
-    if known is not None and known != choice:
-        return None, [*problems, _changed("its settings changed", settings)]
-    refusal = _forgotten(place, known) or (_left_behind(choice, settings, place) if known is None else None)
-    if refusal is not None:
-        return None, [*problems, refusal]
-    if place.state_path:
+    if saved_choice is not None and saved_choice != choice:
+        return None, [*problems, _build_changed_error("its settings changed", settings)]
+    rejection = _check_saved_choice(context, saved_choice) or (
+        _check_default_backend(choice, settings, context) if saved_choice is None else None
+    )
+    if rejection is not None:
+        return None, [*problems, rejection]
+    if context.state_path:
         if choice.kind != "local":
             return None, [
                 *problems,
-                error(
+                build_error(
                     "flag-state-needs-the-local-backend",
                     f'This state is kept by the backend "{choice.kind}".',
                 ),
             ]
-        path = {"path": place.state_path}
+        path = {"path": context.state_path}
         choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
-    backend, wrong = open_choice(choice, settings, place)
-    return backend, [*problems, *wrong]
+    backend, new_problems = open_choice(choice, settings, context)
+    return backend, [*problems, *new_problems]
 
 
-def _broken_off(place: Place) -> Diagnostic | None:
-    """Why nothing may be done between two backends: a migration did not come to its end."""
-    if not place.remembers or place.backend_config or not migration_file(place.data_directory).exists():
+def _check_migration(context: CommandContext) -> Diagnostic | None:
+    """Return an error if a migration between two backends was interrupted."""
+    if (
+        not context.is_data_directory_trusted
+        or context.backend_config
+        or not get_migration_path(context.data_directory).exists()
+    ):
         return None
-    return error(
+    return build_error(
         "a-migration-was-broken-off",
         "`nexusform init -migrate-state` did not come to its end, so part of the state may be in either "
         "backend. Run it again with the new backend in the configuration (the earlier one still holds all); "
@@ -97,46 +106,58 @@ def _broken_off(place: Place) -> Diagnostic | None:
     )
 
 
-def _forgotten(place: Place, known: BackendChoice | None) -> Diagnostic | None:
-    """Why nothing may be done where what `init` remembered is there and says nothing."""
-    memory = Path(place.data_directory, _MEMORY)
-    if known is not None or not place.remembers or place.backend_config or not os.path.lexists(memory):
+def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | None) -> Diagnostic | None:
+    """Return an error if the file saved by `init` exists but is unreadable."""
+    choice_path = Path(context.data_directory, _CHOICE_FILE)
+    if (
+        saved_choice is not None
+        or not context.is_data_directory_trusted
+        or context.backend_config
+        or not os.path.lexists(choice_path)
+    ):
         return None
-    return error(
+    return build_error(
         "the-backend-is-not-known-any-more",
-        f'"{memory}" is not what init wrote, so that nobody knows which backend was used here last: with '
+        f'"{choice_path}" is not what init wrote, so that nobody knows which backend was used here last: '
+        f"with "
         "another one than now the state would seem to be gone. If the configuration says the right backend, "
         "run `nexusform init`.",
     )
 
 
-def _left_behind(choice: BackendChoice, settings: Settings | None, place: Place) -> Diagnostic | None:
-    """Why a backend is not used where `init` never ran: the default one holds what it would make again."""
-    if choice == PLAIN or place.backend_config or place.state_path:
+def _check_default_backend(
+    choice: BackendChoice, settings: Settings | None, context: CommandContext
+) -> Diagnostic | None:
+    """Return an error if `init` never ran and the default backend has objects that would be re-created."""
+    if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:
         return None
-    default, _ = open_choice(PLAIN, settings, place)
-    chosen, _ = open_choice(choice, settings, place) if choice.kind == PLAIN.kind else (None, [])
-    if default is None or (chosen is not None and chosen.describe() == default.describe()):
+    default_backend, _ = open_choice(DEFAULT_CHOICE, settings, context)
+    chosen_backend, _ = (
+        open_choice(choice, settings, context) if choice.kind == DEFAULT_CHOICE.kind else (None, [])
+    )
+    if default_backend is None or (
+        chosen_backend is not None and chosen_backend.describe() == default_backend.describe()
+    ):
         return None
     try:
-        document = default.read()
+        document = default_backend.read()
     except BackendProblem:
-        return None  # such as a confined run, where nobody of ours wrote it
-    if not _holds_objects(document):
+        return None  # for example a confined run with an untrusted state file
+    if not _has_objects(document):
         return None
     block = settings.backend if settings else None
-    return error(
+    return build_error(
         "the-backend-changed",
         f'The configuration says backend "{choice.kind}", `nexusform init` never ran here, and '
-        f"{default.describe()} holds objects that would be made again. To take that state along, run "
+        f"{default_backend.describe()} holds objects that would be made again. To take that state along, run "
         "`nexusform init -migrate-state`; to use what the new place holds, run `nexusform init "
         "-reconfigure`.",
         block.header_span if block else None,
     )
 
 
-def _holds_objects(document: bytes | None) -> bool:
-    """Whether a state document holds anything; one that cannot be read may."""
+def _has_objects(document: bytes | None) -> bool:
+    """Return whether a state document has objects; True if it cannot be read."""
     if document is None:
         return False
     try:
@@ -145,84 +166,92 @@ def _holds_objects(document: bytes | None) -> bool:
         return True
 
 
-def migration_file(data_directory: str) -> Path:
-    """What stands while a state is taken from one backend to another."""
+def get_migration_path(data_directory: str) -> Path:
+    """Return the path of the marker file of a running migration."""
     return Path(data_directory) / _MIGRATION
 
 
-def backend_type(settings: Settings | None) -> str:
-    """The kind that the configuration names."""
-    return settings.backend_type if settings else PLAIN.kind
+def get_backend_type(settings: Settings | None) -> str:
+    """Return the kind of backend of the configuration."""
+    return settings.backend_type if settings else DEFAULT_CHOICE.kind
 
 
-def configured_choice(
-    settings: Settings | None, from_flags: Mapping[str, str], place: Place
+def read_configured_choice(
+    settings: Settings | None, from_flags: Mapping[str, str], context: CommandContext
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
-    """What the `backend` block says, with the values of -backend-config over it."""
-    kind = backend_type(settings)
+    """Read the choice from the `backend` block, overridden by -backend-config."""
+    kind = get_backend_type(settings)
     block = settings.backend if settings else None
     backend = BACKENDS.get(kind)
     if backend is None:
-        near = did_you_mean(kind, BACKENDS)
-        known = ", ".join(BACKENDS)
+        suggestion = suggest_name(kind, BACKENDS)
+        known_kinds = ", ".join(BACKENDS)
         return None, [
-            error(
+            build_error(
                 "unknown-backend",
-                f'There is no backend "{kind}". Known are: {known}.{near}',
+                f'There is no backend "{kind}". Known are: {known_kinds}.{suggestion}',
                 block.header_span if block else None,
             )
         ]
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, misplaced = prepare_body(block.body, _any_part_of(backend.schema), block.header_span)
-        evaluated, _, invalid = body.evaluate(NO_NAMES)
+        body, misplaced = prepare_body(block.body, _make_optional(backend.schema), block.header_span)
+        evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
         problems += [*misplaced, *invalid]
         values.update(evaluated)
-        refusal = refusal_of_settings(kind, values, place, from_flags)
-        if refusal:
-            detail = f"{refusal} Give it by -backend-config=NAME=VALUE."
-            problems.append(error("remote-address-is-not-allowed", detail, block.header_span))
+        rejection = explain_rejected_settings(kind, values, context, from_flags)
+        if rejection:
+            detail = f"{rejection} Give it by -backend-config=NAME=VALUE."
+            problems.append(build_error("remote-address-is-not-allowed", detail, block.header_span))
     for name, text in from_flags.items():
         if name not in backend.schema.attributes:
-            near = did_you_mean(name, backend.schema.attributes)
+            suggestion = suggest_name(name, backend.schema.attributes)
             problems.append(
-                error(
+                build_error(
                     "unknown-backend-setting",
-                    f'-backend-config: the backend "{kind}" has no setting "{name}".{near}',
+                    f'-backend-config: the backend "{kind}" has no setting "{name}".{suggestion}',
                 )
             )
             continue
-        value, wrong = _from_text(name, text, backend.schema.attributes[name].type)
-        problems += wrong
+        value, new_problems = _parse_setting(name, text, backend.schema.attributes[name].type)
+        problems += new_problems
         values[name] = value
-    chosen = {name: value for name, value in values.items() if value is not None}
+    settings_values = {name: value for name, value in values.items() if value is not None}
     missing = [
-        name for name, each in backend.schema.attributes.items() if each.required and name not in chosen
+        name
+        for name, attribute in backend.schema.attributes.items()
+        if attribute.required and name not in settings_values
     ]
     if missing and not has_errors(problems):
-        problems.append(_missing(kind, missing, place, block.header_span if block else None))
-    return (None if has_errors(problems) else BackendChoice(kind, chosen, dict(from_flags))), problems
+        problems.append(_build_missing_error(kind, missing, context, block.header_span if block else None))
+    return (
+        None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))
+    ), problems
 
 
-def refusal_of_settings(
-    kind: str, values: Mapping[str, Any], place: Place, from_flags: Mapping[str, str] = NO_FLAGS
+def explain_rejected_settings(
+    kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Why settings of a backend that stand in configuration do not count in a confined run; "" if they do."""
+    """Explain why configured settings of a backend are ignored in a confined run; "" if they apply."""
     backend = BACKENDS[kind]
     settings = {name: value for name, value in values.items() if value is not None}
-    chosen = [name for name in settings if name not in from_flags]
-    if kind in _OF_THIS_MACHINE or not place.confinement.root:
+    configured_names = [name for name in settings if name not in from_flags]
+    if kind in _LOCAL_KINDS or not context.confinement.root:
         return ""
-    addresses = backend.addresses(settings)
-    if addresses and all(place.allows(address) for address in addresses):
-        chosen = [name for name in chosen if name not in backend.naming]
-    listed = ", ".join(f'"{name}"' for name in chosen)
-    return place.refusal_of(f'The setting {listed} of the backend "{kind}"') if chosen else ""
+    addresses = backend.list_addresses(settings)
+    if addresses and all(context.is_allowed(address) for address in addresses):
+        configured_names = [name for name in configured_names if name not in backend.address_settings]
+    name_list = ", ".join(f'"{name}"' for name in configured_names)
+    return (
+        context.explain_rejection(f'The setting {name_list} of the backend "{kind}"')
+        if configured_names
+        else ""
+    )
 
 
-def _any_part_of(schema: BlockSchema) -> BlockSchema:
-    """The schema with nothing required: what the block leaves out may come from -backend-config."""
+def _make_optional(schema: BlockSchema) -> BlockSchema:
+    """Return the schema with all attributes optional, because -backend-config may set the rest."""
     attributes = {
         name: replace(attribute, required=False, optional=True)
         for name, attribute in schema.attributes.items()
@@ -230,114 +259,121 @@ def _any_part_of(schema: BlockSchema) -> BlockSchema:
     return replace(schema, attributes=attributes)
 
 
-def _from_text(name: str, text: str, of: Type) -> tuple[Any, list[Diagnostic]]:
-    """A setting of -backend-config as plain data of its type."""
-    if of != BOOL:
+def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:
+    """Parse a setting of -backend-config as plain data of its type."""
+    if value_type != BOOL:
         return text, []
     if text in ("true", "false"):
         return text == "true", []
-    return None, [error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')]
+    return None, [
+        build_error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')
+    ]
 
 
-def _missing(kind: str, names: Sequence[str], place: Place, span: Span | None) -> Diagnostic:
-    listed = " and ".join(f'"{name}"' for name in names)
-    detail = f'The backend "{kind}" needs {listed}: give it in the block or by -backend-config=NAME=VALUE.'
-    if not place.remembers:
+def _build_missing_error(
+    kind: str, names: Sequence[str], context: CommandContext, span: Span | None
+) -> Diagnostic:
+    name_list = " and ".join(f'"{name}"' for name in names)
+    detail = f'The backend "{kind}" needs {name_list}: give it in the block or by -backend-config=NAME=VALUE.'
+    if not context.is_data_directory_trusted:
         detail += (
             " A confined run does not believe what `init` left in the work tree: let NF_DATA_DIR name a "
-            f"directory outside of it.{place.why_confined}"
+            f"directory outside of it.{context.confinement_note}"
         )
-    return error("missing-backend-setting", detail, span)
+    return build_error("missing-backend-setting", detail, span)
 
 
 def open_choice(
-    choice: BackendChoice, settings: Settings | None, place: Place
+    choice: BackendChoice, settings: Settings | None, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """The backend of a choice; `init` may open an old and a new one."""
+    """Open the backend of a choice; `init` may open an old and a new one."""
     path = choice.from_flags.get("path")
     try:
-        # A path that the operator gave is free, unless it is one of the work tree.
-        confinement = place.confinement
+        # A path set by the operator is unrestricted, unless it is in the work tree.
+        confinement = context.confinement
         if path is not None:
-            confinement = confinement.of_operator(Path(place.directory, path))
-        largest = place.largest_file(settings.limits if settings else NO_LIMITS)
-        directories = Directories(place.directory, place.data_directory, confinement, largest)
-        return BACKENDS[choice.kind].open(choice.settings, directories), []
+            confinement = confinement.get_operator_confinement(Path(context.directory, path))
+        max_bytes = context.get_max_file_size(settings.limits if settings else NO_LIMITS)
+        directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
+        return BACKENDS[choice.kind].open_backend(choice.settings, directories), []
     except BackendProblem as problem:
-        refused = isinstance(problem.__context__, Outside) and "path" in choice.settings and path is None
-        way_out = " Give it by -backend-config=path=PATH." if refused else ""
-        return None, [error("the-backend-cannot-be-opened", f"{problem}{way_out}")]
+        is_rejected = (
+            isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
+        )
+        remedy = " Give it by -backend-config=path=PATH." if is_rejected else ""
+        return None, [build_error("the-backend-cannot-be-opened", f"{problem}{remedy}")]
 
 
-def backend_settings(place: Place) -> tuple[dict[str, str], list[Diagnostic]]:
-    """What -backend-config says: the settings of `K=V` and of files, later ones over earlier ones."""
+def parse_backend_flags(context: CommandContext) -> tuple[dict[str, str], list[Diagnostic]]:
+    """Parse -backend-config: settings `K=V` and files; later ones override earlier ones."""
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []
-    for flag in place.backend_config:
+    for flag in context.backend_config:
         name, equals, value = flag.partition("=")
         if equals and not Path(flag).exists():
             values[name.strip()] = value
             continue
         try:
-            text = RealFiles().read(place.confinement.followed(flag)).decode()
+            text = RealFiles().read(context.confinement.resolve_operator_path(flag)).decode()
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
-            problems.append(error("invalid-backend-config", f"{problem}"))
+            problems.append(build_error("invalid-backend-config", f"{problem}"))
             continue
-        settings, wrong = from_file(SourceFile(flag, text))
-        problems += wrong
+        settings, new_problems = parse_variable_file(SourceFile(flag, text))
+        problems += new_problems
         for setting in settings:
-            problems += _take(setting.name, setting.value, values)
+            problems += _add_setting(setting.name, setting.value, values)
     return values, problems
 
 
-def _take(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
-    """Note the text of one setting."""
+def _add_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
+    """Add the text of one setting."""
     if isinstance(expression, str):
         values[name] = expression
         return []
-    value, problems = constant(expression)
+    value, problems = evaluate_constant(expression)
     if not has_errors(problems):
-        values[name] = str(to_plain(value)[0])
+        values[name] = str(convert_to_plain(value)[0])
     return problems
 
 
-def remembered_choice(place: Place) -> BackendChoice | None:
-    """What `init` remembered, None when it never ran here or what stands here is not to be believed."""
-    if not place.remembers:
+def load_choice(context: CommandContext) -> BackendChoice | None:
+    """Load the choice saved by `init`; None if there is none or it is not trusted."""
+    if not context.is_data_directory_trusted:
         return None
     try:
         document = json.loads(
-            read_regular(Path(place.data_directory) / _MEMORY, _LARGEST_MEMORY, follow=False)
+            read_regular(Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False)
         )
         return BackendChoice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def remember_choice(choice: BackendChoice, data_directory: str) -> None:
-    """Keep a choice for the commands to come. Raises OSError."""
+def save_choice(choice: BackendChoice, data_directory: str) -> None:
+    """Save a choice for later commands. Raises OSError."""
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)
     document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    path = directory / _MEMORY
-    write_whole(path, text.encode(), PRIVATE)
-    path.chmod(PRIVATE)  # settings may hold a password, and an earlier file may be for everybody
+    path = directory / _CHOICE_FILE
+    write_file(path, text.encode(), PRIVATE)
+    path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 
 
-def _changed_kind(known: BackendChoice | None, settings: Settings | None) -> Diagnostic | None:
-    """Why nothing may be done where the block names another backend than the last init saw."""
-    kind = backend_type(settings)
-    if known is None or known.kind == kind or kind not in BACKENDS:
+def _check_kind(saved_choice: BackendChoice | None, settings: Settings | None) -> Diagnostic | None:
+    """Return an error if the block has another kind of backend than the last init."""
+    kind = get_backend_type(settings)
+    if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:
         return None
-    return _changed(f'from "{known.kind}" to "{kind}"', settings)
+    return _build_changed_error(f'from "{saved_choice.kind}" to "{kind}"', settings)
 
 
-def _changed(what: str, settings: Settings | None) -> Diagnostic:
+def _build_changed_error(change_text: str, settings: Settings | None) -> Diagnostic:
     block = settings.backend if settings else None
-    return error(
+    return build_error(
         "the-backend-changed",
-        f"Since the last init the backend of this configuration changed ({what}). To take the state along, "
+        f"Since the last init the backend of this configuration changed ({change_text}). To take the state "
+        f"along, "
         "run `nexusform init -migrate-state`; to use what the new place holds, run "
         "`nexusform init -reconfigure`.",
         block.header_span if block else None,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.plain_data import path_text
-from nexusform.schema import BlockSchema
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.json_data.plain_data import format_path
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal
-from nexusform.state.conformity import misfits
-from nexusform.state.draft import StateDraft, replayed
-from nexusform.state.journal import Planned, Progress, Record
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.draft import StateDraft, build_draft
+from nexusform.state.journal import PlanPart, Progress, Record
 from nexusform.state.objects import State
 
 
@@ -20,13 +20,13 @@ def replay_journal(
     """Return the state with the records of its journal taken, and the records that change it; None where they
     cannot be read or are not as `types` say.
     """
-    records, problems = journal.read(lines, f"the {name}")
+    records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems
-    draft = replayed(state, records)
-    problems += _misfits_of(draft.state(), types, f"The {name}")
+    draft = build_draft(state, records)
+    problems += _misfits_of(draft.build_state(), types, f"The {name}")
     # What is only there to be kept needs no folding in.
-    changing: list[Record] = [record for record in records if not isinstance(record, Planned | Progress)]
+    changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | Progress)]
     return (None if has_errors(problems) else draft), changing, problems
 
 
@@ -36,7 +36,7 @@ def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> li
     for address, instance in state.instances.items():
         if instance.current is None or address.type not in known:
             continue
-        for misfit in misfits(known[address.type], instance.current.attributes):
-            detail = f"{name}, {address}: {path_text(misfit.path)}: {misfit.detail}"
-            diagnostics.append(error(misfit.id, detail))
+        for misfit in validate_attributes(known[address.type], instance.current.attributes):
+            detail = f"{name}, {address}: {format_path(misfit.path)}: {misfit.detail}"
+            diagnostics.append(build_error(misfit.id, detail))
     return diagnostics

@@ -1,4 +1,4 @@
-"""Lint: the facts of a plan, the state or a configuration, and what the rules of advice say of them."""
+"""Lint of a plan, the state or a configuration with the rules of advice."""
 
 from __future__ import annotations
 
@@ -8,154 +8,155 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.advice.facts import Facts, PoolFacts, SiteFacts, rehearsal
-from nexusform.advice.registry import advise
-from nexusform.configuration.declared.configuration import Configuration
-from nexusform.demands import PoolDemand
-from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.advice.facts import LintFacts, PoolFacts, SiteFacts, build_simulator
+from nexusform.advice.registry import run_rules
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.vms.sites import SitePlan
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, VmReleased
+from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, ReleaseOperation
 
-# Site, owner and pool, as the placement rule counts.
+# Site, owner and pool, as used by the placement rule.
 _PoolKey: TypeAlias = tuple[str, str, str]
 
 
-def with_lint(result: PlanResult, configuration: Configuration) -> PlanResult:
-    """The plan with the lint findings among its diagnostics; nothing is said of a plan in error."""
-    at_rest = tuple(sorted(configuration.settings.ignored_rules))
-    findings = [] if result.plan.errored or not result.objects else lint(result, configuration)
+def add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanResult:
+    """Add the lint findings to the diagnostics of the plan; none for a failed plan."""
+    disabled_rules = tuple(sorted(configuration.settings.ignored_rules))
+    findings = [] if result.plan.errored or not result.objects else lint_plan(result, configuration)
     diagnostics = (*result.plan.diagnostics, *findings)
-    return replace(result, plan=replace(result.plan, diagnostics=diagnostics, rules_at_rest=at_rest))
+    return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
 
 
-def literal_lint(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
-    """What can be said of a configuration without state: the rules that look at arguments alone."""
-    if not result.objects or any(d.id != "does-not-fit" for d in _errors(result)):
+def lint_literals(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
+    """Lint a configuration without state, with rules about arguments only."""
+    if not result.objects or any(d.id != "does-not-fit" for d in _select_errors(result)):
         return []
-    return lint(result, configuration, literal_only=True)
+    return lint_plan(result, configuration, literal_only=True)
 
 
-def _errors(result: PlanResult) -> list[Diagnostic]:
+def _select_errors(result: PlanResult) -> list[Diagnostic]:
     return [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
 
 
-def lint(
+def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
-    """What the rules say of what a plan places.
-
-    With `everything` they judge all that stands after it, as if it were created again from the start:
-    what stands in the order of its creation, then what the plan adds. With `literal_only` nothing is
-    measured, and only the rules that look at arguments speak. Advice that would change nothing today is
-    given with `everything` alone.
+    """Return the findings of the rules for a plan. With `everything`, rules evaluate all objects after the
+    plan as if newly created: existing ones in creation order, then added ones. With `literal_only`, only
+    rules about arguments run and nothing is measured. Advice without effect today requires `everything`.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    leaving = {} if everything else _leaving(result.sites.values())
-    pools = tuple(_pools(result.objects, leaving, everything=everything))
-    judged = {(pool.owner, pool.pool) for pool in pools} if everything else set()
-    sites = {site_id: _site(site, judged) for site_id, site in result.sites.items()}
+    removed_vms = {} if everything else _list_removed_vms(result.sites.values())
+    pools = tuple(_build_pools(result.objects, removed_vms, everything=everything))
+    evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
+    sites = {site_id: _build_site_facts(site, evaluated_pools) for site_id, site in result.sites.items()}
     if literal_only:
         sites = {i: SiteFacts(site.id, site.machines) for i, site in sites.items()}
-    facts = Facts(pools, sites, skus, costless=everything)
-    ignored_at = {
+    facts = LintFacts(pools, sites, skus, includes_costless=everything)
+    ignored_rules = {
         str(address): vms.instance.block.ignored_rules
         for address, vms in result.objects.items()
         if vms.instance.block is not None
     }
-    return advise(facts, configuration.settings.ignored_rules, ignored_at, literal_only=literal_only)
+    return run_rules(facts, configuration.settings.ignored_rules, ignored_rules, literal_only=literal_only)
 
 
-def _site(site: SitePlan, judged: Collection[tuple[str, str]]) -> SiteFacts:
-    """A site as the rules see it, with what is judged taken off its machines."""
-    before = site.base
-    if before is not None and judged:
-        before = _emptied(site.scheduler, judged)
+def _build_site_facts(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> SiteFacts:
+    """Build the facts of a site, without the VMs of the evaluated pools."""
+    base = site.base
+    if base is not None and evaluated_pools:
+        base = _remove_pools(site.scheduler, evaluated_pools)
     return SiteFacts(
         site.id,
         tuple(site.machines.values()),
-        rehearsal(before) if before is not None else None,
-        site.scheduler.count_free,
+        build_simulator(base) if base is not None else None,
+        site.scheduler.count_free_slots,
     )
 
 
-def _emptied(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> RackScheduler:
-    """The site without the VMs of these pools (owner, pool)."""
-    emptied = scheduler.copy()
-    for vm in scheduler.vms():
+def _remove_pools(scheduler: RackScheduler, pools: Collection[tuple[str, str]]) -> RackScheduler:
+    """Return the scheduler without the VMs of these pools (owner, pool)."""
+    copy = scheduler.copy()
+    for vm in scheduler.list_vms():
         if (vm.vm.owner, vm.vm.pool) in pools:
-            emptied.release(vm.handle)
-    return emptied
+            copy.release(vm.handle)
+    return copy
 
 
-def _leaving(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """The VMs that leave while others of their pool are placed already: after how many, who."""
-    leaving: dict[_PoolKey, dict[int, list[int]]] = {}
+def _list_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
+    """Return the VMs removed during the placement of their pool, by the number of placed VMs before."""
+    removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
-        placed: Counter[_PoolKey] = Counter()
+        placed_counts: Counter[_PoolKey] = Counter()
         for operation in site.operations:
-            if isinstance(operation, VmPlaced):
+            if isinstance(operation, PlaceOperation):
                 vm = operation.demand.vm
-                placed[site.id, vm.owner, vm.pool] += 1
-            elif isinstance(operation, VmReleased) and operation.handle is not None and site.base is not None:
-                vm = site.base.vm(operation.handle).vm
+                placed_counts[site.id, vm.owner, vm.pool] += 1
+            elif (
+                isinstance(operation, ReleaseOperation)
+                and operation.handle is not None
+                and site.base is not None
+            ):
+                vm = site.base.get_vm(operation.handle).vm
                 key = (site.id, vm.owner, vm.pool)
-                leaving.setdefault(key, {}).setdefault(placed[key], []).append(operation.handle)
-    return leaving
+                removed_vms.setdefault(key, {}).setdefault(placed_counts[key], []).append(operation.handle)
+    return removed_vms
 
 
-def _pools(
+def _build_pools(
     objects: Mapping[Address, VmObject],
-    leaving: Mapping[_PoolKey, Mapping[int, Sequence[int]]],
+    removed_vms: Mapping[_PoolKey, Mapping[int, Sequence[int]]],
     *,
     everything: bool,
 ) -> Iterable[PoolFacts]:
-    """The pools with VMs, by the age of their objects where all are judged."""
-    in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
-    for address, vms in in_order:
-        if vms.asked.demand is None or vms.going:
+    """Yield the pools with VMs, by age of their objects if all are evaluated."""
+    ordered = sorted(objects.items(), key=lambda item: _get_age(item[1])) if everything else objects.items()
+    for address, vms in ordered:
+        if vms.request.demand is None or vms.is_removed:
             continue
-        for pool in vms.asked.demand.pools:
+        for pool in vms.request.demand.pools:
             if pool.count_path:
-                key = vms.asked.demand.site_id, vms.asked.demand.owner, pool.rule_pool or pool.pool
-                facts = _pool(address, vms, pool, everything=everything)
-                yield replace(facts, leaving=leaving.get(key, {}))
+                key = vms.request.demand.site_id, vms.request.demand.owner, pool.rule_pool or pool.pool
+                facts = _build_pool_facts(address, vms, pool, everything=everything)
+                yield replace(facts, removals=removed_vms.get(key, {}))
 
 
-def _age(vms: VmObject) -> tuple[bool, int]:
-    """What stands comes first, in the order of creation; a replacement is a new object."""
+def _get_age(vms: VmObject) -> tuple[bool, int]:
+    """Return the sort key of an object: existing ones in creation order, then new and replaced ones."""
     prior = vms.instance.prior
-    if prior is None or vms.instance.replaced:
+    if prior is None or vms.instance.is_replaced:
         return True, 0
     return False, prior.creation
 
 
-def _pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
-    """A pool as the rules see it."""
-    assert vms.asked.demand is not None
+def _build_pool_facts(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
+    """Build the facts of a pool."""
+    assert vms.request.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
-    new = tuple(number for number, key in keys.items() if everything or key in vms.housing.tokens)
+    new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
     instance = vms.instance
-    located = instance.prepared is not None
+    has_source = instance.prepared is not None
     return PoolFacts(
         address=str(address),
-        owner=vms.asked.demand.owner,
-        cluster=vms.asked.demand.cluster,
+        owner=vms.request.demand.owner,
+        cluster=vms.request.demand.cluster,
         pool=pool.pool,
-        site_id=vms.asked.demand.site_id,
+        site_id=vms.request.demand.site_id,
         sku=pool.sku,
         numbers=pool.numbers,
-        new_numbers=new,
-        terms=pool.terms,
-        vms={number: vms.housing.placed[key] for number, key in keys.items() if key in vms.housing.placed},
-        surge=pool.surge,
-        span=instance.locate(pool.path) if located else None,
-        zones_span=instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
+        new_numbers=new_numbers,
+        constraints=pool.constraints,
+        vms={number: vms.placements.vms[key] for number, key in keys.items() if key in vms.placements.vms},
+        surge=pool.surge_size,
+        span=instance.locate(pool.path) if has_source else None,
+        zones_span=instance.locate((*pool.path, "availability_zones")) if has_source and pool.zones else None,
         block=instance.block.header if instance.block is not None else "",
-        stands=everything and bool(keys) and vms.housing.tokens.keys().isdisjoint(keys.values()),
+        is_existing=everything and bool(keys) and vms.placements.tokens.keys().isdisjoint(keys.values()),
     )

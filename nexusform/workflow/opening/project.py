@@ -1,4 +1,4 @@
-"""What a command works on: a configuration with its variables, and where its state lives."""
+"""Project of a command: a configuration with its variables and the location of its state."""
 
 from __future__ import annotations
 
@@ -7,143 +7,147 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.configuration.declared.configuration import Configuration, Settings
+from nexusform.configuration.declarations.configuration import Configuration, Settings
 from nexusform.configuration.loader import read_variables
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.planning.request import DataValues
-from nexusform.ports import Files, Registries
-from nexusform.resource_types.registry import registries
-from nexusform.source import SourceFile
-from nexusform.state_ports import BackendProblem, StateBackend
-from nexusform.values import Value
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Files, Registries
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.planning.plan_request import DataOverride
+from nexusform.resource_types.registry import build_registries
+from nexusform.values.value import Value
 from nexusform.workflow.opening.backend_choice import choose_backend
-from nexusform.workflow.opening.elsewhere import RemoteStates, Servers
-from nexusform.workflow.opening.place import ENCRYPTION_VARIABLE, Place, load_configuration
-from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.workflow.opening.command_context import (
+    ENCRYPTION_VARIABLE,
+    CommandContext,
+    load_project_configuration,
+)
+from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.system_io import RealFiles
 
 NO_ANSWERS: Final[Mapping[str, str]] = {}
 
 
 class Project(Struct, frozen=True):
-    """An opened configuration. `sources` are all files read, for the source lines of messages;
-    `data_values` stand in for data sources (in tests). `remote_states` reads the states of other
-    configurations, `servers` asks servers for data sources.
+    """An opened configuration. `sources` are all files read, for source lines in messages; `data_values`
+    override data sources in tests. `remote_states` reads states of other configurations, `servers` queries
+    servers for data sources.
     """
 
-    place: Place
+    context: CommandContext
     configuration: Configuration
     variables: Mapping[str, Value]
     sources: Mapping[str, SourceFile]
     registries: Registries
     files: Files
     backend: StateBackend
-    data_values: tuple[DataValues, ...] = ()
+    data_values: tuple[DataOverride, ...] = ()
     remote_states: RemoteStates | None = None
     servers: Servers | None = None
 
     @property
     def workspace(self) -> str:
-        """The workspace in use."""
-        return self.place.workspace
+        """The selected workspace."""
+        return self.context.workspace
 
 
-class Opened(Struct, frozen=True):
-    """What opening gave: the project unless there were errors, and all diagnostics."""
+class OpenResult(Struct, frozen=True):
+    """The project, None after errors, with all diagnostics."""
 
     project: Project | None
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 
 
-def open_project(place: Place) -> Opened:
-    """Read everything a plan needs, short of the state."""
-    configuration, problems = load_configuration(place)
+def open_project(context: CommandContext) -> OpenResult:
+    """Read all inputs of a plan except the state."""
+    configuration, problems = load_project_configuration(context)
     sources: dict[str, SourceFile] = dict(configuration.files) if configuration else {}
     if configuration is None:
-        return Opened(None, tuple(problems), sources)
-    variables, wrong = read_variables(
+        return OpenResult(None, tuple(problems), sources)
+    variables, new_problems = read_variables(
         configuration,
-        environment=place.environment,
-        var_options=place.variables,
-        directory=place.directory,
-        confinement=place.confinement,
+        environment=context.environment,
+        var_options=context.variables,
+        directory=context.directory,
+        confinement=context.confinement,
     )
-    problems += wrong
-    backend, wrong = open_backend(place, configuration)
-    problems += wrong
+    problems += new_problems
+    backend, new_problems = open_backend(context, configuration)
+    problems += new_problems
     if backend is None or has_errors(problems):
         # A configuration that cannot be planned: all its mistakes are told at once. Only then is the checking
         # of whole directories needed.
-        from nexusform.workflow.opening.validate import further_problems
+        from nexusform.workflow.opening.directory_validation import find_further_problems
 
-        problems += further_problems(place, configuration, problems)
-        return Opened(None, tuple(problems), sources)
+        problems += find_further_problems(context, configuration, problems)
+        return OpenResult(None, tuple(problems), sources)
     values = {name: value for name, (value, _) in variables.items()}
-    project = project_with(place, configuration, values, sources, backend)
-    return Opened(project, tuple(problems), sources)
+    project = create_project(context, configuration, values, sources, backend)
+    return OpenResult(project, tuple(problems), sources)
 
 
-def project_with(
-    place: Place,
+def create_project(
+    context: CommandContext,
     configuration: Configuration,
     variables: Mapping[str, Value],
     sources: Mapping[str, SourceFile],
     backend: StateBackend,
     answers: Mapping[str, str] = NO_ANSWERS,
 ) -> Project:
-    """The project of a configuration that was read, be it from a directory or from a saved plan: then
-    `answers` are what servers said to it.
+    """Create the project of a loaded configuration, from a directory or a saved plan; `answers` are the
+    server responses of the saved plan.
     """
     return Project(
-        place=place,
+        context=context,
         configuration=configuration,
         variables=variables,
         sources=sources,
-        registries=registries(),
-        files=RealFiles(place.confinement, place.limits_over(configuration.settings.limits).read_mib),
+        registries=build_registries(),
+        files=RealFiles(context.confinement, context.merge_limits(configuration.settings.limits).read_mib),
         backend=backend,
-        remote_states=RemoteStates(place, configuration.settings),
-        servers=Servers(place, dict(answers)),
+        remote_states=RemoteStates(context, configuration.settings),
+        servers=Servers(context, dict(answers)),
     )
 
 
 def open_backend(
-    place: Place, configuration: Configuration | None
+    context: CommandContext, configuration: Configuration | None
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """The backend of the selected workspace. Commands that need only state call this themselves."""
+    """Open the backend of the selected workspace, also for commands that need the state only."""
     settings = configuration.settings if configuration else None
-    backend, problems = choose_backend(settings, place)
+    backend, problems = choose_backend(settings, context)
     if backend is None:
         return None, problems
-    return of_workspace(backend, problems, settings, place)
+    return prepare_backend(backend, problems, settings, context)
 
 
-def of_workspace(
-    backend: StateBackend, problems: list[Diagnostic], settings: Settings | None, place: Place
+def prepare_backend(
+    backend: StateBackend, problems: list[Diagnostic], settings: Settings | None, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """A backend that is open, as it is used: encrypted where the settings say so, and of the workspace that
-    is selected. `problems` are those that opening it told.
+    """Prepare an opened backend: add encryption if configured, and select the workspace. `problems` are those
+    of opening it.
     """
-    if (settings is not None and settings.encryption) or place.environment.get(ENCRYPTION_VARIABLE):
-        from nexusform.workflow.opening.encryption import encrypted
+    if (settings is not None and settings.encryption) or context.environment.get(ENCRYPTION_VARIABLE):
+        from nexusform.workflow.opening.encryption_settings import wrap_backend
 
-        sealed, wrong = encrypted(backend, settings, place)
-        problems += wrong
-        if sealed is None:
+        wrapped_backend, new_problems = wrap_backend(backend, settings, context)
+        problems += new_problems
+        if wrapped_backend is None:
             return None, problems
-        backend = sealed
+        backend = wrapped_backend
     try:
-        return backend.for_workspace(place.workspace), problems
+        return backend.select_workspace(context.workspace), problems
     except BackendProblem as problem:
-        return None, [*problems, error("invalid-workspace", str(problem))]
+        return None, [*problems, build_error("invalid-workspace", str(problem))]
 
 
-def find_backend(place: Place) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """The backend for commands that work on state alone, with the files read.
-
-    Mistakes elsewhere in the configuration do not stop them, and a directory without configuration
-    has the default backend.
+def find_backend(
+    context: CommandContext,
+) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Return the backend for commands that need the state only, with the files read. Errors elsewhere in the
+    configuration are ignored; a directory without configuration has the default backend.
     """
-    configuration, _ = load_configuration(place)
-    backend, problems = open_backend(place, configuration)
+    configuration, _ = load_project_configuration(context)
+    backend, problems = open_backend(context, configuration)
     return backend, problems, configuration.files if configuration else {}

@@ -1,15 +1,19 @@
-"""Plans that are saved: written, signed, read again, shown, applied, and gone on with."""
+"""Saved plans: write, sign, read, show, apply and resume."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "apply": "apply_plan apply_rest ApplyOptions ApplyOutcome RESCUE",
-    "exporting": "export_plan FORMATS",
-    "graph": "find_graph svg_of_dot",
-    "resuming": "differences discard find_rest remarks_on_rest Rest rest_of",
-    "saved_plans": (
-        "configuration_of open_limited open_saved other_variables place_of_plan planned_variables "
-        "prior_of read_limited read_plan save_plan Signer sources_of unsealed"
+# Public names of the package, by module.
+PUBLIC = {
+    "plan_execution": "apply_plan apply_remaining_steps PlanApplyOptions ApplyOutcome RESCUE",
+    "plan_export": "export_plan FORMATS",
+    "resource_graph": "build_graph render_dot_svg",
+    "unfinished_apply": (
+        "check_same_inputs discard_remaining_steps open_remaining_steps "
+        "check_interrupted_apply RemainingSteps find_remaining_steps"
     ),
-    "show": "find_shown Shown",
-    "signed_plans": "sign_plan signature_problems signer_of write_signed",
+    "saved_plans": (
+        "load_plan_configuration open_limited_file open_saved_plan check_variables build_plan_context "
+        "get_planned_variables "
+        "read_prior_state read_limited_file read_plan save_plan Signer get_sources decrypt_document"
+    ),
+    "show_target": "find_show_target ShowTarget",
+    "plan_signing": "sign_plan verify_signature create_signer write_signed_plan",
 }

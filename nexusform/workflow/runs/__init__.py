@@ -1,13 +1,14 @@
-"""A run: lock, look at what stands, take over what is adopted, plan."""
+"""Runs: lock, refresh, import and plan."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "importing": (
-        "address_to_import ENDING generated_block import_one refusal_to_generate Takeover "
-        "take_over_from with_computed write_new"
+# Public names of the package, by module.
+PUBLIC = {
+    "object_import": (
+        "resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
+        "check_generated_path ImportResult "
+        "find_source_importer add_computed_attributes write_new_file"
     ),
-    "locking": "break_lock find_holder Locking",
-    "plan_verdicts": "judge",
-    "run": "base_request begin Notices PlanOptions Run",
-    "what_stands": "refresh",
+    "locking": "break_lock find_lock_holder LockOptions",
+    "saved_plan_checks": "check_saved_plan",
+    "run": "build_base_request begin_run Notices PlanOptions Run",
+    "state_refresh": "refresh_objects",
 }

@@ -1,4 +1,4 @@
-"""The lock of a state: taking it, giving it back, looking who holds it, breaking it."""
+"""Lock of a state: acquire, release, show the holder, break."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Final
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics import Diagnostic, error, warning
-from nexusform.log import log
-from nexusform.ports import Clock
-from nexusform.source import SourceFile
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StateBackend
-from nexusform.workflow.opening.place import Place
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.log import log_event
+from nexusform.interfaces.plugins import Clock
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
 
-TOLD_AFTER: Final = 0.4  # seconds of waiting before anything is said of it
+NOTICE_DELAY: Final = 0.4  # seconds of waiting before a notice
 _NOT_LOCKED: Final = (
     "-lock=false: another run may change the state while this one works; when both write it, what one of "
     "them did is lost."
 )
 _FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 16.0
-_LINKS: Final = (
+_MAX_PAUSE: Final = 16.0
+_LINK_VARIABLES: Final = (
     "GITHUB_RUN_ID",
     "CI_JOB_URL",
     "BUILD_URL",
@@ -38,120 +38,120 @@ _LINKS: Final = (
     "DRONE_BUILD_LINK",
 )
 
-TAKEN_OVER: Final = "the-lock-of-a-dead-run-was-taken-over"
+STALE_LOCK_TAKEN: Final = "the-lock-of-a-dead-run-was-taken-over"
 
 
-class Locking(Struct, frozen=True):
-    """Whether to lock, and how many seconds to wait for somebody else's lock.
-
-    `alone`: nobody else can reach the state, so that it need not be locked.
+class LockOptions(Struct, frozen=True):
+    """Whether to lock, and the seconds to wait for another process's lock. `is_exclusive`: no other process
+    can reach the state, so no lock is needed.
     """
 
     enabled: bool = True
     timeout: float = 0.0
-    alone: bool = False
+    is_exclusive: bool = False
 
 
-class HeldLock(Struct):
-    """A lock that was taken."""
+class StateLock(Struct):
+    """An acquired lock."""
 
     backend: StateBackend
     id: str
 
     def release(self) -> list[Diagnostic]:
-        """Give it back."""
+        """Release the lock."""
         try:
             self.backend.unlock(self.id)
         except BackendProblem as problem:
-            return [error("error-releasing-the-state-lock", str(problem))]
+            return [build_error("error-releasing-the-state-lock", str(problem))]
         return []
 
 
-def lock_info(
+def build_lock_info(
     operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str]
 ) -> LockInfo:
-    """Who we are, for others that meet our lock."""
+    """Build the description of this process for others that wait for the lock."""
     host = socket.gethostname()
     return LockInfo(
         id=str(uuid.uuid4()),
         operation=operation,
-        who=f"{_user()}@{host}",
+        who=f"{_get_user()}@{host}",
         version=nexusform.__version__,
-        created=clock.now().isoformat(timespec="seconds").replace("+00:00", "Z"),
+        created=clock.read_time().isoformat(timespec="seconds").replace("+00:00", "Z"),
         path=backend.describe(),
         host=host,
         pid=os.getpid(),
-        link=_link(environment),
+        link=_find_job_link(environment),
     )
 
 
-def acquire(
+def acquire_lock(
     backend: StateBackend,
     operation: str,
-    locking: Locking,
+    locking: LockOptions,
     *,
     clock: Clock,
     environment: Mapping[str, str],
-    waiting: Callable[[str], None],
-    way_out: str = "break its lock with `nexusform force-unlock ID`",
-) -> tuple[HeldLock | None, list[Diagnostic]]:
-    """Take the lock, waiting as long as `locking` says; None when locking is off or another run holds it.
-
-    `waiting` is told once when it takes longer than a moment. `way_out`: what to do where the holder is dead.
+    on_wait: Callable[[str], None],
+    remedy: str = "break its lock with `nexusform force-unlock ID`",
+) -> tuple[StateLock | None, list[Diagnostic]]:
+    """Acquire the lock within the timeout; None if locking is off or another run holds it. `on_wait` is
+    called once after a short wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
-        return None, [] if locking.alone else [warning("the-state-is-not-locked", _NOT_LOCKED)]
-    info = lock_info(operation, backend, clock, environment)
-    started = clock.now().timestamp()
-    pause, already_told = _FIRST_PAUSE, False
+        return None, [] if locking.is_exclusive else [build_warning("the-state-is-not-locked", _NOT_LOCKED)]
+    info = build_lock_info(operation, backend, clock, environment)
+    started = clock.read_time().timestamp()
+    pause, is_notified = _FIRST_PAUSE, False
     while True:
         try:
             warnings = backend.lock(info)
-        except LockHeld as held:
-            waited = clock.now().timestamp() - started
+        except StateLocked as conflict:
+            waited = clock.read_time().timestamp() - started
             if waited >= locking.timeout:
-                return None, [_held(held.holder, locking.timeout, way_out)]
-            if waited >= TOLD_AFTER and not already_told:
-                already_told = True
-                waiting(_waiting_text(held.holder))
+                return None, [_build_lock_error(conflict.holder, locking.timeout, remedy)]
+            if waited >= NOTICE_DELAY and not is_notified:
+                is_notified = True
+                on_wait(_format_waiting(conflict.holder))
             clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE)
             continue
         except BackendProblem as problem:
-            return None, [error("error-acquiring-the-state-lock", str(problem))]
-        log("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
-        taken_over = [warning(TAKEN_OVER, text) for text in warnings]
-        return HeldLock(backend, info.id), taken_over
+            return None, [build_error("error-acquiring-the-state-lock", str(problem))]
+        log_event("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
+        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]
+        return StateLock(backend, info.id), takeover_warnings
 
 
 # --- other runs' locks --------------------------------------------------------------------------
 
 
-def find_holder(place: Place) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Who holds the lock of the selected workspace, None when nobody does."""
-    backend, problems, sources = find_backend(place)
+def find_lock_holder(
+    context: CommandContext,
+) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Return the holder of the lock of the selected workspace, or None."""
+    backend, problems, sources = find_backend(context)
     if backend is None:
         return None, problems, sources
     try:
-        return backend.holder(), problems, sources
+        return backend.read_lock(), problems, sources
     except BackendProblem as problem:
-        return None, [*problems, error("the-lock-cannot-be-read", str(problem))], sources
+        return None, [*problems, build_error("the-lock-cannot-be-read", str(problem))], sources
 
 
-def break_lock(place: Place, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Break the lock with this id; a diagnostic when another or none is held."""
-    backend, problems, sources = find_backend(place)
+def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """Break the lock with this id; return a diagnostic if there is no such lock."""
+    backend, problems, sources = find_backend(context)
     if backend is None:
         return problems, sources
     try:
         backend.force_unlock(lock_id)
     except BackendProblem as problem:
-        problems.append(error("failed-to-unlock-state", str(problem)))
+        problems.append(build_error("failed-to-unlock-state", str(problem)))
     return problems, sources
 
 
-def describe_holder(holder: LockInfo) -> str:
-    """The block of lines that tells who holds a lock."""
+def describe_lock_holder(holder: LockInfo) -> str:
+    """Return the lines that describe the holder of a lock."""
     rows = {
         "ID": holder.id,
         "Path": holder.path,
@@ -167,33 +167,35 @@ def describe_holder(holder: LockInfo) -> str:
     return "\n".join(f"  {name + ':':<11}{value}" for name, value in rows.items() if value)
 
 
-def _held(holder: LockInfo | None, timeout: float, way_out: str) -> Diagnostic:
-    who = f"\n\nLock Info:\n{describe_holder(holder)}" if holder else ""
+def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> Diagnostic:
+    holder_text = f"\n\nLock Info:\n{describe_lock_holder(holder)}" if holder else ""
     if holder:
-        way_out = way_out.replace(" ID`", f" {shlex.quote(holder.id)}`")
-    waited = f" after waiting {timeout:g} s" if timeout else ""
-    return error(
+        remedy = remedy.replace(" ID`", f" {shlex.quote(holder.id)}`")
+    wait_text = f" after waiting {timeout:g} s" if timeout else ""
+    return build_error(
         "error-acquiring-the-state-lock",
-        f"Somebody else holds the lock of the state{waited}, and nothing was changed. Wait for that run to "
-        f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, {way_out}.{who}",
+        f"Somebody else holds the lock of the state{wait_text}, and nothing was changed. Wait for that run "
+        f"to "
+        f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, "
+        f"{remedy}.{holder_text}",
     )
 
 
-def _waiting_text(holder: LockInfo | None) -> str:
-    who = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
-    return f"Acquiring state lock. This may take a few moments...{who}"
+def _format_waiting(holder: LockInfo | None) -> str:
+    holder_text = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
+    return f"Acquiring state lock. This may take a few moments...{holder_text}"
 
 
-def _user() -> str:
+def _get_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
 
 
-def _link(environment: Mapping[str, str]) -> str:
-    """Where the CI job can be looked at, when the environment tells."""
-    for name in _LINKS:
+def _find_job_link(environment: Mapping[str, str]) -> str:
+    """Return the link to the CI job from the environment, or ""."""
+    for name in _LINK_VARIABLES:
         value = environment.get(name, "")
         if value and name == "GITHUB_RUN_ID":
             server = environment.get("GITHUB_SERVER_URL", "https://github.com")

@@ -1,7 +1,6 @@
-"""One run against a state: lock, read, settle, refresh, plan, apply, save, unlock.
-
-`begin` gives a Run that holds the lock until its block ends. A run that could not begin is not
-`ready` and says why in its diagnostics.
+"""One run on a state: lock, read, recover, refresh, plan, apply, save, unlock. `begin_run` yields a Run with
+the lock held until the end of its block. A run that could not begin is not `is_ready` and has the reasons in
+its diagnostics.
 """
 
 from __future__ import annotations
@@ -13,342 +12,365 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import Address
 from nexusform.backends.registry import is_local
-from nexusform.diagnostics import Diagnostic, Refused, error, has_errors, warning
-from nexusform.log import log, logged
-from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.room_left import with_room
-from nexusform.planning.planner import make_plan
-from nexusform.planning.request import Imported, PlanRequest, Progress
-from nexusform.plans.plan import Change, Mode, Plan
-from nexusform.ports import Clock, JudgesPlans, Provider, ProviderProblem
-from nexusform.providers.registry import PROVIDERS
-from nexusform.source import Position, Span
-from nexusform.state.json_text import collector_paused
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState
-from nexusform.state_ports import BackendProblem, SealsDocuments, StateBackend
-from nexusform.workflow.opening.linting import with_lint
-from nexusform.workflow.opening.project import Project
-from nexusform.workflow.opening.providers import (
-    OF_PROVIDERS,
-    captures_read,
-    make_providers,
-    remarks,
-    stand_already,
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    build_error,
+    build_warning,
+    has_errors,
 )
-from nexusform.workflow.opening.stored import Stored, read_stored
-from nexusform.workflow.opening.surroundings import SystemClock, commit_of, plan_time
-from nexusform.workflow.runs.locking import TAKEN_OVER, HeldLock, Locking, acquire
+from nexusform.diagnostics.source import Position, Span
+from nexusform.files.log import log_duration, log_event
+from nexusform.interfaces.plugins import ChangeValidator, Clock, Provider, ProviderProblem
+from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
+from nexusform.planning.planner import make_plan
+from nexusform.plans.plan import Change, Mode, Plan
+from nexusform.providers.registry import PROVIDERS
+from nexusform.resources.address import Address
+from nexusform.state.json_codec import pause_collector
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState
+from nexusform.workflow.opening.linting import add_lint_findings
+from nexusform.workflow.opening.project import Project
+from nexusform.workflow.opening.provider_setup import (
+    PROVIDER_PREFIX,
+    check_existing_objects,
+    collect_provider_notes,
+    create_providers,
+    list_captures,
+)
+from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
+from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
+from nexusform.workflow.runs.locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
 
 
 class Notices(Struct, frozen=True):
-    """What a run tells while it goes on: that it waits for a lock, what it reads, how far planning came."""
+    """Callbacks of a run: waiting for a lock, reading an object, acquiring a lock, planning progress."""
 
-    waiting: Callable[[str], None] = lambda _: None
-    reading: Callable[[str, str], None] = lambda _address, _id: None
-    locking: Callable[[str], None] = lambda _: None
-    progress: Progress = lambda _stage, _done, _of: None
+    on_wait: Callable[[str], None] = lambda _: None
+    on_read: Callable[[str, str], None] = lambda _address, _id: None
+    on_lock: Callable[[str], None] = lambda _: None
+    on_progress: Progress = lambda _stage, _done, _of: None
 
 
 class PlanOptions(Struct, frozen=True):
-    """What shapes a plan; see PlanRequest.
-
-    `unasked` says, of a run without `refresh`, why nobody is asked what they make of it; "" where none
-    expects that. `generate_config_out` is the file for the configuration of what import blocks name and the
-    configuration lacks, "" for none. `now` is the time that the plan takes as now, "" for the present.
-    `adopting` are objects to take over beside those of import blocks.
+    """Options of a plan; see PlanRequest. `dry_run_skip_reason` explains why a run without `refresh` has no
+    server-side dry run; "" if none is expected. `generate_config_out` is the file for generated configuration
+    of imported objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
+    to import besides those of import blocks.
     """
 
     mode: Mode = Mode.NORMAL
     refresh: bool = True
-    unasked: str = ""
+    dry_run_skip_reason: str = ""
     targets: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
-    tie_breaks: int | None = None
-    first_tie_break: int = 0
-    want_rejected: bool = False
+    samples: int | None = None
+    first_sample: int = 0
+    includes_rejections: bool = False
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
     now: str = ""
-    adopting: Mapping[Address, Imported] = field(default_factory=dict)
+    imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
 
 
 class Run(Struct):
-    """A run in progress. `stored` is what the backend holds, journal settled. `left_open`: the run before did
-    not come to its end, since its journal or its lock still stood there.
+    """A run in progress. `stored` is the state of the backend with interrupted changes resolved.
+    `has_unfinished_apply`: the last run left its journal or lock.
     """
 
     project: Project
     clock: Clock
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    stored: Stored = field(default_factory=lambda: Stored(EMPTY))
+    stored: StoredState = field(default_factory=lambda: StoredState(EMPTY))
     providers: Mapping[str, Provider] = field(default_factory=dict)
-    lock: HeldLock | None = None
-    left_open: bool = False
+    lock: StateLock | None = None
+    has_unfinished_apply: bool = False
     notices: Notices = field(default_factory=Notices)
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
 
     def plan(self, options: PlanOptions) -> PlanResult:
-        """Plan against the stored state, if that can be so and takes no longer than it may."""
+        """Plan against the stored state, within the time limit."""
         limits = self.project.configuration.settings.limits
         try:
-            with _within(self.project.place.seconds_to_plan(limits)), collector_paused():
-                return self._planned(options)
-        except Refused as refused:
-            return self._failed(options, refused.diagnostics)
+            with _limit_time(self.project.context.get_planning_seconds(limits)), pause_collector():
+                return self._build_plan(options)
+        except DiagnosticsError as failure:
+            return self._build_failed_plan(options, failure.diagnostics)
 
-    def _planned(self, options: PlanOptions) -> PlanResult:
-        said = self._contradictions()
-        if has_errors(said):
-            return self._failed(options, said)
-        # Imports first: what they take over out of other objects, these are then read without.
-        imported, problems = self._imports(self.request(options), options)
+    def _build_plan(self, options: PlanOptions) -> PlanResult:
+        diagnostics = self._check_state()
+        if has_errors(diagnostics):
+            return self._build_failed_plan(options, diagnostics)
+        # Import first: objects are then read without the parts imported from them.
+        imported, problems = self._find_imports(self.build_request(options), options)
         if has_errors(problems):
-            return self._failed(options, problems)
-        said += problems
-        request = self.request(options)
-        if options.refresh and (request.state.instances or self._observes()):
-            from nexusform.workflow.runs.what_stands import as_it_stands
+            return self._build_failed_plan(options, problems)
+        diagnostics += problems
+        request = self.build_request(options)
+        if options.refresh and (request.state.instances or self._has_observing_provider()):
+            from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
-                request, found = as_it_stands(request, self.providers, self.notices.reading)
+                request, refresh_diagnostics = refresh_request(request, self.providers, self.notices.on_read)
             except ProviderProblem as problem:
-                return self._failed(options, [error("reading-what-stands-failed", str(problem))])
-            said += found
-        with logged("info", "plan made", mode=options.mode):
-            taken = {**request.imports, **imported, **options.adopting}
-            result = make_plan(replace(request, imports=taken))
-        result, judgements = self._judged(result, options)
-        said += judgements
-        inventories = (*result.plan.inventories, *captures_read(self.providers, result.plan.timestamp))
+                return self._build_failed_plan(
+                    options, [build_error("reading-what-stands-failed", str(problem))]
+                )
+            diagnostics += refresh_diagnostics
+        with log_duration("info", "plan made", mode=options.mode):
+            all_imports = {**request.imports, **imported, **options.imports}
+            result = make_plan(replace(request, imports=all_imports))
+        result, dry_run_diagnostics = self._validate_plan(result, options)
+        diagnostics += dry_run_diagnostics
+        inventories = (*result.plan.inventories, *list_captures(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
-        return self._concluded(result, said)
+        return self._complete_plan(result, diagnostics)
 
-    def _judged(self, result: PlanResult, options: PlanOptions) -> tuple[PlanResult, list[Diagnostic]]:
-        """The plan with what those that it is for make of it."""
-        asked = any(isinstance(each, JudgesPlans) for each in self.providers.values())
+    def _validate_plan(self, result: PlanResult, options: PlanOptions) -> tuple[PlanResult, list[Diagnostic]]:
+        """Return the plan with the results of the server-side dry run."""
+        has_validator = any(isinstance(provider, ChangeValidator) for provider in self.providers.values())
         if not options.refresh:
-            if not asked or not options.unasked:
+            if not has_validator or not options.dry_run_skip_reason:
                 return result, []
-            from nexusform.workflow.runs.judging import unasked
+            from nexusform.workflow.runs.provider_dry_run import report_skipped_checks
 
-            return result, unasked(result, self.providers, options.unasked)
-        said = stand_already(result.plan, self.providers)
-        if asked:
-            from nexusform.workflow.runs.judging import judged, verdicts
+            return result, report_skipped_checks(result, self.providers, options.dry_run_skip_reason)
+        diagnostics = check_existing_objects(result.plan, self.providers)
+        if has_validator:
+            from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes
 
-            said += judged(result, self.providers, self.project.configuration, said)
-            result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
-        return result, [*said, *remarks(result.plan, self.providers)]
+            diagnostics += validate_changes(result, self.providers, self.project.configuration, diagnostics)
+            result = replace(
+                result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers))
+            )
+        return result, [*diagnostics, *collect_provider_notes(result.plan, self.providers)]
 
-    def _failed(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
-        """No plan: all that state has stays."""
-        from nexusform.planning.conclusion.conclusion import without_changes
+    def _build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
+        """Build a plan without changes that keeps all objects of the state."""
+        from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
 
-        return without_changes(self.request(options), problems)
+        return build_unchanged_plan(self.build_request(options), problems)
 
-    def _observes(self) -> bool:
-        """Whether a provider looks at a site: then it is asked, be it for nothing that state knows."""
-        return any(provider.observes for provider in self.providers.values())
+    def _has_observing_provider(self) -> bool:
+        """Return whether a provider observes a site; such a provider is read even without objects in the
+        state.
+        """
+        return any(provider.observes_objects for provider in self.providers.values())
 
-    def _contradictions(self) -> list[Diagnostic]:
-        """What is wrong with the state by itself."""
+    def _check_state(self) -> list[Diagnostic]:
+        """Return the errors of the state itself."""
         if not self.stored.state.instances:
             return []
-        from nexusform.planning.verification.standing_state import state_problems
+        from nexusform.planning.verification.state_consistency import check_consistency
 
-        return list(state_problems(self.stored.state, self.project.registries.resource_types, PROVIDERS))
+        return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
-    def _concluded(self, result: PlanResult, more: Sequence[Diagnostic]) -> PlanResult:
-        """The result with what else is to be said of it, with lint, and with the room of its sites."""
-        if more:
-            errored = result.plan.errored or has_errors(more)
-            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *more), errored=errored)
+    def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
+        """Add further diagnostics, lint findings and the capacity of the sites to the result."""
+        if further_diagnostics:
+            errored = result.plan.errored or has_errors(further_diagnostics)
+            plan = replace(
+                result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored
+            )
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
-            result = with_lint(result, self.project.configuration)
-        with logged("info", "room counted"):
-            return with_room(result, self.project.registries)
+            result = add_lint_findings(result, self.project.configuration)
+        with log_duration("info", "room counted"):
+            return add_capacity(result, self.project.registries)
 
-    def plan_of(self, made: Plan) -> Plan:
-        """The plan that is made of what a saved one was made of, asking no provider."""
-        options = options_of(made)
+    def rebuild_plan(self, saved_plan: Plan) -> Plan:
+        """Plan again with the inputs of a saved plan, without reading providers."""
+        options = get_plan_options(saved_plan)
         instances = self.stored.state.instances
         imports = {
-            change.address: _imported(change, instances.get(change.address))
-            for change in made.changes
+            change.address: _build_import(change, instances.get(change.address))
+            for change in saved_plan.changes
             if change.importing
         }
-        request = replace(self.request(options), refreshed=dict(made.refreshed), imports=imports)
-        plan = self._concluded(make_plan(request), self._contradictions()).plan
-        # What providers read is handed on (`refreshed`), and when that was captured with it.
-        captures = [read for read in made.inventories if read.address.startswith(OF_PROVIDERS)]
+        request = replace(
+            self.build_request(options), refreshed_objects=dict(saved_plan.refreshed_objects), imports=imports
+        )
+        plan = self._complete_plan(make_plan(request), self._check_state()).plan
+        # Objects read by providers are passed on with their capture times.
+        captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
         inventories = (*plan.inventories, *captures)
-        return replace(plan, inventories=inventories, judgements=made.judgements)
+        return replace(plan, inventories=inventories, dry_run_messages=saved_plan.dry_run_messages)
 
-    def _imports(
+    def _find_imports(
         self, request: PlanRequest, options: PlanOptions
-    ) -> tuple[Mapping[Address, Imported], list[Diagnostic]]:
-        """What import blocks take over; configuration that was generated becomes part of the project."""
+    ) -> tuple[Mapping[Address, ImportedObject], list[Diagnostic]]:
+        """Find the objects of import blocks; generated configuration becomes part of the project."""
         path = options.generate_config_out
-        importing = options.mode is Mode.NORMAL and bool(request.configuration.root.imports)
-        if not path and not importing:
+        has_imports = options.mode is Mode.NORMAL and bool(request.configuration.root.imports)
+        if not path and not has_imports:
             return {}, []
-        from nexusform.workflow.runs.importing import find_imports, refusal_to_generate, with_generated
+        from nexusform.workflow.runs.object_import import (
+            add_generated_configuration,
+            check_generated_path,
+            find_imports,
+        )
 
-        refusal = refusal_to_generate(path) if path else None
-        if refusal is not None:
-            return {}, [refusal]
-        if not importing:
+        rejection = check_generated_path(path) if path else None
+        if rejection is not None:
+            return {}, [rejection]
+        if not has_imports:
             return {}, []
         imports = find_imports(request, self.providers, generate=bool(path))
-        if imports.generated and not has_errors(imports.diagnostics):
-            project, problems = with_generated(self.project, path, imports.generated)
+        if imports.generated_configuration and not has_errors(imports.diagnostics):
+            project, problems = add_generated_configuration(
+                self.project, path, imports.generated_configuration
+            )
             imports.diagnostics += problems
             self.project = project or self.project
         return imports.objects, imports.diagnostics
 
-    def request(self, options: PlanOptions) -> PlanRequest:
-        """What the planner is asked."""
+    def build_request(self, options: PlanOptions) -> PlanRequest:
+        """Build the request for the planner."""
         return replace(
-            base_request(self.project, self.stored),
+            build_base_request(self.project, self.stored),
             mode=options.mode,
             targets=options.targets,
             excludes=options.excludes,
             replaces=options.replaces,
-            progress=self.notices.progress,
-            tie_breaks=options.tie_breaks,
-            first_tie_break=options.first_tie_break,
-            want_rejected=options.want_rejected,
+            progress=self.notices.on_progress,
+            samples=options.samples,
+            first_sample=options.first_sample,
+            includes_rejections=options.includes_rejections,
             explain=options.explain,
-            now=options.now or plan_time(self.project.place.environment),
+            now=options.now or get_plan_time(self.project.context.environment),
         )
 
 
-def options_of(made: Plan) -> PlanOptions:
-    """What a plan was asked for, to make it again."""
+def get_plan_options(plan: Plan) -> PlanOptions:
+    """Return the options of a plan for re-planning."""
     return PlanOptions(
-        mode=made.mode,
-        targets=made.targets,
-        excludes=made.excludes,
-        replaces=made.replaces,
-        tie_breaks=made.tie_breaks,
-        want_rejected=any(row.rejected for row in made.placements),
-        now=made.timestamp,
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        samples=plan.samples,
+        includes_rejections=any(row.rejections for row in plan.placements),
+        now=plan.timestamp,
     )
 
 
-def _imported(change: Change, recorded: InstanceState | None) -> Imported:
-    """What a change takes over, as it was found. Of what state has `recorded` (its provider is another now)
-    the rest stays, with what the new provider noted: that is in the change.
+def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
+    """Build the import of a change as found. For an object in the state (`recorded`, with a changed provider)
+    other data is kept, and the private note of the new provider is in the change.
     """
     attributes, number = change.before or {}, change.prior_creation
-    taken = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
+    imported_object = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
     if recorded is not None and recorded.current is not None:
         private = {**(recorded.current.private or {}), **(change.private or {})} or None
-        taken = replace(recorded.current, attributes=attributes, provider=change.provider, private=private)
-    nowhere = Position(1, 1, 0)
-    return Imported(change.importing, taken, change.source or Span("", nowhere, nowhere))
+        imported_object = replace(
+            recorded.current, attributes=attributes, provider=change.provider, private=private
+        )
+    start = Position(1, 1, 0)
+    return ImportedObject(change.importing, imported_object, change.source or Span("", start, start))
 
 
-def base_request(project: Project, stored: Stored) -> PlanRequest:
-    """A plan request of a project without any options."""
+def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
+    """Build the plan request of a project without options."""
     return PlanRequest(
         configuration=project.configuration,
         variables=project.variables,
         state=stored.state,
         registries=project.registries,
         files=project.files,
-        now=plan_time(project.place.environment),
+        now=get_plan_time(project.context.environment),
         workspace=project.workspace,
-        working_directory=project.place.directory,
+        working_directory=project.context.directory,
         prior_digest=stored.digest,
-        data_values=project.data_values,
-        limits=project.place.limits_over(project.configuration.settings.limits),
+        data_overrides=project.data_values,
+        limits=project.context.merge_limits(project.configuration.settings.limits),
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,
-        ask=project.servers.ask if project.servers is not None else None,
-        commit=commit_of(
-            project.place.directory, project.place.environment, project.place.confinement_of_directory
+        query=project.servers.query if project.servers is not None else None,
+        commit=find_commit(
+            project.context.directory, project.context.environment, project.context.directory_confinement
         ),
     )
 
 
-def _within(seconds: int) -> AbstractContextManager[None]:
-    """The time that planning may take; 0 = any."""
+def _limit_time(seconds: int) -> AbstractContextManager[None]:
+    """Return a context manager that limits the time of planning; 0 = unlimited."""
     if not seconds:
         return nullcontext()
-    from nexusform.workflow.runs.time_budget import within
+    from nexusform.workflow.runs.time_budget import limit_time
 
-    return within(seconds)
+    return limit_time(seconds)
 
 
 @contextmanager
-def begin(
+def begin_run(
     project: Project,
     operation: str,
-    locking: Locking,
+    locking: LockOptions,
     *,
     notices: Notices | None = None,
     clock: Clock | None = None,
-    settles: bool = True,
+    records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock the state, read it, look into what an earlier run left, and set the providers up.
-
-    Without `settles` what is found out of an earlier run is not recorded.
+    """Lock the state, read it, recover from an interrupted run, and create the providers. Without
+    `records_recovery` the recovered outcomes are not recorded.
     """
     notices = notices or Notices()
     run = Run(project, clock or SystemClock(), notices=notices)
-    with ExitStack() as leaving:
-        _lock(run, operation, locking, leaving)
-        if run.ready:
-            _read(run, leaving, settles=settles)
+    with ExitStack() as exit_stack:
+        _acquire_state_lock(run, operation, locking, exit_stack)
+        if run.is_ready:
+            _read_state(run, exit_stack, records_recovery=records_recovery)
         yield run
 
 
-def _lock(run: Run, operation: str, locking: Locking, leaving: ExitStack) -> None:
-    """Take the lock of the state, and give it back at the end."""
+def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack) -> None:
+    """Acquire the lock of the state, and release it at the end."""
     project = run.project
-    run.lock, problems = acquire(
+    run.lock, problems = acquire_lock(
         project.backend,
         operation,
         locking,
         clock=run.clock,
-        environment=project.place.environment,
-        waiting=run.notices.waiting,
+        environment=project.context.environment,
+        on_wait=run.notices.on_wait,
     )
     run.diagnostics += problems
     if run.lock is not None:
-        held = run.lock
-        run.notices.locking("Acquired the state lock.")
-        leaving.callback(lambda: run.diagnostics.extend(held.release()))
+        state_lock = run.lock
+        run.notices.on_lock("Acquired the state lock.")
+        exit_stack.callback(lambda: run.diagnostics.extend(state_lock.release()))
 
 
-def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
-    """Read the state, make the providers, and settle what an earlier run left open."""
-    with logged("info", "state read", state=run.project.backend.describe()):
-        stored, problems = read_stored(run.project.backend)
+def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
+    """Read the state, create the providers, and resolve an interrupted run."""
+    with log_duration("info", "state read", state=run.project.backend.describe()):
+        stored, problems = read_stored_state(run.project.backend)
     run.diagnostics += problems
     if stored is None:
         return
-    taken_over = any(each.id == TAKEN_OVER for each in run.diagnostics)
-    run.left_open = stored.has_journal or taken_over
-    log("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
+    had_stale_lock = any(diagnostic.id == STALE_LOCK_TAKEN for diagnostic in run.diagnostics)
+    run.has_unfinished_apply = stored.has_journal or had_stale_lock
+    log_event("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
-        if isinstance(run.project.backend, SealsDocuments):
+        if isinstance(run.project.backend, EncryptedStorage):
             run.project.backend.check()
     except BackendProblem as problem:
-        run.diagnostics.append(error("the-state-cannot-be-written", str(problem)))
+        run.diagnostics.append(build_error("the-state-cannot-be-written", str(problem)))
         return
-    if not stored.state.lineage and run.project.place.environment.get("NF_IN_AUTOMATION"):
-        run.diagnostics += _state_stays_here(run.project.backend)
-    providers, problems = make_providers(base_request(run.project, stored), run.project.place, leaving)
+    if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):
+        run.diagnostics += _check_local_state(run.project.backend)
+    providers, problems = create_providers(
+        build_base_request(run.project, stored), run.project.context, exit_stack
+    )
     run.diagnostics += problems
     if has_errors(problems):
         return
@@ -356,21 +378,21 @@ def _read(run: Run, leaving: ExitStack, *, settles: bool) -> None:
     run.stored = stored
     if not stored.has_journal:
         return
-    from nexusform.workflow.opening.interrupted import settle_stored
+    from nexusform.workflow.opening.interrupted_apply import resolve_interrupted
 
-    write = settles and run.lock is not None
-    settled, problems = settle_stored(stored, providers, run.project.backend, write=write)
+    write = records_recovery and run.lock is not None
+    resolved, problems = resolve_interrupted(stored, providers, run.project.backend, write=write)
     run.diagnostics += problems
-    run.stored = settled or stored
+    run.stored = resolved or stored
 
 
-def _state_stays_here(backend: StateBackend) -> list[Diagnostic]:
-    """A warning when nothing stands, and what an apply writes would be gone with this machine."""
-    kept_by = backend.inner if isinstance(backend, SealsDocuments) else backend
-    if not is_local(kept_by):
+def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
+    """Return a warning for a new local state in automation, because it would be lost with the machine."""
+    inner_backend = backend.inner if isinstance(backend, EncryptedStorage) else backend
+    if not is_local(inner_backend):
         return []
     return [
-        warning(
+        build_warning(
             "the-state-stays-on-this-machine",
             f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. A CI job's files are "
             "gone with the job: the next one would plan everything anew. Keep the state in a backend that "

@@ -1,4 +1,4 @@
-"""How long planning may take: somebody else's configuration must not keep a job forever."""
+"""Time limit of planning, against endless untrusted configuration."""
 
 from __future__ import annotations
 
@@ -10,115 +10,115 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
-from nexusform.configuration.declared.limits import VARIABLE
-from nexusform.diagnostics import Refused, error
-from nexusform.words import counted
+from nexusform.configuration.declarations.limits import VARIABLE_PREFIX
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
+from nexusform.diagnostics.phrases import format_count
 
-_AGAIN: Final = 0.25  # seconds until it is said again, should anybody have taken it for a problem of theirs
-_PATIENCE: Final = 8  # times that it waits for code of our own: what a finaliser is told is lost
+_REPEAT_SECONDS: Final = 0.25  # seconds until the exception is raised again, if other code caught it
+_MAX_WAITS: Final = 8  # number of waits for code of nexusform, because exceptions in finalisers are lost
 
 
 @contextmanager
-def within(seconds: int) -> Iterator[None]:
-    """Raise Refused inside of the block once so many seconds have passed; never with 0.
-
-    In the first thread by a signal, in any other by another thread that looks at the clock.
+def limit_time(seconds: int) -> Iterator[None]:
+    """Raise DiagnosticsError inside the block after the given seconds; 0 = unlimited. The main thread uses a
+    signal, other threads a watching thread.
     """
     if not seconds:
         yield
         return
-    refusal = Refused(
-        error(
+    failure = DiagnosticsError(
+        build_error(
             "time-budget",
-            f"Planning took more than {counted(seconds, 'second')}, the most of a confined run, and ended."
-            f" If that is meant, raise the limit: -limit=seconds=N or {VARIABLE}SECONDS=N.",
+            f"Planning took more than {format_count(seconds, 'second')}, the most of a confined run, and "
+            f"ended."
+            f" If that is meant, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
         )
     )
-    is_first = threading.current_thread() is threading.main_thread()
-    by_signal = is_first and hasattr(signal, "setitimer")
-    with _by_signal(seconds, refusal) if by_signal else _by_thread(seconds, refusal):
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    has_signal = is_main_thread and hasattr(signal, "setitimer")
+    with _limit_by_signal(seconds, failure) if has_signal else _limit_by_thread(seconds, failure):
         yield
 
 
 @contextmanager
-def _by_signal(seconds: int, refusal: Refused) -> Iterator[None]:
-    waits = _PATIENCE
+def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
+    waits = _MAX_WAITS
 
-    def over(_number: int, frame: FrameType | None) -> None:
+    def handle_signal(_number: int, frame: FrameType | None) -> None:
         nonlocal waits
-        if waits and not _is_ours(frame):
+        if waits and not _is_own_code(frame):
             waits -= 1
             return
-        raise refusal
+        raise failure
 
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    old_handler = signal.signal(signal.SIGALRM, handle_signal)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, old_handler)
 
 
 @contextmanager
-def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
-    planning = threading.get_ident()
-    ended = threading.Event()
-    speaking = threading.Lock()
-    spoken = False
+def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
+    planning_thread = threading.get_ident()
+    end_event = threading.Event()
+    raise_lock = threading.Lock()
+    was_raised = False
 
-    class Over(Refused):
-        """What is raised elsewhere is made there, without arguments."""
+    class TimeLimitExceeded(DiagnosticsError):
+        """Exception without arguments, as required for raising in another thread."""
 
         def __init__(self) -> None:
-            super().__init__(*refusal.diagnostics)
+            super().__init__(*failure.diagnostics)
 
-    def watch() -> None:
-        nonlocal spoken
-        wait, waits = float(seconds), _PATIENCE
-        while not ended.wait(wait):
-            wait = _AGAIN
-            if waits and not _is_ours(sys._current_frames().get(planning)):  # noqa: SLF001 - there is no other
+    def watch_time() -> None:
+        nonlocal was_raised
+        wait, waits = float(seconds), _MAX_WAITS
+        while not end_event.wait(wait):
+            wait = _REPEAT_SECONDS
+            if waits and not _is_own_code(sys._current_frames().get(planning_thread)):  # noqa: SLF001 - there is no other
                 waits -= 1
                 continue
-            with speaking:
-                if not ended.is_set():
-                    spoken = True
-                    _raise_in(planning, Over)
+            with raise_lock:
+                if not end_event.is_set():
+                    was_raised = True
+                    _raise_in_thread(planning_thread, TimeLimitExceeded)
 
-    threading.Thread(target=watch, daemon=True, name="nexusform: time budget").start()
+    threading.Thread(target=watch_time, daemon=True, name="nexusform: time budget").start()
     try:
         yield
     finally:
-        while not ended.is_set():
-            with suppress(Over):  # what comes in this very moment, when all is done, comes too late
-                ended.set()
-        with speaking:
-            if spoken:
-                _let_come(planning)
+        while not end_event.is_set():
+            with suppress(TimeLimitExceeded):  # an exception raised at the end of the block is ignored
+                end_event.set()
+        with raise_lock:
+            if was_raised:
+                _flush_exception(planning_thread)
 
 
-class _Nothing(BaseException):
-    """What is raised in place of what has not come yet."""
+class _PlaceholderError(BaseException):
+    """Exception that replaces a pending one."""
 
 
-def _let_come(thread: int) -> None:
-    """See to it that nothing raised in this very thread comes later on. An interpreter that is told to raise
-    nothing any more goes on looking for it at every step (CPython 3.11), so something else comes, and here.
+def _flush_exception(thread: int) -> None:
+    """Ensure that no pending exception reaches this thread later. CPython 3.11 keeps checking for cleared
+    asynchronous exceptions, so another one is raised here.
     """
-    with suppress(_Nothing):
-        _raise_in(thread, _Nothing)
+    with suppress(_PlaceholderError):
+        _raise_in_thread(thread, _PlaceholderError)
         while True:
             pass
 
 
-def _raise_in(thread: int, kind: type[BaseException]) -> None:
-    """Have a thread raise an exception at its next step, in place of one that has not come yet."""
+def _raise_in_thread(thread: int, kind: type[BaseException]) -> None:
+    """Raise an exception in a thread at its next step; it replaces a pending one."""
     import ctypes
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
 
 
-def _is_ours(frame: FrameType | None) -> bool:
-    """Whether it is the product that runs, and no library or finaliser."""
+def _is_own_code(frame: FrameType | None) -> bool:
+    """Return whether the frame is code of nexusform and not of a library or finaliser."""
     return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nexusform.")

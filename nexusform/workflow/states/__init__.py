@@ -1,11 +1,12 @@
-"""What changes or tells a state without a plan: commands of `state`, its versions, workspaces."""
+"""Operations on states without a plan: `state` commands, versions and workspaces."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "state_commands": (
-        "change_state ChangedState decode_pushed exists move parse_patterns push read_state remove "
-        "Session StateChange unrelated untaint verify"
+        "change_state StateChangeResult decode_document has_content create_move_change parse_patterns "
+        "create_push_change read_state create_remove_change "
+        "Session StateChange check_lineage untaint verify_state"
     ),
-    "state_history": "read_history rollback Version",
-    "workspaces": "delete list_workspaces make select Workspaces",
+    "state_history": "read_history create_rollback_change Version",
+    "workspaces": "delete_workspace list_workspaces create_workspace select_workspace Workspaces",
 }

@@ -1,4 +1,4 @@
-"""Commands that work on state alone: look at it, and change it by hand under the lock."""
+"""Commands on the state only: inspect it, and change it under the lock."""
 
 from __future__ import annotations
 
@@ -10,52 +10,59 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.address import Address, AddressPattern, AddressProblem, parse_pattern
-from nexusform.diagnostics import Diagnostic, Refused, did_you_mean, error, has_errors, warning
-from nexusform.planning.conclusion.changes import drift_between
-from nexusform.planning.verification.standing_rules import broken_rules
-from nexusform.planning.verification.standing_state import (
-    dependencies_on_nothing,
-    state_problems,
-    vms_on_no_machine,
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
 )
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Clock, ProviderProblem
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.planning.conclusion.changes import compute_drift
+from nexusform.planning.verification.state_consistency import (
+    check_consistency,
+    check_missing_dependencies,
+    check_missing_machines,
+)
+from nexusform.planning.verification.state_rules import check_state_rules
 from nexusform.plans.plan import Drift
-from nexusform.ports import Clock, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
-from nexusform.resource_types.registry import registries
-from nexusform.source import SourceFile
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
 from nexusform.state import codec, edits
 from nexusform.state.objects import EMPTY, InstanceState, State
-from nexusform.state_ports import BackendProblem, StateBackend
-from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend, open_project
-from nexusform.workflow.opening.providers import make_providers
-from nexusform.workflow.opening.stored import Stored, read_stored
-from nexusform.workflow.opening.surroundings import SystemClock
-from nexusform.workflow.runs.locking import HeldLock, Locking, acquire
-from nexusform.workflow.runs.run import base_request
-from nexusform.workflow.runs.what_stands import refresh
+from nexusform.workflow.opening.provider_setup import create_providers
+from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
+from nexusform.workflow.opening.system_io import SystemClock
+from nexusform.workflow.runs.locking import LockOptions, StateLock, acquire_lock
+from nexusform.workflow.runs.run import build_base_request
+from nexusform.workflow.runs.state_refresh import refresh_objects
 
-_MOST_NAMED = 20
+_MAX_NAMES = 20
 
 
 class Session(Struct, frozen=True):
-    """What a command may ask for besides its flags: a clock, and to be told that it waits."""
+    """Inputs of a command besides its flags: a clock, and a callback while waiting for a lock."""
 
     clock: Clock = field(default_factory=SystemClock)
-    waiting: Callable[[str], None] = lambda _: None
+    on_wait: Callable[[str], None] = lambda _: None
 
 
 class StateReading(Struct, frozen=True):
-    """What reading gave; `state` None when it could not be read (the diagnostics say why)."""
+    """The state read; None with diagnostics if it could not be read."""
 
     state: State | None
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-class ChangedState(Struct, frozen=True):
-    """What a change gave: the state before and after, None when nothing was written."""
+class StateChangeResult(Struct, frozen=True):
+    """The state before and after a change; `after` is None if nothing was written."""
 
     before: State | None
     after: State | None
@@ -63,120 +70,124 @@ class ChangedState(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-# A change looks at the state and gives the new one (None: refused), with remarks.
+# A change returns the new state (None: rejected) with diagnostics.
 StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
-def read_state(place: Place, *, closely: bool = False) -> StateReading:
-    """The state of the selected workspace, with the journal of a running or interrupted apply.
-
-    `closely`: see read_stored.
+def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReading:
+    """Read the state of the selected workspace, with the journal of a running or interrupted apply.
+    `checks_objects`: see read_stored_state.
     """
-    backend, problems, sources = find_backend(place)
+    backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReading(None, tuple(problems), sources)
-    stored, wrong = read_stored(backend, closely=closely)
-    return StateReading(stored.state if stored else None, (*problems, *wrong), sources)
+    stored, new_problems = read_stored_state(backend, checks_objects=checks_objects)
+    return StateReading(stored.state if stored else None, (*problems, *new_problems), sources)
 
 
-def exists(state: State) -> bool:
-    """Whether anything was ever applied or pushed."""
+def has_content(state: State) -> bool:
+    """Return whether anything was ever applied or pushed."""
     return bool(state.lineage or state.instances or state.outputs)
 
 
 def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Diagnostic]]:
-    """Addresses as typed, and what is wrong with them."""
+    """Parse addresses as typed; return problems of invalid ones."""
     patterns, problems = [], []
     for text in texts:
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            problems.append(error("invalid-address", str(problem)))
+            problems.append(build_error("invalid-address", str(problem)))
     return patterns, problems
 
 
 # --- changing ----------------------------------------------------------------------------------
 
 
-def decode_pushed(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """The state of a document that is to be pushed, and the document for showing what is wrong in it."""
-    state, problems = codec.decode(data, name)
+def decode_document(
+    data: bytes, name: str
+) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Decode the state of a document to push; with errors, also return the document for source lines."""
+    state, problems = codec.decode_state(data, name)
     text = data.decode("utf-8", "replace")
     return state, problems, {} if state else {name: SourceFile(name, text)}
 
 
 def change_state(
-    place: Place,
+    context: CommandContext,
     operation: str,
-    locking: Locking,
+    locking: LockOptions,
     change: StateChange,
     *,
     session: Session | None = None,
     force: bool = False,
     rescued: State | None = None,
-) -> ChangedState:
-    """Lock, read, change, write with the next serial, unlock.
-
-    A state with steps of an interrupted apply in it is refused unless `force`: what they did is
-    to be looked up first. `rescued` is written as it is where it is what that very apply could not save.
+) -> StateChangeResult:
+    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted
+    apply is rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could
+    not save.
     """
     session = session or Session()
-    backend, diagnostics, sources = find_backend(place)
+    backend, diagnostics, sources = find_backend(context)
     if backend is None:
-        return ChangedState(None, None, tuple(diagnostics), sources)
-    held, problems = acquire(
+        return StateChangeResult(None, None, tuple(diagnostics), sources)
+    lock, problems = acquire_lock(
         backend,
         operation,
         locking,
         clock=session.clock,
-        environment=place.environment,
-        waiting=session.waiting,
+        environment=context.environment,
+        on_wait=session.on_wait,
     )
     diagnostics += problems
     if has_errors(problems):
-        return ChangedState(None, None, tuple(diagnostics), sources)
+        return StateChangeResult(None, None, tuple(diagnostics), sources)
     try:
-        changed = _change_under_lock(backend, change, force=force, rescued=rescued)
+        result = _change_locked_state(backend, change, force=force, rescued=rescued)
     finally:
-        released = held.release() if isinstance(held, HeldLock) else []
-    return replace(changed, diagnostics=(*diagnostics, *changed.diagnostics, *released), sources=sources)
+        release_problems = lock.release() if isinstance(lock, StateLock) else []
+    return replace(
+        result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources
+    )
 
 
-def _change_under_lock(
+def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
-) -> ChangedState:
-    """Read the state, change it and write it; a state that was rescued from an apply is written as it is."""
-    stored, problems = read_stored(backend, closely=False)
+) -> StateChangeResult:
+    """Read the state, change it and write it; a rescued state is written unchanged."""
+    stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
-        return ChangedState(None, None, tuple(problems))
-    if rescued is not None and _goes_on(backend, stored, rescued):
-        return _written(backend, stored, rescued, problems)
+        return StateChangeResult(None, None, tuple(problems))
+    if rescued is not None and _is_continuation(backend, stored, rescued):
+        return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
-        return ChangedState(stored.state, None, (*problems, _unfinished(stored)))
-    before = stored.state
-    after, remarks = change(before)
-    problems += remarks
-    if after is None or has_errors(remarks):
-        return ChangedState(before, None, tuple(problems))
-    if after == before:
-        return ChangedState(before, before, tuple(problems))
-    return _written(backend, stored, _numbered(before, after), problems)
+        return StateChangeResult(stored.state, None, (*problems, _build_unfinished_error(stored)))
+    old_state = stored.state
+    new_state, change_problems = change(old_state)
+    problems += change_problems
+    if new_state is None or has_errors(change_problems):
+        return StateChangeResult(old_state, None, tuple(problems))
+    if new_state == old_state:
+        return StateChangeResult(old_state, old_state, tuple(problems))
+    return _write_state(backend, stored, _increment_serial(old_state, new_state), problems)
 
 
-def _written(
-    backend: StateBackend, stored: Stored, after: State, problems: Sequence[Diagnostic]
-) -> ChangedState:
-    before = stored.state
+def _write_state(
+    backend: StateBackend, stored: StoredState, new_state: State, problems: Sequence[Diagnostic]
+) -> StateChangeResult:
+    old_state = stored.state
     try:
-        backend.compact(codec.encode(after), stored.kept_lines())
+        backend.rewrite_journal(codec.encode_state(new_state), stored.list_preserved_lines())
     except BackendProblem as problem:
-        return ChangedState(before, None, (*problems, error("the-state-cannot-be-written", str(problem))))
-    return ChangedState(before, after, tuple(problems))
+        return StateChangeResult(
+            old_state, None, (*problems, build_error("the-state-cannot-be-written", str(problem)))
+        )
+    return StateChangeResult(old_state, new_state, tuple(problems))
 
 
-def _goes_on(backend: StateBackend, stored: Stored, rescued: State) -> bool:
-    """Whether a state is what the apply came to whose journal stands here, cut off: its serial is in no
-    document yet, and all that the journal tells of is in it.
+def _is_continuation(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
+    """Return whether a state is the result of the apply of the truncated journal here: its serial is in no
+    document yet, and it contains all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -185,23 +196,31 @@ def _goes_on(backend: StateBackend, stored: Stored, rescued: State) -> bool:
         document = backend.read()
     except BackendProblem:
         return False
-    began = EMPTY if document is None else codec.decode(document, backend.describe())[0]
-    if began is None or began.serial >= state.serial:
+    initial_state = EMPTY if document is None else codec.decode_state(document, backend.describe())[0]
+    if initial_state is None or initial_state.serial >= state.serial:
         return False
-    under_way = {opened.intent.address for opened in stored.open_intents}
-    changed = {address for address, held in state.instances.items() if began.instances.get(address) != held}
-    told = changed - under_way
-    return all(_unnoted(rescued.instances.get(each)) == _unnoted(state.instances[each]) for each in told)
+    open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
+    changed_addresses = {
+        address
+        for address, instance in state.instances.items()
+        if initial_state.instances.get(address) != instance
+    }
+    recorded_addresses = changed_addresses - open_addresses
+    return all(
+        _remove_private_note(rescued.instances.get(recorded_address))
+        == _remove_private_note(state.instances[recorded_address])
+        for recorded_address in recorded_addresses
+    )
 
 
-def _unnoted(instance: InstanceState | None) -> InstanceState | None:
-    """The instance without its private note, which an apply writes once more at its end."""
+def _remove_private_note(instance: InstanceState | None) -> InstanceState | None:
+    """Return the instance without its private note, which an apply writes again at its end."""
     if instance is None or instance.current is None:
         return instance
     return replace(instance, current=replace(instance.current, private=None))
 
 
-def _numbered(before: State, after: State) -> State:
+def _increment_serial(before: State, after: State) -> State:
     return replace(
         after,
         lineage=after.lineage or str(uuid.uuid4()),
@@ -210,107 +229,115 @@ def _numbered(before: State, after: State) -> State:
     )
 
 
-def _unfinished(stored: Stored) -> Diagnostic:
-    names = ", ".join(sorted({str(opened.intent.address) for opened in stored.open_intents})[:5])
-    return error(
+def _build_unfinished_error(stored: StoredState) -> Diagnostic:
+    names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
+    return build_error(
         "an-earlier-apply-was-interrupted",
         f"It ended while these were being changed: {names}. What became of them is looked up by "
         "`nexusform apply -refresh-only`; run that first.",
     )
 
 
-def _edit(work: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
+def _run_edit(edit: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
     try:
-        return work(), []
-    except Refused as refused:
-        return None, refused.diagnostics
+        return edit(), []
+    except DiagnosticsError as failure:
+        return None, failure.diagnostics
 
 
 # --- the changes -------------------------------------------------------------------------------
 
 
-def move(source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]) -> StateChange:
-    """`state mv`; what moves is added to `pairs`."""
+def create_move_change(
+    source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]
+) -> StateChange:
+    """Create the change of `state mv`; moved addresses are added to `pairs`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
-        def work() -> State:
-            matching = edits.moves(state, source, target)
+        def apply_moves() -> State:
+            matching = edits.plan_moves(state, source, target)
             pairs.extend(matching)
-            return edits.moved(state, matching)
+            return edits.move_instances(state, matching)
 
-        return _edit(work)
+        return _run_edit(apply_moves)
 
     return change
 
 
-def remove(
-    patterns: Sequence[AddressPattern], removed: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
+def create_remove_change(
+    patterns: Sequence[AddressPattern],
+    removed_addresses: list[Address],
+    vms: Sequence[tuple[AddressPattern, str]] = (),
 ) -> StateChange:
-    """`state rm`; what is removed is added to `removed`. What has VMs leaves them noted by the racks and
-    machines that they run on: `vms` are those of such notes that are not there any more.
+    """Create the change of `state rm`; removed addresses are added to `removed`. Racks and machines record
+    the running VMs of removed objects; `vms` are such records to delete, because the VMs no longer exist.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
-        from nexusform.planning.vms.forgotten_vms import remembering
+        from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
-            state, problems = _released(state, vms)
+            state, problems = _release_vms(state, vms)
             if problems or not patterns:
                 return None if problems else state, problems
-        addresses = edits.matching(state, patterns)
+        addresses = edits.select_instances(state, patterns)
         if not addresses:
             return None, [
-                error(
+                build_error(
                     "no-matching-objects-found",
                     "`nexusform state list` shows the addresses of what the state holds.",
                 )
             ]
-        removed.extend(addresses)
-        noted = remembering(state, addresses, registries())
-        return edits.without(noted, addresses), _running_on(state, addresses)
+        removed_addresses.extend(addresses)
+        recorded_state = add_forgotten_vms(state, addresses, build_registries())
+        return edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
 
     return change
 
 
-def _released(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
-    """The state without forgotten VMs that are not there any more."""
-    from nexusform.planning.vms.forgotten_vms import forgotten_in, released
+def _release_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+    """Return the state without records of forgotten VMs that no longer exist."""
+    from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 
     problems: list[Diagnostic] = []
     for pattern, name in vms:
-        known = list(forgotten_in(state))
-        noting = [address for address, vm in known if vm == name and pattern.matches(address)]
-        if not noting:
-            near = did_you_mean(f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in known])
-            detail = f"{pattern} remembers no forgotten VM of the name {name}.{near}"
-            problems.append(error("no-matching-objects-found", detail))
-        for address in noting:
-            state = released(state, address, name) or state
+        forgotten_vms = list(list_forgotten_vms(state))
+        matching_addresses = [
+            address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)
+        ]
+        if not matching_addresses:
+            suggestion = suggest_name(
+                f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in forgotten_vms]
+            )
+            detail = f"{pattern} remembers no forgotten VM of the name {name}.{suggestion}"
+            problems.append(build_error("no-matching-objects-found", detail))
+        for address in matching_addresses:
+            state = release_forgotten_vm(state, address, name) or state
     return state, problems
 
 
-def _running_on(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
-    """A warning for the VMs that go on running though nobody manages them."""
-    types = registries().resource_types
+def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -> list[Diagnostic]:
+    """Build a warning about VMs that keep running unmanaged."""
+    types = build_registries().resource_types
     rows = []
     total = 0
-    for address in removed:
+    for address in removed_addresses:
         kind, current = types.get(address.type), state.instances[address].current
         if kind is None or kind.vms is None or current is None:
             continue
-        count = len(kind.vms.standing(current.attributes))
+        count = len(kind.vms.list_existing_vms(current.attributes))
         if count:
             rows.append(f"  {address}: {count:,} VM{'s' if count > 1 else ''}")
             total += count
     if not rows:
         return []
-    shown = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
+    listed_rows = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
     return [
-        warning(
+        build_warning(
             "forgotten-vms-run-on",
             f"{total:,} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
             "running, and plans give their room to nobody until a provider or an inventory shows that it is "
-            f"free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so:\n{shown}",
+            f"free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so:\n{listed_rows}",
         )
     ]
 
@@ -320,11 +347,11 @@ def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: boo
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
-            address = edits.only_instance(state, pattern)
+            address = edits.find_instance(state, pattern)
             if address is None:
-                return _missing(state, pattern, allow_missing=allow_missing)
+                return _build_missing_result(state, pattern, allow_missing=allow_missing)
             after = edits.without_taint(state, address)
-        except Refused as refused:
+        except DiagnosticsError as refused:
             return None, refused.diagnostics
         named.append(address)
         return after, []
@@ -332,110 +359,111 @@ def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: boo
     return change
 
 
-def _missing(
+def _build_missing_result(
     state: State, pattern: AddressPattern, *, allow_missing: bool
 ) -> tuple[State | None, list[Diagnostic]]:
     detail = f"The state holds no object at {pattern}. `nexusform state list` shows what it holds."
     if allow_missing:
-        return state, [warning("no-such-resource-instance", detail)]
-    return None, [error("no-such-resource-instance", detail)]
+        return state, [build_warning("no-such-resource-instance", detail)]
+    return None, [build_error("no-such-resource-instance", detail)]
 
 
-def push(pushed: State, name: str, *, force: bool) -> StateChange:
-    """`state push`: replace the whole state. Refuses another history and an older state unless forced."""
+def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
+    """Create the change of `state push`: replace the whole state. Reject another history and an older state
+    unless forced.
+    """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         if not force:
-            refusal = unrelated(state, pushed, name)
-            if refusal is not None:
-                return None, [refusal]
-        # Numbers that were given are never given again, whatever the pushed state knows of them.
+            rejection = check_lineage(state, pushed, name)
+            if rejection is not None:
+                return None, [rejection]
+        # Creation numbers are never reused, regardless of the pushed state.
         return replace(pushed, last_creation=max(pushed.last_creation, state.last_creation)), []
 
     return change
 
 
-def unrelated(state: State, pushed: State, name: str) -> Diagnostic | None:
-    """Why a state must not replace the current one, or None."""
-    if not exists(state):
+def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
+    """Return an error if a state must not replace the current one."""
+    if not has_content(state):
         return None
-    way_out = "Nothing was written. With -force it replaces the current state all the same."
+    remedy = "Nothing was written. With -force it replaces the current state all the same."
     if state.lineage and pushed.lineage != state.lineage:
-        return error(
+        return build_error(
             "unrelated-state",
             f'{name} has the lineage "{pushed.lineage}", the current state "{state.lineage}": they are of '
-            f"different histories. {way_out}",
+            f"different histories. {remedy}",
         )
     if pushed.serial < state.serial:
-        return error(
+        return build_error(
             "older-state",
-            f"{name} has the serial {pushed.serial}, the current state {state.serial}. {way_out}",
+            f"{name} has the serial {pushed.serial}, the current state {state.serial}. {remedy}",
         )
     if pushed.serial == state.serial and pushed != state:
-        return error(
+        return build_error(
             "different-state-of-the-same-serial",
-            f"{name} and the current state both have the serial {pushed.serial} but differ. {way_out}",
+            f"{name} and the current state both have the serial {pushed.serial} but differ. {remedy}",
         )
     return None
 
 
-def verify(place: Place, *, asks: bool = True) -> StateReading:
-    """The state, all that is wrong with it in itself, the rules that it does not keep and, where there is a
-    configuration and it `asks` the providers, what they see otherwise. State None: not all of it could be
-    looked at.
+def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReading:
+    """Return the state with all of its errors, violated rules and, with a configuration and
+    `reads_providers`, drift. State None: the check is incomplete.
     """
-    backend, problems, sources = find_backend(place)
+    backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReading(None, tuple(problems), sources)
-    stored, wrong = read_stored(backend)
-    problems += wrong
+    stored, new_problems = read_stored_state(backend)
+    problems += new_problems
     if stored is None:
         return StateReading(None, tuple(problems), sources)
-    problems += state_problems(stored.state, registries().resource_types, PROVIDERS)
-    problems += dependencies_on_nothing(stored.state)
-    problems += vms_on_no_machine(stored.state, registries().resource_types)
-    problems += broken_rules(stored.state, registries())
-    if not asks or not sources:
+    problems += check_consistency(stored.state, build_registries().resource_types, PROVIDERS)
+    problems += check_missing_dependencies(stored.state)
+    problems += check_missing_machines(stored.state, build_registries().resource_types)
+    problems += check_state_rules(stored.state, build_registries())
+    if not reads_providers or not sources:
         return StateReading(stored.state, tuple(problems), sources)
-    drift, failures, sources = _seen_otherwise(place, stored)
+    drift, failures, sources = _check_drift(context, stored)
     problems += [*drift, *failures]
     return StateReading(None if has_errors(failures) else stored.state, tuple(problems), sources)
 
 
-def _seen_otherwise(
-    place: Place, stored: Stored
+def _check_drift(
+    context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """A warning about what the providers see otherwise, why they could not be asked, and the files read."""
-    opened = open_project(place)
+    """Return a warning about drift, errors of reading the providers, and the files read."""
+    opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources
-    request = base_request(opened.project, stored)
-    with ExitStack() as leaving:
-        providers, failures = make_providers(request, place, leaving)
+    request = build_base_request(opened.project, stored)
+    with ExitStack() as exit_stack:
+        providers, failures = create_providers(request, context, exit_stack)
         if has_errors(failures):
             return [], failures, opened.sources
         types = opened.project.registries.resource_types
         try:
-            seen = refresh(stored.state, providers, types, lambda _address, _id: None)
+            refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
-            return [], [error("reading-what-stands-failed", str(problem))], opened.sources
-    drift = drift_between(stored.state, seen)
-    return [_drift_warning(drift)] if drift else [], failures, opened.sources
+            return [], [build_error("reading-what-stands-failed", str(problem))], opened.sources
+    drift = compute_drift(stored.state, refreshed)
+    return [_build_drift_warning(drift)] if drift else [], failures, opened.sources
 
 
-def _drift_warning(drift: Sequence[Drift]) -> Diagnostic:
-    lines = [f" - {_drift_line(each)}" for each in drift[:_MOST_NAMED]]
-    if len(drift) > _MOST_NAMED:
-        lines.append(f" - and {len(drift) - _MOST_NAMED} more")
-    listed = "\n".join(lines)
-    return warning(
+def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
+    lines = [f" - {_format_drift(object_drift)}" for object_drift in drift[:_MAX_NAMES]]
+    if len(drift) > _MAX_NAMES:
+        lines.append(f" - and {len(drift) - _MAX_NAMES} more")
+    line_text = "\n".join(lines)
+    return build_warning(
         "the-providers-see-otherwise",
-        f"What the providers see is not what the state says:\n{listed}\n"
+        f"What the providers see is not what the state says:\n{line_text}\n"
         "`nexusform plan` shows the values; `nexusform apply -refresh-only` takes them over.",
     )
 
 
-def _drift_line(drift: Drift) -> str:
+def _format_drift(drift: Drift) -> str:
     if drift.after is None:
         return f"{drift.address} is gone"
     before, after = drift.before, drift.after

@@ -1,4 +1,4 @@
-"""Earlier versions of a state: what the backend keeps, and going back to one."""
+"""Earlier versions of a state in the backend, and rollback."""
 
 from __future__ import annotations
 
@@ -7,86 +7,90 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
-from nexusform.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend, VersionedBackend
 from nexusform.state import codec
 from nexusform.state.objects import State
-from nexusform.state_ports import BackendProblem, KeepsHistory, StateBackend
-from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.states.state_commands import StateChange
 
 
 class Version(Struct, frozen=True):
-    """One version of a state: `written` as the backend says it ("" for the current one)."""
+    """One version of a state: `timestamp` as reported by the backend ("" for the current one)."""
 
     serial: int
-    written: str
+    timestamp: str
     state: State
 
 
 class History(Struct, frozen=True):
-    """The current state and the earlier ones, newest first."""
+    """The current state and earlier ones, newest first."""
 
     versions: tuple[Version, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = {}
 
 
-def read_history(place: Place) -> History:
-    """Every version of the selected workspace's state that its backend keeps."""
-    backend, diagnostics, sources = find_backend(place)
+def read_history(context: CommandContext) -> History:
+    """Read every version of the selected workspace's state in its backend."""
+    backend, diagnostics, sources = find_backend(context)
     if backend is None:
         return History((), tuple(diagnostics), sources)
-    stored, problems = read_stored(backend, closely=False)
+    stored, problems = read_stored_state(backend, checks_objects=False)
     diagnostics += problems
     if stored is None:
         return History((), tuple(diagnostics), sources)
     versions = [Version(stored.state.serial, "", stored.state)] if stored.state.lineage else []
-    earlier, problems = earlier_versions(backend)
+    earlier, problems = list_earlier_versions(backend)
     return History((*versions, *earlier), (*diagnostics, *problems), sources)
 
 
-def earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
-    """The versions before the current one, newest first, where the backend keeps them."""
-    if not isinstance(backend, KeepsHistory):
+def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
+    """Return the versions before the current one, newest first, if the backend has a history."""
+    if not isinstance(backend, VersionedBackend):
         detail = f"{backend.describe()} keeps no earlier versions that nexusform could list."
-        return [], [warning("no-history-is-kept", detail)]
+        return [], [build_warning("no-history-is-kept", detail)]
     versions: list[Version] = []
     diagnostics: list[Diagnostic] = []
     try:
-        for kept in backend.history():
-            document = backend.read_version(kept.id)
-            state, problems = codec.decode(document, f"{backend.describe()}, version {kept.id}")
+        for stored_version in backend.list_versions():
+            document = backend.read_version(stored_version.id)
+            state, problems = codec.decode_state(
+                document, f"{backend.describe()}, version {stored_version.id}"
+            )
             diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
             if state is not None:
-                versions.append(Version(state.serial, kept.written, state))
+                versions.append(Version(state.serial, stored_version.written_at, state))
     except BackendProblem as problem:
-        diagnostics.append(error("the-state-cannot-be-read", str(problem)))
+        diagnostics.append(build_error("the-state-cannot-be-read", str(problem)))
     return versions, diagnostics
 
 
-def rollback(
-    place: Place, serial: int
+def create_rollback_change(
+    context: CommandContext, serial: int
 ) -> tuple[StateChange | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """The change that makes the version with this serial the state again; None with the reasons."""
-    history = read_history(place)
+    """Create the change that restores the version with this serial; None with errors."""
+    history = read_history(context)
     if has_errors(history.diagnostics):
         return None, list(history.diagnostics), history.sources
-    version = next((each for each in history.versions if each.serial == serial), None)
+    version = next((candidate for candidate in history.versions if candidate.serial == serial), None)
     if version is None:
-        serials = ", ".join(str(each.serial) for each in history.versions) or "none"
-        problem = error("no-such-version", f"No version with serial {serial} is kept. Kept are: {serials}.")
+        serials = ", ".join(str(candidate.serial) for candidate in history.versions) or "none"
+        problem = build_error(
+            "no-such-version", f"No version with serial {serial} is kept. Kept are: {serials}."
+        )
         return None, [*history.diagnostics, problem], history.sources
 
-    def change(standing: State) -> tuple[State | None, list[Diagnostic]]:
-        if standing.lineage and standing.lineage != version.state.lineage:
+    def change(current_state: State) -> tuple[State | None, list[Diagnostic]]:
+        if current_state.lineage and current_state.lineage != version.state.lineage:
             detail = f"Serial {serial} belongs to another state (lineage {version.state.lineage})."
-            return None, [error("no-such-version", detail)]
-        # A creation number is never given twice, whatever the older state knows of.
-        newest = max(standing.last_creation, version.state.last_creation)
-        serial_now = max(standing.serial, version.state.serial) + 1
+            return None, [build_error("no-such-version", detail)]
+        # Creation numbers are never reused, regardless of the older state.
+        newest = max(current_state.last_creation, version.state.last_creation)
+        serial_now = max(current_state.serial, version.state.serial) + 1
         return replace(version.state, serial=serial_now, last_creation=newest), []
 
     return change, list(history.diagnostics), history.sources

@@ -1,4 +1,4 @@
-"""Several states of one configuration: list, make, select, delete."""
+"""Workspaces, the states of one configuration: list, create, select, delete."""
 
 from __future__ import annotations
 
@@ -8,194 +8,227 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.address import address_order
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
-from nexusform.regular_files import write_whole
-from nexusform.source import SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.regular_files import write_file
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.resources.address import compute_address_order
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
-from nexusform.state_ports import BackendProblem, StateBackend
-from nexusform.workflow.opening.place import DEFAULT_WORKSPACE, Place, selection_file
+from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, get_selection_path
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.stored import read_stored
-from nexusform.workflow.runs.locking import Locking, acquire
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.runs.locking import LockOptions, acquire_lock
 from nexusform.workflow.states.state_commands import Session
 
-OVERRIDE = "NF_WORKSPACE"
+WORKSPACE_VARIABLE = "NF_WORKSPACE"
 
 
 class Workspaces(Struct, frozen=True):
-    """What a command on workspaces gave; `names` are those that exist, empty on errors."""
+    """The result of a workspace command; `names` are the existing workspaces, empty after errors."""
 
     names: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-def list_workspaces(place: Place) -> Workspaces:
-    """The names of all workspaces, the default one first."""
-    backend, problems, sources = _backend(place)
+def list_workspaces(context: CommandContext) -> Workspaces:
+    """List the names of all workspaces, the default one first."""
+    backend, problems, sources = _find_backend(context)
     if backend is None:
         return Workspaces((), tuple(problems), sources)
     try:
-        names = tuple(backend.workspaces())
+        names = tuple(backend.list_workspaces())
     except BackendProblem as problem:
-        return Workspaces((), (*problems, _refused(problem)), sources)
+        return Workspaces((), (*problems, _build_backend_error(problem)), sources)
     return Workspaces(names, tuple(problems), sources)
 
 
-def select(place: Place, name: str, *, create: bool = False) -> Workspaces:
-    """Select a workspace for the commands to come; one that does not exist is made if `create`."""
-    if place.environment.get(OVERRIDE):
-        return Workspaces((), (_overridden(),))
-    known = list_workspaces(place)
-    if has_errors(known.diagnostics):
-        return known
-    if name not in known.names:
+def select_workspace(context: CommandContext, name: str, *, create: bool = False) -> Workspaces:
+    """Select a workspace for later commands; with `create`, a missing one is created."""
+    if context.environment.get(WORKSPACE_VARIABLE):
+        return Workspaces((), (_build_override_error(),))
+    existing = list_workspaces(context)
+    if has_errors(existing.diagnostics):
+        return existing
+    if name not in existing.names:
         if create:
-            return make(place, name, Locking())
-        return replace(known, names=(), diagnostics=(*known.diagnostics, _unknown(name, known.names)))
-    return _remember(place, name, known)
+            return create_workspace(context, name, LockOptions())
+        return replace(
+            existing,
+            names=(),
+            diagnostics=(*existing.diagnostics, _build_unknown_error(name, existing.names)),
+        )
+    return _save_selection(context, name, existing)
 
 
-def make(
-    place: Place, name: str, locking: Locking, *, state: State | None = None, session: Session | None = None
+def create_workspace(
+    context: CommandContext,
+    name: str,
+    locking: LockOptions,
+    *,
+    state: State | None = None,
+    session: Session | None = None,
 ) -> Workspaces:
-    """Make a workspace, with a given state if there is one, and select it."""
-    if place.environment.get(OVERRIDE):
-        return Workspaces((), (_overridden(),))
-    known = list_workspaces(place)
-    if has_errors(known.diagnostics):
-        return known
-    if name in known.names:
-        problem = error("workspace-exists", f'There is a workspace "{name}" already; select it instead.')
-        return replace(known, names=(), diagnostics=(*known.diagnostics, problem))
-    backend, _, sources = _backend(place)
+    """Create a workspace, with a given state if any, and select it."""
+    if context.environment.get(WORKSPACE_VARIABLE):
+        return Workspaces((), (_build_override_error(),))
+    existing = list_workspaces(context)
+    if has_errors(existing.diagnostics):
+        return existing
+    if name in existing.names:
+        problem = build_error(
+            "workspace-exists", f'There is a workspace "{name}" already; select it instead.'
+        )
+        return replace(existing, names=(), diagnostics=(*existing.diagnostics, problem))
+    backend, _, sources = _find_backend(context)
     assert backend is not None
     session = session or Session()
     try:
-        target = backend.for_workspace(name)
-        held, problems = acquire(
+        target = backend.select_workspace(name)
+        lock, problems = acquire_lock(
             target,
             "workspace new",
             locking,
             clock=session.clock,
-            environment=place.environment,
-            waiting=session.waiting,
+            environment=context.environment,
+            on_wait=session.on_wait,
         )
         if not has_errors(problems):
-            target.write(codec.encode(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
-        if held is not None:
-            problems += held.release()
+            target.write(codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
+        if lock is not None:
+            problems += lock.release()
     except BackendProblem as problem:
-        return Workspaces((), (*known.diagnostics, _refused(problem)), sources)
+        return Workspaces((), (*existing.diagnostics, _build_backend_error(problem)), sources)
     if has_errors(problems):
-        return Workspaces((), (*known.diagnostics, *problems), sources)
-    return _remember(place, name, Workspaces((*known.names, name), (*known.diagnostics, *problems), sources))
+        return Workspaces((), (*existing.diagnostics, *problems), sources)
+    return _save_selection(
+        context, name, Workspaces((*existing.names, name), (*existing.diagnostics, *problems), sources)
+    )
 
 
-def delete(
-    place: Place, name: str, locking: Locking, *, force: bool = False, session: Session | None = None
+def delete_workspace(
+    context: CommandContext,
+    name: str,
+    locking: LockOptions,
+    *,
+    force: bool = False,
+    session: Session | None = None,
 ) -> Workspaces:
-    """Delete a workspace that holds nothing, or any if `force`."""
-    known = list_workspaces(place)
-    if has_errors(known.diagnostics):
-        return known
-    refusal = _undeletable(place, name, known.names)
-    if refusal is not None:
-        return replace(known, names=(), diagnostics=(*known.diagnostics, refusal))
-    backend, _, sources = _backend(place)
+    """Delete an empty workspace, or any with `force`."""
+    existing = list_workspaces(context)
+    if has_errors(existing.diagnostics):
+        return existing
+    rejection = _check_deletable(context, name, existing.names)
+    if rejection is not None:
+        return replace(existing, names=(), diagnostics=(*existing.diagnostics, rejection))
+    backend, _, sources = _find_backend(context)
     assert backend is not None
     session = session or Session()
-    target = backend.for_workspace(name)
-    held, problems = acquire(
+    target = backend.select_workspace(name)
+    lock, problems = acquire_lock(
         target,
         "workspace delete",
         locking,
         clock=session.clock,
-        environment=place.environment,
-        waiting=session.waiting,
+        environment=context.environment,
+        on_wait=session.on_wait,
     )
     if not has_errors(problems):
-        problems += _holdings(target, name, force=force)
-    if held is not None:
-        problems += held.release()
+        problems += _check_empty(target, name, force=force)
+    if lock is not None:
+        problems += lock.release()
     if not has_errors(problems):
         try:
             backend.delete_workspace(name)
         except BackendProblem as problem:
-            problems.append(_refused(problem))
-    left = () if has_errors(problems) else tuple(other for other in known.names if other != name)
-    return Workspaces(left, (*known.diagnostics, *problems), sources)
+            problems.append(_build_backend_error(problem))
+    remaining = (
+        ()
+        if has_errors(problems)
+        else tuple(existing_name for existing_name in existing.names if existing_name != name)
+    )
+    return Workspaces(remaining, (*existing.diagnostics, *problems), sources)
 
 
-def _undeletable(place: Place, name: str, names: Sequence[str]) -> Diagnostic | None:
-    """Why a workspace cannot be deleted."""
+def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -> Diagnostic | None:
+    """Return an error if a workspace cannot be deleted."""
     if name == DEFAULT_WORKSPACE:
-        return error("workspace-cannot-be-deleted", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
-    if name == place.workspace:
-        return error(
+        return build_error(
+            "workspace-cannot-be-deleted", f'The workspace "{DEFAULT_WORKSPACE}" always exists.'
+        )
+    if name == context.workspace:
+        return build_error(
             "workspace-is-in-use",
             f'"{name}" is the selected workspace. Select another one first (nexusform workspace select).',
         )
-    return None if name in names else _unknown(name, names)
+    return None if name in names else _build_unknown_error(name, names)
 
 
-def _holdings(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
-    """What speaks against deleting a workspace: objects that nobody would know of any more."""
-    stored, problems = read_stored(target, closely=False)
+def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
+    """Return an error, or with `force` a warning, for a workspace with objects."""
+    stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
         return [] if force else problems
-    addresses = [str(address) for address in sorted(stored.state.instances, key=address_order)]
+    addresses = [str(address) for address in sorted(stored.state.instances, key=compute_address_order)]
     if not addresses:
         return problems
-    shown = "\n".join(f"  {address}" for address in addresses[:20])
-    more = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
-    holdings = f'The workspace "{name}" holds:\n{shown}{more}\n'
+    listed_addresses = "\n".join(f"  {address}" for address in addresses[:20])
+    further_note = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
+    content_text = f'The workspace "{name}" holds:\n{listed_addresses}{further_note}\n'
     if force:
         return [
-            warning("objects-were-forgotten", f"{holdings}They stand as before; no state knows of them now.")
+            build_warning(
+                "objects-were-forgotten", f"{content_text}They stand as before; no state knows of them now."
+            )
         ]
     return [
-        error(
+        build_error(
             "workspace-is-not-empty",
-            f"{holdings}Destroy them first. With -force the workspace is deleted all the same, and no state "
+            f"{content_text}Destroy them first. With -force the workspace is deleted all the same, and no "
+            f"state "
             "knows of them any more.",
         )
     ]
 
 
-def _remember(place: Place, name: str, known: Workspaces) -> Workspaces:
-    """Note which workspace is selected."""
-    file = selection_file(place)
+def _save_selection(context: CommandContext, name: str, workspaces: Workspaces) -> Workspaces:
+    """Save the selected workspace."""
+    file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, name.encode(), 0o644)
+        write_file(file, name.encode(), 0o644)
     except OSError as problem:
-        refusal = error("workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.')
-        return replace(known, names=(), diagnostics=(*known.diagnostics, refusal))
-    return known
+        rejection = build_error(
+            "workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.'
+        )
+        return replace(workspaces, names=(), diagnostics=(*workspaces.diagnostics, rejection))
+    return workspaces
 
 
-def _backend(place: Place) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """The backend whatever workspace is selected: one that is no longer there must not stop us."""
-    return find_backend(replace(place, environment={**place.environment, OVERRIDE: DEFAULT_WORKSPACE}))
-
-
-def _overridden() -> Diagnostic:
-    return error(
-        "workspace-is-fixed-by-the-environment",
-        f"The environment variable {OVERRIDE} names the workspace. Unset it to select another one.",
+def _find_backend(
+    context: CommandContext,
+) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Find the backend regardless of the selected workspace, because that may no longer exist."""
+    return find_backend(
+        replace(context, environment={**context.environment, WORKSPACE_VARIABLE: DEFAULT_WORKSPACE})
     )
 
 
-def _unknown(name: str, names: Sequence[str]) -> Diagnostic:
-    return error(
+def _build_override_error() -> Diagnostic:
+    return build_error(
+        "workspace-is-fixed-by-the-environment",
+        f"The environment variable {WORKSPACE_VARIABLE} names the workspace. Unset it to select another one.",
+    )
+
+
+def _build_unknown_error(name: str, names: Sequence[str]) -> Diagnostic:
+    return build_error(
         "no-such-workspace",
-        f'There is no workspace "{name}".{did_you_mean(name, names)} Make it with `nexusform workspace new`, '
+        f'There is no workspace "{name}".{suggest_name(name, names)} Make it with `nexusform workspace new`, '
         "or with -or-create when selecting.",
     )
 
 
-def _refused(problem: BackendProblem) -> Diagnostic:
-    return error("the-backend-refused", str(problem))
+def _build_backend_error(problem: BackendProblem) -> Diagnostic:
+    return build_error("the-backend-refused", str(problem))

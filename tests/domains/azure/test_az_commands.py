@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.domains.azure.importers.az_capture import capture_script
-from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE, NAMING
+from nexusform.cli.main import run_command_line
+from nexusform.domains.azure.importers.az_capture import build_capture_script
+from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE, RESOURCE_FLAGS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
 ROOT: Final = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def unknown_flags(text: str) -> list[str]:
         kind = TYPES.get(group)
         if kind is None or ((kind, verb) not in ARGUMENTS and verb not in READING):
             continue
-        known = NAMING[kind] | ALL_COMMANDS | ARGUMENTS.get((kind, verb), frozenset())
+        known = RESOURCE_FLAGS[kind] | ALL_COMMANDS | ARGUMENTS.get((kind, verb), frozenset())
         found += [f"az networkcloud {group} {verb} --{flag}" for flag in flags if flag not in known]
     return found
 
@@ -69,7 +69,7 @@ def test_what_is_written_down() -> None:
 
 
 def test_what_captures_a_site() -> None:
-    script = capture_script("export", "")
+    script = build_capture_script("export", "")
     assert len(list(commands(script))) > 10
     assert unknown_flags(script) == []
 
@@ -81,9 +81,9 @@ def test_what_a_repacking_prints(
     pytest.importorskip("highspy")
     shutil.copytree(ROOT / "examples" / "brownfield" / "export", tmp_path / "export")
     monkeypatch.chdir(tmp_path)
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     capsys.readouterr()
-    assert run(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"]) == 0
+    assert run_command_line(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"]) == 0
     windows = json.loads(capsys.readouterr().out)["commands"]
     text = "\n".join(line for window in windows for line in window)
     verbs = {(group, verb): sorted(flags) for group, verb, flags in commands(text)}

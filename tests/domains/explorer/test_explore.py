@@ -12,10 +12,15 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.domains.explorer.exploration import Exploration, Wish, WishProblem, explored
+from nexusform.cli.main import run_command_line
+from nexusform.domains.explorer.exploration import (
+    Exploration,
+    ExplorationRequest,
+    ExplorationRequestError,
+    open_exploration,
+)
 from nexusform.domains.explorer.server import ExplorerServer
-from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.command_context import CommandContext
 from tests.rendering.browser import AXE, CHROMIUM, DRIVER, MISSING, Browser
 
 MAIN = """resource "nexus_site" "lab" {}
@@ -66,9 +71,9 @@ def exploration(
 ) -> Iterator[Exploration]:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(MAIN)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capfd.readouterr()
-    with explored(Place()) as (one, diagnostics, _):
+    with open_exploration(CommandContext()) as (one, diagnostics, _):
         assert one is not None, diagnostics
         yield one
 
@@ -78,59 +83,59 @@ def _count(plan: Any, action: str) -> int:
 
 
 def test_wishes_are_planned_on_what_stands(exploration: Exploration) -> None:
-    assert [pool.pool for pool in exploration.pools()] == ["control-plane", "workers", "large"]
-    assert [rack.planned for rack in exploration.racks()] == [False, False, True]
+    assert [pool.pool for pool in exploration.list_pools()] == ["control-plane", "workers", "large"]
+    assert [rack.planned for rack in exploration.list_racks()] == [False, False, True]
     assert _count(exploration.base, "place") == 0
-    assert _count(exploration.plan(Wish(counts={LARGE: 5})), "place") == 3
-    lost = exploration.plan(Wish(lost=("nexus_rack.left",)))
+    assert _count(exploration.plan_request(ExplorationRequest(counts={LARGE: 5})), "place") == 3
+    lost = exploration.plan_request(ExplorationRequest(lost=("nexus_rack.left",)))
     assert _count(lost, "move") > 0
     assert {row.target.rack for row in lost.placements if row.target} == {"right"}
-    full = exploration.plan(Wish(counts={LARGE: 14}))
+    full = exploration.plan_request(ExplorationRequest(counts={LARGE: 14}))
     assert full.errored
     for more in (
-        Wish(counts={LARGE: 14}, active=("nexus_rack.new",)),
-        Wish(counts={LARGE: 14}, added={"nexus_rack.left": 1}),
+        ExplorationRequest(counts={LARGE: 14}, active=("nexus_rack.new",)),
+        ExplorationRequest(counts={LARGE: 14}, added={"nexus_rack.left": 1}),
     ):
-        assert not exploration.plan(more).errored
+        assert not exploration.plan_request(more).errored
     assert Path("main.nf.hcl").read_text() == MAIN
 
 
 @pytest.mark.parametrize(
     "wish",
     [
-        Wish(counts={"nope": 1}),
-        Wish(lost=("nexus_site.lab",)),
-        Wish(counts={LARGE: -1}),
-        Wish(counts={LARGE: 10**9}),
-        Wish(added={"nexus_rack.left": 1000}),
+        ExplorationRequest(counts={"nope": 1}),
+        ExplorationRequest(lost=("nexus_site.lab",)),
+        ExplorationRequest(counts={LARGE: -1}),
+        ExplorationRequest(counts={LARGE: 10**9}),
+        ExplorationRequest(added={"nexus_rack.left": 1000}),
     ],
 )
-def test_wishes_that_cannot_be(exploration: Exploration, wish: Wish) -> None:
-    with pytest.raises(WishProblem):
-        exploration.plan(wish)
+def test_wishes_that_cannot_be(exploration: Exploration, wish: ExplorationRequest) -> None:
+    with pytest.raises(ExplorationRequestError):
+        exploration.plan_request(wish)
 
 
 def test_only_literals_are_written_and_only_what_was_shown(exploration: Exploration) -> None:
-    wish = Wish(counts={LARGE: 5, WORKERS: 6}, lost=("nexus_rack.right",))
-    change = exploration.written(wish)
+    wish = ExplorationRequest(counts={LARGE: 5, WORKERS: 6}, lost=("nexus_rack.right",))
+    change = exploration.compute_file_changes(wish)
     assert "-    count       = 2\n+    count       = 5\n" in change.difference
     assert "+  machine_count = 0 # as bought\n" in change.difference
     assert len(change.left_out) == 1
     assert "agent_pool.workers.count is no literal value" in change.left_out[0]
-    with pytest.raises(WishProblem, match="not the change that was shown"):
-        exploration.write(Wish(counts={LARGE: 6}), change.digest)
+    with pytest.raises(ExplorationRequestError, match="not the change that was shown"):
+        exploration.write_files(ExplorationRequest(counts={LARGE: 6}), change.digest)
     assert Path("main.nf.hcl").read_text() == MAIN
-    assert exploration.write(wish, change.digest) == ("main.nf.hcl",)
+    assert exploration.write_files(wish, change.digest) == ("main.nf.hcl",)
     expected = MAIN.replace("count       = 2", "count       = 5").replace("4 # as", "0 # as")
     assert Path("main.nf.hcl").read_text() == expected
 
 
 def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: Exploration) -> None:
-    wish = Wish(counts={LARGE: 5})
-    change = exploration.written(wish)
+    wish = ExplorationRequest(counts={LARGE: 5})
+    change = exploration.compute_file_changes(wish)
     Path("main.nf.hcl").write_text(MAIN + "# mine\n")
-    with pytest.raises(WishProblem, match="changed meanwhile"):
-        exploration.write(wish, change.digest)
+    with pytest.raises(ExplorationRequestError, match="changed meanwhile"):
+        exploration.write_files(wish, change.digest)
     assert Path("main.nf.hcl").read_text() == MAIN + "# mine\n"
 
 
@@ -250,7 +255,7 @@ def test_a_configuration_with_mistakes_is_not_explored(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text("resource {\n")
-    assert run(["explore"]) == 1
+    assert run_command_line(["explore"]) == 1
     assert "main.nf.hcl line 1" in capfd.readouterr().err
 
 
@@ -262,5 +267,5 @@ def test_what_there_is_not_is_answered_at_once(ask: Callable[..., tuple[int, Any
 
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])
 def test_a_port_that_there_is_not(port: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["explore", f"-port={port}"]) == 1
+    assert run_command_line(["explore", f"-port={port}"]) == 1
     assert "a port is a number from 1 to 65535" in capfd.readouterr().err

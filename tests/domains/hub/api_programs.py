@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nexusform.domains.hub.api.hub_kinds import READ, WORK
+from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -86,7 +86,7 @@ class ApiPrograms:
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}"
             self.call("PATCH", f"{path}?fieldManager=setup&force=true", file.read_bytes(), APPLY)
         self.apply("/api/v1/namespaces/fleet-system", object_of("v1", "Namespace", "fleet-system"))
-        for kind in (*READ, WORK):
+        for kind in (*READ_KINDS, WORK):
             self._until(lambda kind=kind: "items" in self.call("GET", f"{kind.collection}?limit=1"))
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from httpx2 import Client, HTTPError, Response
 
-from nexusform.domains.hub.api.hub_kinds import READ, WORK
+from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
 from tests.domains.hub.hub_front import PLURALS, Body, Front, Rule, merged, path_of_kind, version_of_kind
 from tests.domains.hub.real_webhooks import Webhooks, words_of
@@ -97,7 +97,7 @@ class ApiServer(Front):
         with self.lock:
             self._listed.clear()
             self._at_rest = None
-            for kind in (*READ, WORK):
+            for kind in (*READ_KINDS, WORK):
                 for body in self.all(kind.kind):
                     self.remove(body)
             for namespace in self.all("Namespace"):
@@ -140,7 +140,7 @@ class ApiServer(Front):
     def _empty(self, namespace: str) -> None:
         """What a namespace controller does before a namespace goes."""
         inside = [kind for (group, _), (kind, namespaced) in PLURALS.items() if namespaced and not group]
-        inside += [kind.kind for kind in (*READ, WORK) if kind.namespaced]
+        inside += [kind.kind for kind in (*READ_KINDS, WORK) if kind.is_namespaced]
         for kind in (*inside, "Deployment"):
             for body in self.all(kind, namespace):
                 self.remove(body)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, lacking
 from tests.domains.hub.hub_controller import Controller, member
 from tests.domains.hub.hub_front import Front
@@ -88,7 +88,7 @@ def hub(bed: Any, controller: Controller, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("NF_FLEET_CONTEXT", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     # A decision that is not as foretold is looked at again for this long: the controller decides at once.
-    monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._DOUBT", 0.0)
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._DECISION_DELAY", 0.0)
     return bed
 
 
@@ -100,7 +100,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> Told:
     """Runs a command: its exit code, and everything that it said with single spaces."""
 
     def call(*words: str) -> tuple[int, str]:
-        code = run(list(words))
+        code = run_command_line(list(words))
         said = capfd.readouterr()
         assert "bug of its own" not in said.err, said.err
         return code, " ".join((said.out + said.err).replace("│", " ").split())

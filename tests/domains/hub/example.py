@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.hub.hub_controller import Controller, member
 from tests.domains.hub.hub_server import HubServer
 
@@ -25,7 +25,10 @@ def main() -> int:
         shutil.copytree(EXAMPLE, here)
         os.environ["NF_FLEET_KUBECONFIG"] = str(server.kubeconfig(Path(directory)))
         os.chdir(here)
-        codes = [run(words.split()) for words in ("apply -auto-approve", "plan", "destroy -auto-approve")]
+        codes = [
+            run_command_line(words.split())
+            for words in ("apply -auto-approve", "plan", "destroy -auto-approve")
+        ]
         os.chdir(EXAMPLE)
     server.close()
     return max(codes)

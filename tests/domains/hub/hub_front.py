@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from nexusform.domains.hub.api.hub_kinds import READ, WORK
+from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 from tests.crowded_server import Server
 
 Body = dict[str, Any]
@@ -25,7 +25,7 @@ _CORE["pods"] = ("Pod", True)
 _CORE["services"] = ("Service", True)
 # group and plural -> kind, and whether it stands in namespaces
 PLURALS = {
-    **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
+    **{(kind.group, kind.plural): (kind.kind, kind.is_namespaced) for kind in (*READ_KINDS, WORK)},
     **{("", plural): said for plural, said in _CORE.items()},
     ("apps", "deployments"): ("Deployment", True),
 }

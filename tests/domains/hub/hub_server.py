@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nexusform.documents.shapes import Holds
-from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape
+from nexusform.documents.field_shapes import FieldKind
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, FieldShape
 from tests.domains.hub.hub_front import (
     PATH,
     PLURALS,
@@ -374,17 +374,17 @@ def _typed(sent: Body, name: str) -> None:
         raise Refuse(500, f"failed to create typed patch object ({title}): {wrong}")
 
 
-def _misfits(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    if shape.holds is Holds.OBJECT and isinstance(value, dict) and shape.fields:
+def _misfits(shape: FieldShape, value: Any, path: str) -> Iterator[str]:
+    if shape.kind is FieldKind.OBJECT and isinstance(value, dict) and shape.fields:
         for name, each in value.items():
             if name not in shape.fields:
                 yield f"{path}.{name}: field not declared in schema"
             else:
                 yield from _misfits(shape.fields[name], each, f"{path}.{name}")
-    elif shape.holds is Holds.LIST and shape.items is not None and isinstance(value, list):
+    elif shape.kind is FieldKind.LIST and shape.items is not None and isinstance(value, list):
         for number, each in enumerate(value):
             yield from _misfits(shape.items, each, f"{path}[{number}]")
-    elif shape.holds is Holds.WHOLE and isinstance(value, str):
+    elif shape.kind is FieldKind.WHOLE and isinstance(value, str):
         yield f"{path}: expected numeric (int or float), got string"
 
 

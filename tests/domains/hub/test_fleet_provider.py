@@ -189,7 +189,7 @@ def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
 def test_a_hub_that_selects_nothing_is_waited_for_and_told(
     hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._QUIET", 1.0)
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._SNAPSHOT_TIMEOUT", 1.0)
     controller.sees_nothing = True
     write()
     code, said = told("apply", "-auto-approve")
@@ -302,7 +302,7 @@ def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: Front, told: Told) ->
 def test_a_webhook_that_does_not_answer_is_told_soon_and_once_for_all(
     hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.domains.hub.api.hub._PATIENCE_WITH_WEBHOOKS", 0.6)
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._WEBHOOK_RETRY_SECONDS", 0.6)
     write()
     more = "".join(MANY.format(number=number) for number in range(8))
     Path("more.nf.hcl").write_text(more)

@@ -76,7 +76,7 @@ def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block
     required = '{\n  judge = "require"\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
     hub.close()
-    monkeypatch.setattr("nexusform.domains.hub.api.hub._FIRST_PATIENCE", 0.0)
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
     code, said = told("plan")
     assert code == 1
     assert 'Error: Not judged on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from nexusform.domains.hub.providers.hub_bodies import Sent
-from nexusform.domains.hub.providers.hub_others import told_of_others
+from nexusform.domains.hub.providers.foreign_fields import describe_foreign_fields
+from nexusform.domains.hub.providers.hub_bodies import HubObject
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front, path_of_kind, version_of_kind
 from tests.domains.hub.test_fleet_provider import write
@@ -129,10 +129,10 @@ def test_what_stood_before_owners_were_noted_is_nobodys() -> None:
     fields = {"f:spec": {"f:finalizers": {}}}
     entry = {"manager": "before-first-apply", "operation": "Update", "fieldsV1": fields}
     body = {**head, "metadata": {"name": "web", "managedFields": [entry]}, "spec": {"finalizers": ["k8s"]}}
-    sent = Sent({**head, "metadata": {"name": "web"}}, "/api/v1/namespaces/web")
-    assert told_of_others("fleet_hub_manifest", [(sent, body)], "nexusform") == ""
+    sent = HubObject({**head, "metadata": {"name": "web"}}, "/api/v1/namespaces/web")
+    assert describe_foreign_fields("fleet_hub_manifest", [(sent, body)], "nexusform") == ""
     entry["manager"] = "ops"
-    told = told_of_others("fleet_hub_manifest", [(sent, body)], "nexusform")
+    told = describe_foreign_fields("fleet_hub_manifest", [(sent, body)], "nexusform")
     assert told == "ops sets Namespace web spec.finalizers"
 
 

@@ -96,7 +96,7 @@ def test_a_watch_that_grew_too_old_begins_with_a_list(
 def test_a_hub_that_is_gone_after_it_was_written_to_is_waited_for_and_resumed(
     hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.domains.hub.api.hub._PATIENCE", 0.1)
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._RETRY_SECONDS", 0.1)
     write(count=2)
     controller.asleep = True
     written: list[str] = []

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from nexusform.domains.hub.api.hub import Hub, Listed, Pace
-from nexusform.domains.hub.api.hub_mirror import Mirror
+from nexusform.domains.hub.api.hub_cache import CollectionCache
+from nexusform.domains.hub.api.hub_client import HubClient, ObjectList, Timing
 
 BODY = {"metadata": {"name": "a", "namespace": "", "resourceVersion": "2"}}
 Events = Callable[[], Iterator[tuple[str, Any]]]
@@ -24,8 +24,8 @@ class Watched:
         self.closed = False
         self.watches = 0
 
-    def listed(self, _path: str) -> Listed:
-        return Listed(self._items, "1")
+    def listed(self, _path: str) -> ObjectList:
+        return ObjectList(self._items, "1")
 
     def watch(self, _path: str, _version: str) -> Iterator[tuple[str, Any]]:
         self.watches += 1
@@ -44,8 +44,8 @@ class Slept:
         self.seconds += seconds
 
 
-def followed(hub: Watched, slept: Slept, ends: Callable[[Mirror], bool]) -> Mirror:
-    mirror = Mirror(cast("Hub", hub), "/things", Pace(sleep=slept.sleep))
+def followed(hub: Watched, slept: Slept, ends: Callable[[CollectionCache], bool]) -> CollectionCache:
+    mirror = CollectionCache(cast("HubClient", hub), "/things", Timing(sleep=slept.sleep))
     until = time.monotonic() + 120
     while not ends(mirror) and time.monotonic() < until:
         time.sleep(0.01)
@@ -59,8 +59,8 @@ def test_an_event_that_is_no_object_ends_the_following(body: Any) -> None:
         yield "MODIFIED", body
 
     hub = Watched([BODY], events)
-    mirror = followed(hub, Slept(), lambda mirror: hub.watches > 0 and not mirror.follows)
-    assert not mirror.follows  # else all would wait for what it saw last
+    mirror = followed(hub, Slept(), lambda mirror: hub.watches > 0 and not mirror.is_active)
+    assert not mirror.is_active  # else all would wait for what it saw last
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -68,7 +68,7 @@ def test_a_list_of_something_else_is_not_followed() -> None:
     hub = Watched([{"metadata": ["x"]}], lambda: iter(()))
     mirror = followed(hub, Slept(), lambda _mirror: True)
     time.sleep(0.2)
-    assert not mirror.follows
+    assert not mirror.is_active
 
 
 def test_watches_that_end_at_once_are_begun_again_in_no_haste() -> None:

@@ -163,7 +163,7 @@ def test_an_override_that_names_no_placement_is_there_once_the_hub_has_noted_it(
 def test_a_decision_that_comes_late_is_no_miss(
     hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._DOUBT", 600.0)
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._DECISION_DELAY", 600.0)
     write()
     assert told("apply", "-auto-approve")[0] == 0
     write(number=3)

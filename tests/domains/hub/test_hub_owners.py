@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others
+from nexusform.domains.hub.providers.field_ownership import is_already_applied, remove_ignored_fields
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front, fields_of
 
@@ -23,15 +23,17 @@ def standing(spec: dict[str, Any], fields: dict[str, Any], **metadata: Any) -> d
 
 
 def test_what_stands_as_it_was_sent_is_as_applied() -> None:
-    assert is_as_applied(SENT, standing({**SPEC, "strategy": {"type": "RollingUpdate"}}, FIELDS), "nexusform")
+    assert is_already_applied(
+        SENT, standing({**SPEC, "strategy": {"type": "RollingUpdate"}}, FIELDS), "nexusform"
+    )
 
 
 def test_an_atomic_field_is_compared_as_a_whole() -> None:
     sent = {"spec": {"selector": {"matchLabels": {"env": "prod"}}}}
     fields = {"f:spec": {"f:selector": {}}}
-    assert is_as_applied(sent, standing(sent["spec"], fields), "nexusform")
+    assert is_already_applied(sent, standing(sent["spec"], fields), "nexusform")
     wider = {"selector": {"matchLabels": {"env": "prod", "tier": "gold"}}}
-    assert not is_as_applied(sent, standing(wider, fields), "nexusform")
+    assert not is_already_applied(sent, standing(wider, fields), "nexusform")
 
 
 @pytest.mark.parametrize(
@@ -53,16 +55,16 @@ def test_an_atomic_field_is_compared_as_a_whole() -> None:
     ],
 )
 def test_what_is_otherwise_or_belongs_to_others_is_sent(spec: dict[str, Any], fields: dict[str, Any]) -> None:
-    assert not is_as_applied(SENT, standing(spec, fields), "nexusform")
+    assert not is_already_applied(SENT, standing(spec, fields), "nexusform")
 
 
 def test_a_namespace_that_says_nothing_is_as_applied() -> None:
     bare = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
-    assert is_as_applied(bare, {**bare, "spec": {"finalizers": ["kubernetes"]}}, "nexusform")
+    assert is_already_applied(bare, {**bare, "spec": {"finalizers": ["kubernetes"]}}, "nexusform")
 
 
 def test_what_another_manager_applied_is_sent() -> None:
-    assert not is_as_applied(SENT, standing(SPEC, FIELDS), "somebody-else")
+    assert not is_already_applied(SENT, standing(SPEC, FIELDS), "somebody-else")
 
 
 MEMBER = {"kind": "MemberCluster", "metadata": {"name": "m", "labels": {"tier": "silver", "kind": "edge"}}}
@@ -91,21 +93,21 @@ def test_of_ignored_labels_those_of_others_are_left_to_them(
         ("join", {"f:metadata": {"f:labels": theirs}}),
         ("nexusform", {"f:metadata": {"f:labels": {"f:tier": {}, "f:kind": {}}}}),
     )
-    left = left_to_others(MEMBER, shown, ignored, "nexusform")
+    left = remove_ignored_fields(MEMBER, shown, ignored, "nexusform")
     assert left["metadata"].get("labels") == labels
 
 
 def test_of_an_ignored_block_fields_that_nobody_else_owns_are_sent() -> None:
     sent = {"spec": {"policy": {"placementType": "PickN", "numberOfClusters": 3}, "stages": [{"name": "a"}]}}
     shown = owned_by(("autoscaler", {"f:spec": {"f:policy": {"f:numberOfClusters": {}}, "f:stages": {}}}))
-    left = left_to_others(sent, shown, [("policy",), ("stage",)], "nexusform")
+    left = remove_ignored_fields(sent, shown, [("policy",), ("stage",)], "nexusform")
     assert left == {"spec": {"policy": {"placementType": "PickN"}}}
 
 
 def test_what_others_own_as_a_whole_is_left_to_them_in_all_its_parts() -> None:
     sent = {"spec": {"selector": {"matchLabels": {"env": "prod"}}, "name": "a"}}
     shown = owned_by(("kubectl", {"f:spec": {"f:selector": {}}}))
-    assert left_to_others(sent, shown, [("selector",)], "nexusform") == {"spec": {"name": "a"}}
+    assert remove_ignored_fields(sent, shown, [("selector",)], "nexusform") == {"spec": {"name": "a"}}
 
 
 LABELLED = """

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.hub import Hub, HubProblem, Pace, Way
-from nexusform.domains.hub.api.hub_silence import why_silent
+from nexusform.domains.hub.api.connection_errors import describe_connection_error
+from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, HubProblem, Timing
 from tests.certificates import certify
 
 pytest.importorskip("lightkube")
@@ -85,7 +85,7 @@ def asked(url: str, **more: Any) -> str:
 
     with Client(timeout=Timeout(0.5), **more) as client, pytest.raises(HTTPError) as raised:
         client.get(url)
-    return why_silent(raised.value)
+    return describe_connection_error(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,14 @@ def test_what_the_system_says_stands_without_its_number(cause: OSError, words: s
 
     problem = ConnectError(str(cause))
     problem.__cause__ = cause
-    assert why_silent(problem) == words
+    assert describe_connection_error(problem) == words
 
 
 def test_what_others_say_stands_as_they_say_it() -> None:
-    assert why_silent(RuntimeError("The plug-in gives no token.\nmore")) == "The plug-in gives no token"
+    assert (
+        describe_connection_error(RuntimeError("The plug-in gives no token.\nmore"))
+        == "The plug-in gives no token"
+    )
 
 
 def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> None:
@@ -158,7 +161,9 @@ def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> No
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
     times = iter(range(0, 1000, 100))
-    hub = Hub(Way(str(tmp_path / "kubeconfig")), Pace(lambda _: None, lambda: float(next(times))))
+    hub = HubClient(
+        HubLocation(str(tmp_path / "kubeconfig")), Timing(lambda _: None, lambda: float(next(times)))
+    )
     with pytest.raises(HubProblem) as raised:
         hub.get("/version")
     hub.close()

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.providers.hub_objects import held_by
-from nexusform.domains.hub.providers.hub_standing import (
-    Shown,
-    failures_foretold,
-    held_up,
-    placement_standing,
+from nexusform.domains.hub.providers.object_access import describe_blockers
+from nexusform.domains.hub.providers.rollout_progress import (
+    PlacementObjects,
+    check_placement_progress,
+    find_blocked_rollout,
+    list_predicted_failures,
 )
 
 API = "placement.kubernetes-fleet.io/v1beta1"
 LABEL = "kubernetes-fleet.io"
 
 
-def _shown(snapshot: str, **statuses: str) -> Shown:
+def _shown(snapshot: str, **statuses: str) -> PlacementObjects:
     scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
     placement = {
         "apiVersion": API,
@@ -52,25 +52,27 @@ def _shown(snapshot: str, **statuses: str) -> Shown:
             ]
         },
     }
-    return Shown(placement, (binding,), (policy,), (newest,))
+    return PlacementObjects(placement, (binding,), (policy,), (newest,))
 
 
 def test_a_cluster_that_a_rollout_was_foretold_to_stop_before_is_not_waited_for() -> None:
     shown = _shown("web-0-snapshot")
-    waiting = placement_standing(shown, {"a": {"resource_snapshot": 1}}, external=False)
-    assert (waiting.done, waiting.words) == (False, "a still has web-0-snapshot")
-    assert placement_standing(shown, {"a": {"resource_snapshot": 0}}, external=False).done
+    waiting = check_placement_progress(shown, {"a": {"resource_snapshot": 1}}, is_external=False)
+    assert (waiting.is_done, waiting.message) == (False, "a still has web-0-snapshot")
+    assert check_placement_progress(shown, {"a": {"resource_snapshot": 0}}, is_external=False).is_done
 
 
 def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
     shown = _shown("web-1-snapshot", RolloutStarted="True", Overridden="False")
     foretold = {"bindings": {"a": {"resource_snapshot": 1}}}
-    waiting = placement_standing(shown, foretold["bindings"], external=False)
-    assert waiting.words == "a: Overridden False, AsTold"
+    waiting = check_placement_progress(shown, foretold["bindings"], is_external=False)
+    assert waiting.message == "a: Overridden False, AsTold"
     conditions = [{"type": "Overridden", "status": "False"}]
-    failing = failures_foretold({"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]})
-    ended = placement_standing(shown, foretold["bindings"], external=False, failing=failing)
-    assert (ended.done, ended.words) == (True, "as foretold, a: Overridden False, AsTold")
+    failing = list_predicted_failures(
+        {"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]}
+    )
+    ended = check_placement_progress(shown, foretold["bindings"], is_external=False, failing=failing)
+    assert (ended.is_done, ended.message) == (True, "as foretold, a: Overridden False, AsTold")
 
 
 def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
@@ -79,17 +81,17 @@ def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
     told = {"type": "ClientSideApply", "whenToApply": "Always"}
     shown.bindings[0]["spec"]["applyStrategy"] = told
     shown.placement["spec"]["strategy"]["applyStrategy"] = {"type": "ServerSideApply"}
-    waiting = placement_standing(shown, planned, external=False)
-    assert (waiting.done, waiting.words) == (False, "a is still told to apply as before")
+    waiting = check_placement_progress(shown, planned, is_external=False)
+    assert (waiting.is_done, waiting.message) == (False, "a is still told to apply as before")
     told["type"] = "ServerSideApply"
-    assert placement_standing(shown, planned, external=False).done
+    assert check_placement_progress(shown, planned, is_external=False).is_done
 
 
 READY = {"RolloutStarted": "False", "Applied": "True", "Available": "True"}
 STOPS = "the rollout of web stops before a: nothing more may be taken down or added"
 
 
-def _strictly(shown: Shown, *, number: int = 1, max_unavailable: int = 0) -> Shown:
+def _strictly(shown: PlacementObjects, *, number: int = 1, max_unavailable: int = 0) -> PlacementObjects:
     """It picks so many, and may miss so many of them."""
     spec = shown.placement["spec"]
     spec["policy"] = {"placementType": "PickN", "numberOfClusters": number}
@@ -97,9 +99,9 @@ def _strictly(shown: Shown, *, number: int = 1, max_unavailable: int = 0) -> Sho
     return shown
 
 
-def stops(shown: Shown, outdated: frozenset[str] = frozenset()) -> str:
-    stop = held_up(shown, outdated)
-    return stop.words if stop is not None else ""
+def stops(shown: PlacementObjects, outdated: frozenset[str] = frozenset()) -> str:
+    stop = find_blocked_rollout(shown, outdated)
+    return stop.message if stop is not None else ""
 
 
 def test_a_rollout_without_room_is_held_up() -> None:
@@ -117,8 +119,8 @@ def test_a_rollout_without_room_is_held_up() -> None:
         _strictly(_shown("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})),
     ],
 )
-def test_a_rollout_that_goes_on_or_fails_is_not_held_up(shown: Shown) -> None:
-    assert held_up(shown) is None
+def test_a_rollout_that_goes_on_or_fails_is_not_held_up(shown: PlacementObjects) -> None:
+    assert find_blocked_rollout(shown) is None
 
 
 def test_a_cluster_that_is_to_get_another_override_counts_as_outdated() -> None:
@@ -129,7 +131,7 @@ def test_a_cluster_that_is_to_get_another_override_counts_as_outdated() -> None:
 def test_what_a_member_still_gives_back_is_under_way() -> None:
     shown = _strictly(_shown("web-0-snapshot", **READY))
     shown.bindings[0]["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
-    assert held_up(shown) is None
+    assert find_blocked_rollout(shown) is None
 
 
 def test_what_keeps_a_namespace_is_said() -> None:
@@ -138,6 +140,6 @@ def test_what_keeps_a_namespace_is_said() -> None:
         {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "all discovered"},
         {"type": "NamespaceContentRemaining", "status": "True", "message": remaining},
     ]
-    assert held_by({"status": {"conditions": conditions}}) == f"; {remaining}"
-    assert held_by({"metadata": {"finalizers": ["a/b"]}}) == ", held by a/b"
-    assert held_by({}) == ""
+    assert describe_blockers({"status": {"conditions": conditions}}) == f"; {remaining}"
+    assert describe_blockers({"metadata": {"finalizers": ["a/b"]}}) == ", held by a/b"
+    assert describe_blockers({}) == ""

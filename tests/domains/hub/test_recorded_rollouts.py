@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.hub.api.hub_mirror import PARENT
-from nexusform.domains.hub.providers.hub_standing import (
-    Shown,
-    generation_of,
-    index_told,
-    observed_bindings,
-    placement_standing,
-    snapshots_behind,
+from nexusform.domains.hub.api.hub_cache import PARENT_LABEL
+from nexusform.domains.hub.providers.hub_wait import has_been_scheduled
+from nexusform.domains.hub.providers.rollout_progress import (
+    PlacementObjects,
+    build_observed_bindings,
+    check_placement_progress,
+    get_generation,
+    get_observed_index,
+    is_snapshot_outdated,
 )
-from nexusform.domains.hub.providers.hub_watch import has_been_scheduled
 
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
 Body = dict[str, Any]
@@ -33,7 +33,7 @@ PLACEMENT = "shop"
 MADE = ("ClusterResourceBinding", "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot")
 
 
-def shown_after_each(events: list[Body], name: str) -> Iterator[Shown]:
+def shown_after_each(events: list[Body], name: str) -> Iterator[PlacementObjects]:
     """What the hub showed of a placement after each event."""
     objects: dict[tuple[str, str, str], Body] = {}
     for event in events:
@@ -48,36 +48,36 @@ def shown_after_each(events: list[Body], name: str) -> Iterator[Shown]:
             yield _shown(objects, name)
 
 
-def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> Shown:
+def _shown(objects: Mapping[tuple[str, str, str], Body], name: str) -> PlacementObjects:
     placement = objects["ClusterResourcePlacement", "", name]
-    mine = [b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT) == name]
+    mine = [b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT_LABEL) == name]
     bindings, policies, snapshots = ([b for b in mine if b["kind"] == kind] for kind in MADE)
-    return Shown(placement, bindings, policies, snapshots)
+    return PlacementObjects(placement, bindings, policies, snapshots)
 
 
-def _is_done(shown: Shown, planned: Mapping[str, Any], *, glance: bool) -> bool:
+def _is_done(shown: PlacementObjects, planned: Mapping[str, Any], *, glance: bool) -> bool:
     """Whether an apply would end here that foretold these bindings."""
     if not has_been_scheduled(shown.placement):
         return False
-    if glance and index_told(shown.placement) is not None:
-        shown = replace(shown, policies=(), snapshots=(), is_glance=True)
-    standing = placement_standing(shown, planned, external=False)
-    return standing.done and not snapshots_behind(planned, standing.latest)
+    if glance and get_observed_index(shown.placement) is not None:
+        shown = replace(shown, policies=(), snapshots=(), is_partial=True)
+    standing = check_placement_progress(shown, planned, is_external=False)
+    return standing.is_done and not is_snapshot_outdated(planned, standing.latest_snapshot)
 
 
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 @pytest.mark.parametrize(("story", "glance"), STORIES)
 def test_a_rollout_is_done_when_the_hub_was_and_not_before(story: str, *, glance: bool) -> None:
     events = json.loads((Path(CASES) / f"{story}.json").read_text())["events"]
-    phases: dict[int, list[Shown]] = {}
+    phases: dict[int, list[PlacementObjects]] = {}
     for shown in shown_after_each(events, PLACEMENT):
-        phases.setdefault(generation_of(shown.placement), []).append(shown)
+        phases.setdefault(get_generation(shown.placement), []).append(shown)
     for generation, phase in phases.items():
-        last = observed_bindings(phase[-1])
+        last = build_observed_bindings(phase[-1])
         done = [_is_done(shown, last, glance=glance) for shown in phase]
         assert True in done, generation
         for later in phase[done.index(True) :]:
-            bindings = observed_bindings(later)
+            bindings = build_observed_bindings(later)
             assert _of(bindings) == _of(last), generation
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 GOLDEN = Path(__file__).parent / "golden"
 SITE = """
@@ -110,7 +110,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
 
     def sites(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = run(["sites", words[0], "-workers=1", *words[1:]])
+        code = run_command_line(["sites", words[0], "-workers=1", *words[1:]])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

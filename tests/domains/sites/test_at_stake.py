@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.sites.rendering.at_stake import fleet_stake, site_level
+from nexusform.diagnostics.levels import Impact, Level
+from nexusform.domains.sites.rendering.fleet_impact import compute_fleet_impact, compute_site_level
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, UndeclaredSite
-from nexusform.domains.sites.types.work import Answer, Status, Trouble
-from nexusform.weights import Level, Stake
+from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -54,35 +54,37 @@ def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, gol
 @pytest.mark.parametrize(
     ("answer", "level"),
     [
-        (Answer("s", Status.UNCHANGED), Level.NOTE),
-        (Answer("s", Status.REFUSED), Level.ERROR),
-        (Answer("s", Status.PLANNED, stake=Stake.LOSES), Level.WARNING),
-        (Answer("s", Status.PLANNED, redundancy_lost=("p",)), Level.WARNING),
+        (SiteResult("s", SiteStatus.UNCHANGED), Level.NOTE),
+        (SiteResult("s", SiteStatus.REFUSED), Level.ERROR),
+        (SiteResult("s", SiteStatus.PLANNED, impact=Impact.LOSES), Level.WARNING),
+        (SiteResult("s", SiteStatus.PLANNED, redundancy_lost=("p",)), Level.WARNING),
         (
-            Answer("s", Status.PLANNED, troubles=(Trouble("warning", "i", "", "", level="advice"),)),
+            SiteResult(
+                "s", SiteStatus.PLANNED, diagnostics=(SiteDiagnostic("warning", "i", "", "", level="advice"),)
+            ),
             Level.ADVICE,
         ),
         (
-            Answer(
+            SiteResult(
                 "s",
-                Status.UNCHANGED,
-                troubles=(Trouble("warning", "i", "", "", level="warning", held_before=True),),
+                SiteStatus.UNCHANGED,
+                diagnostics=(SiteDiagnostic("warning", "i", "", "", level="warning", is_preexisting=True),),
             ),
             Level.NOTE,
         ),
     ],
 )
-def test_a_site_weighs_what_it_causes(answer: Answer, level: Level) -> None:
-    assert site_level(answer) is level
+def test_a_site_weighs_what_it_causes(answer: SiteResult, level: Level) -> None:
+    assert compute_site_level(answer) is level
 
 
 def test_a_fleet_is_at_stake_as_much_as_its_worst_site() -> None:
-    def fleet_of(*stakes: Stake) -> FleetPlan:
-        answers = [Answer(f"s{n}", Status.PLANNED, stake=stake) for n, stake in enumerate(stakes)]
+    def fleet_of(*stakes: Impact) -> FleetPlan:
+        answers = [SiteResult(f"s{n}", SiteStatus.PLANNED, impact=stake) for n, stake in enumerate(stakes)]
         return FleetPlan(tuple(PlannedSite("w", answer) for answer in answers), (), "", "")
 
-    assert fleet_stake(fleet_of()) is Stake.NOTHING
-    assert fleet_stake(fleet_of(Stake.NOTHING, Stake.MOVES)) is Stake.MOVES
-    assert fleet_stake(fleet_of(Stake.LOSES, Stake.MOVES)) is Stake.LOSES
+    assert compute_fleet_impact(fleet_of()) is Impact.NONE
+    assert compute_fleet_impact(fleet_of(Impact.NONE, Impact.MOVES)) is Impact.MOVES
+    assert compute_fleet_impact(fleet_of(Impact.LOSES, Impact.MOVES)) is Impact.LOSES
     standing = FleetPlan((), (), "", "", undeclared=(UndeclaredSite("old", "s"),))
-    assert fleet_stake(standing) is Stake.MOVES
+    assert compute_fleet_impact(standing) is Impact.MOVES

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.domains.sites.types.definition import FleetDefinition
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.sites.types.fleet_definition import FleetDefinition
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.regular_files import FREE
+from nexusform.files.regular_files import UNCONFINED
 
 Fleet = Callable[..., None]
 NOW = "2026-01-01T00:00:00Z"
@@ -18,7 +18,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 def read(text: str) -> tuple[FleetDefinition | None, list[Diagnostic]]:
     Path("nexusform.sites.hcl").write_text(text)
-    definition, problems, _ = read_definition(".", FREE, NOW)
+    definition, problems, _ = read_definition(".", UNCONFINED, NOW)
     return definition, problems
 
 
@@ -124,8 +124,8 @@ def test_a_site_goes_over_the_defaults_name_by_name(tmp_path: Path, monkeypatch:
     assert (site.sensitive, site.wave, site.labels) == (("token",), "last", {"kind": "edge"})
     assert definition.sites[1].settings == {"path": "states/lon-b.nfstate"}
     first, last = definition.waves
-    assert (first.max_failures, first.soak, first.approve) == (2, 5400.0, False)
-    assert (last.max_failures, last.approve) == (0, True)
+    assert (first.max_failures, first.soak, first.needs_approval) == (2, 5400.0, False)
+    assert (last.max_failures, last.needs_approval) == (0, True)
 
 
 def test_a_source_elsewhere_is_for_the_command_line_to_allow(
@@ -135,8 +135,8 @@ def test_a_source_elsewhere_is_for_the_command_line_to_allow(
     monkeypatch.chdir(tmp_path / "fleet")
     Path("nexusform.sites.hcl").write_text('site "a" {\n source = "../modules/site"\n}\n')
     allowed = (str(tmp_path / "modules"),)
-    assert read_definition(".", FREE, NOW)[0] is None
-    definition, _, _ = read_definition(".", FREE, NOW, allowed)
+    assert read_definition(".", UNCONFINED, NOW)[0] is None
+    definition, _, _ = read_definition(".", UNCONFINED, NOW, allowed)
     assert definition is not None
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.cli.main import run
-from nexusform.domains.sites.rendering.summary import MOST_BYTES, fleet_markdown
-from nexusform.domains.sites.types.definition import FILE_NAME, Wave
+from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.rendering.fleet_summary import MAX_BYTES, build_fleet_markdown
+from nexusform.domains.sites.types.fleet_definition import FILE_NAME, Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.work import Answer, Status
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.regular_files import FREE
+from nexusform.files.regular_files import UNCONFINED
 
 ROOT = Path(__file__).parents[3]
 Command = Callable[..., tuple[int, str, str]]
@@ -48,14 +48,14 @@ def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     Path(FILE_NAME).write_text(text)
     Path("sites.json").write_text('{"par1": {"racks": 2}}')
-    definition, problems, _ = read_definition(".", FREE, "2026-01-01T00:00:00Z")
+    definition, problems, _ = read_definition(".", UNCONFINED, "2026-01-01T00:00:00Z")
     assert problems == []
     assert definition is not None
     assert [site.name for site in definition.sites] == ["lon1", "par1"]
 
 
 def test_a_comment_holds_the_summary_of_very_many_sites() -> None:
-    answer = Answer("", Status.PLANNED, rows=("+ nexus_site.this: SITE",))
+    answer = SiteResult("", SiteStatus.PLANNED, rows=("+ nexus_site.this: SITE",))
     sites = [
         PlannedSite(
             "all", replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60))
@@ -63,8 +63,8 @@ def test_a_comment_holds_the_summary_of_very_many_sites() -> None:
         for n in range(3000)
     ]
     plan = FleetPlan(tuple(sites), (Wave("all"),), "", "")
-    text = fleet_markdown(plan)
-    assert len(text.encode()) <= MOST_BYTES
+    text = build_fleet_markdown(plan)
+    assert len(text.encode()) <= MAX_BYTES
     assert "more such rows: -report=html:FILE and -json show all." in text
     assert text.rstrip().splitlines()[-1].startswith("| all | 3,000 |")
 
@@ -74,5 +74,5 @@ def test_a_directory_of_sites_tells_who_reads_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(FILE_NAME).write_text("")
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "`nexusform sites plan` plans them" in " ".join(capsys.readouterr().err.replace("│", "").split())

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.domains.sites.engines.choice import check_engine
-from nexusform.domains.sites.ports import EngineProblem
+from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.engines.engine_choice import check_engine
+from nexusform.domains.sites.ports import EngineError
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -112,14 +112,14 @@ def test_workers_of_a_cluster_come_and_go(fleet: Fleet, capsys: pytest.CaptureFi
     options = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
         engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
-        assert run(["sites", "plan", engine, "-out=f.nfsites"]) == 0
-        with_processes = json.loads(_document(capsys, run, engine))["digest"]
+        assert run_command_line(["sites", "plan", engine, "-out=f.nfsites"]) == 0
+        with_processes = json.loads(_document(capsys, run_command_line, engine))["digest"]
 
         def pids() -> list[int]:
             return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
 
         with killing(pids, times=2) as killed:
-            code = run(["sites", "apply", engine, "f.nfsites"])
+            code = run_command_line(["sites", "apply", engine, "f.nfsites"])
     assert code == 0, capsys.readouterr()
     assert killed
     assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
@@ -142,7 +142,7 @@ def _document(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]],
     ],
 )
 def test_an_engine_that_cannot_be_used_is_told_before_anything_is_read(word: str, words: str) -> None:
-    with pytest.raises(EngineProblem, match=words):
+    with pytest.raises(EngineError, match=words):
         check_engine(word)
 
 
@@ -154,5 +154,5 @@ def test_a_scheduler_elsewhere_takes_certificates(
     monkeypatch.delenv("NF_CLUSTER_CERT", raising=False)
     monkeypatch.delenv("NF_CLUSTER_KEY", raising=False)
     fleet()
-    assert run(["sites", "plan", "-engine=dask://192.0.2.1:8786"]) == 1
+    assert run_command_line(["sites", "plan", "-engine=dask://192.0.2.1:8786"]) == 1
     assert "NF_CLUSTER_CERT, NF_CLUSTER_KEY" in " ".join(capsys.readouterr().err.replace("│", "").split())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.plans.saved.plan_file import PLAN_OF_SITES, pack
+from nexusform.cli.main import run_command_line
+from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN, pack_archive
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -76,14 +76,14 @@ def test_the_plan_of_a_site_can_be_shown(
     command("plan", "-out=f.nfsites")
     with zipfile.ZipFile("f.nfsites") as archive:
         archive.extract("plans/par1.nfplan")
-    assert run(["show", "plans/par1.nfplan"]) == 0
+    assert run_command_line(["show", "plans/par1.nfplan"]) == 0
     assert "nexus_kubernetes_cluster.edge" in capsys.readouterr().out
 
 
 def test_a_plan_of_sites_of_a_development_version_is_rejected(command: Command, tmp_path: Path) -> None:
     first = b'{"format": "nexusform-sites-plan", "version": 1}'
     path = tmp_path / "f.nfsites"
-    path.write_bytes(pack({PLAN_OF_SITES: first}))
+    path.write_bytes(pack_archive({MULTI_SITE_PLAN: first}))
     code, _, err = command("apply", str(path))
     assert code == 1
     assert "was written by a development version of nexusform; run plan again." in plain(err)
@@ -109,7 +109,7 @@ def test_a_plan_of_sites_names_its_own_commands(
     )
     for words in asked:
         capsys.readouterr()
-        assert run(words) == 1, words
+        assert run_command_line(words) == 1, words
         captured = capsys.readouterr()
         said = plain(captured.err + captured.out)
         assert "is a plan of many sites" in said, (words, said)
@@ -204,10 +204,10 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
     plan = Path("f.nfsites").read_bytes()
     code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
     assert (code, "It was signed with another key" in plain(err)) == (1, True)
-    assert run(["sites", "sign", "-key=team.key", "f.nfsites"]) == 0
+    assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites"]) == 0
     signed = Path("f.nfsites").read_bytes()
     Path("f.nfsites").write_bytes(plan.replace(b"par1", b"par9"))
-    assert run(["sites", "sign", "-key=team.key", "f.nfsites"]) == 1
+    assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites"]) == 1
     Path("f.nfsites").write_bytes(signed)
     assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0
 

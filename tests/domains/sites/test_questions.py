@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.domains.sites.types.work import Answer, Finding, Status
+from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.types.site_tasks import QuestionFinding, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow import fleet_questions
 from tests.domains.azure.captured_site import captured_site
 
@@ -27,7 +27,7 @@ def lose_racks(capsys: pytest.CaptureFixture[str]) -> Command:
 
     def failure(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = run(["simulate", "failure", *words])
+        code = run_command_line(["simulate", "failure", *words])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -45,12 +45,12 @@ def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet()
-    monkeypatch.setattr(fleet_questions, "RUNS_OF_A_PART", 20)
+    monkeypatch.setattr(fleet_questions, "RUNS_PER_PART", 20)
     _, out, err = command("status", "-tie-breaks=100", "-site=par1", "-json")
     assert err == ""
     document = json.loads(out)
     monkeypatch.chdir("site")
-    assert run(["plan", "-var=name=par1", "-tie-breaks=100", "-report=json:../p.json"]) == 0
+    assert run_command_line(["plan", "-var=name=par1", "-tie-breaks=100", "-report=json:../p.json"]) == 0
     plan = json.loads(Path("../p.json").read_text())
     in_plan = {
         row["object"]: [round(100 * row["certainty"][share]) for share in ("machine", "rack", "rack_count")]
@@ -115,12 +115,14 @@ def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
 
 
 def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
-    part = Answer("par1", Status.PLANNED, digest="a", findings=(Finding("vm", {"runs": 100}),))
-    whole = fleet_questions.whole_answer
-    assert whole("par1", {0: part}, 2).status is Status.SKIPPED
-    other = Answer("par1", Status.PLANNED, digest="b")
+    part = SiteResult(
+        "par1", SiteStatus.PLANNED, digest="a", findings=(QuestionFinding("vm", {"runs": 100}),)
+    )
+    whole = fleet_questions.merge_results
+    assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
+    other = SiteResult("par1", SiteStatus.PLANNED, digest="b")
     assert "Ask again" in whole("par1", {0: part, 1: other}, 2).reason
-    refused = Answer("par1", Status.REFUSED, "why")
+    refused = SiteResult("par1", SiteStatus.REFUSED, "why")
     assert whole("par1", {0: part, 1: refused}, 2) == refused
     assert whole("par1", {0: part, 1: part}, 2).findings[0].figures == {"runs": 200}
 
@@ -155,7 +157,7 @@ def test_a_replay_says_what_reconcile_says_and_writes_nothing(
     Path("own/main.nf.hcl").write_text("")
     monkeypatch.chdir("own")
     capsys.readouterr()
-    run(["reconcile", "-from=../exports/par1", "-replay", "-format=json", "-state=s.nfstate"])
+    run_command_line(["reconcile", "-from=../exports/par1", "-replay", "-format=json", "-state=s.nfstate"])
     known = json.loads(capsys.readouterr().out)["replays"]
     assert [[each["hits"], each["judged"], each["sure"]] for each in document["sites"][0]["findings"]] == [
         [each["hits"], each["judged"], each["sure_hits"]] for each in known

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.flags import place_of
+from nexusform.cli.shared_flags import create_context
 from nexusform.domains.remote_state.backends.http import HttpBackend
-from nexusform.domains.sites.types.work import Answer, Kind, Status, Task, encode, task_of
-from nexusform.domains.sites.workflow import site_work
-from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet
-from nexusform.domains.sites.workflow.site_work import Worker
-from nexusform.state_ports import BackendProblem
+from nexusform.domains.sites.types.site_tasks import (
+    SiteResult,
+    SiteStatus,
+    Task,
+    TaskKind,
+    decode_task,
+    encode_message,
+)
+from nexusform.domains.sites.workflow import site_worker
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet
+from nexusform.domains.sites.workflow.site_worker import SiteWorker
+from nexusform.interfaces.state_storage import BackendProblem
 from tests.contracts.http_state_server import state_server
 from tests.domains.sites.conftest import DEFINITION
 
@@ -29,41 +36,41 @@ def _stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def ask(worker: Worker, kind: Kind, site: str, like: Answer | None = None) -> Answer:
+def ask(worker: SiteWorker, kind: TaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
     os.chdir(ask.root)  # type: ignore[attr-defined]
-    opened = open_fleet(place_of(), FleetTerms(), "2026-01-01T00:00:00Z")
+    opened = open_fleet(create_context(), FleetOptions(), "2026-01-01T00:00:00Z")
     assert opened.fleet is not None, opened.diagnostics
     from msgspec.structs import replace
 
     fleet = replace(opened.fleet, session="s")
-    task = Task(kind, site, fleet, like.digest if like else "", like.plan if like else "")
-    return worker.do(task_of(encode(task)))
+    task = Task(kind, site, fleet, like.digest if like else "", like.plan_digest if like else "")
+    return worker.run_task(decode_task(encode_message(task)))
 
 
 @pytest.fixture
-def worker(fleet: Fleet, tmp_path: Path) -> Worker:
+def worker(fleet: Fleet, tmp_path: Path) -> SiteWorker:
     fleet()
     ask.root = tmp_path  # type: ignore[attr-defined]
-    return Worker()
+    return SiteWorker()
 
 
-def test_sites_share_a_reading_of_their_root_module_until_it_changes(worker: Worker) -> None:
-    first = ask(worker, Kind.PLAN, "par1")
-    assert first.rows == ask(worker, Kind.PLAN, "par2").rows
+def test_sites_share_a_reading_of_their_root_module_until_it_changes(worker: SiteWorker) -> None:
+    first = ask(worker, TaskKind.PLAN, "par1")
+    assert first.rows == ask(worker, TaskKind.PLAN, "par2").rows
     path = Path(ask.root, "site", "main.nf.hcl")  # type: ignore[attr-defined]
     path.write_text(path.read_text().replace("machine_count = 1", "machine_count = 2"))
-    again = ask(worker, Kind.PLAN, "par1")
+    again = ask(worker, TaskKind.PLAN, "par1")
     assert "+ nexus_rack.rack[0,1]: rack1,2, 2 machines each, bom-1.7.3" in again.rows
     path.with_name("more.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
-    assert "+ output more" in ask(worker, Kind.PLAN, "par1").rows
+    assert "+ output more" in ask(worker, TaskKind.PLAN, "par1").rows
 
 
 def test_the_variables_of_the_environment_are_read_for_each_site(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    worker: SiteWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = ask(worker, Kind.PLAN, "par1")
+    before = ask(worker, TaskKind.PLAN, "par1")
     monkeypatch.setenv("NF_VAR_racks", "1")
-    assert ask(worker, Kind.PLAN, "par1").digest != before.digest
+    assert ask(worker, TaskKind.PLAN, "par1").digest != before.digest
 
 
 def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,45 +100,47 @@ def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: 
     definition = f'site "a" {{\n  source = "./site"\n  inputs = {{ token = "{SECRET}" }}\n}}\n'
     fleet(definition=definition, site=site)
     ask.root = tmp_path  # type: ignore[attr-defined]
-    answer = ask(Worker(), Kind.PLAN, "a")
-    assert answer.status is Status.PLANNED
-    assert SECRET not in encode(answer).decode()
+    answer = ask(SiteWorker(), TaskKind.PLAN, "a")
+    assert answer.status is SiteStatus.PLANNED
+    assert SECRET not in encode_message(answer).decode()
     monkeypatch.chdir(tmp_path)
-    opened = open_fleet(place_of(), FleetTerms())
+    opened = open_fleet(create_context(), FleetOptions())
     assert opened.fleet is not None
-    assert SECRET not in encode(Task(Kind.PLAN, "a", opened.fleet)).decode()
+    assert SECRET not in encode_message(Task(TaskKind.PLAN, "a", opened.fleet)).decode()
 
 
-def test_what_was_prepared_is_held_until_it_is_let_go(worker: Worker) -> None:
-    planned = ask(worker, Kind.PLAN, "par1")
+def test_what_was_prepared_is_held_until_it_is_let_go(worker: SiteWorker) -> None:
+    planned = ask(worker, TaskKind.PLAN, "par1")
     lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
-    assert ask(worker, Kind.PREPARE, "par1", planned).held
+    assert ask(worker, TaskKind.PREPARE, "par1", planned).is_locked
     assert lock.exists()
-    other = ask(Worker(), Kind.PREPARE, "par1", planned)
-    assert (other.status, other.held) == (Status.REFUSED, False)
+    other = ask(SiteWorker(), TaskKind.PREPARE, "par1", planned)
+    assert (other.status, other.is_locked) == (SiteStatus.REFUSED, False)
     assert "holds it" in other.reason
-    ask(worker, Kind.RELEASE, "par1")
+    ask(worker, TaskKind.RELEASE, "par1")
     assert not lock.exists()
 
 
-def test_locks_of_a_command_that_is_gone_are_let_go(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = ask(worker, Kind.PLAN, "par1")
-    ask(worker, Kind.PREPARE, "par1", planned)
+def test_locks_of_a_command_that_is_gone_are_let_go(
+    worker: SiteWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = ask(worker, TaskKind.PLAN, "par1")
+    ask(worker, TaskKind.PREPARE, "par1", planned)
     lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
-    worker.forget_the_unheard()
+    worker.release_abandoned_locks()
     assert lock.exists()
-    monkeypatch.setattr(site_work, "KEPT_FOR", -1.0)
-    worker.hear("s")
-    worker.forget_the_unheard()
+    monkeypatch.setattr(site_worker, "LOCK_TIMEOUT", -1.0)
+    worker.record_heartbeat("s")
+    worker.release_abandoned_locks()
     assert not lock.exists()
 
 
-def test_a_site_that_is_applied_is_not_applied_again(worker: Worker, tmp_path: Path) -> None:
-    planned = ask(worker, Kind.PLAN, "par1")
-    approved = Answer("par1", Status.PLANNED, digest=planned.digest, plan="p" * 64)
-    assert ask(worker, Kind.APPLY, "par1", approved).status is Status.APPLIED
+def test_a_site_that_is_applied_is_not_applied_again(worker: SiteWorker, tmp_path: Path) -> None:
+    planned = ask(worker, TaskKind.PLAN, "par1")
+    approved = SiteResult("par1", SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
+    assert ask(worker, TaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
     written = Path(tmp_path, "states/par1.nfstate").read_bytes()
-    assert ask(worker, Kind.APPLY, "par1", approved).status is Status.APPLIED
+    assert ask(worker, TaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
     assert Path(tmp_path, "states/par1.nfstate").read_bytes() == written
 
 
@@ -201,25 +210,25 @@ def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
             )
         )
         ask.root = tmp_path  # type: ignore[attr-defined]
-        worker = Worker()
+        worker = SiteWorker()
         approved = {}
         for name in ("par1", "par2"):
-            planned = ask(worker, Kind.PLAN, name)
-            approved[name] = Answer(name, Status.PLANNED, digest=planned.digest, plan="p" * 64)
-        monkeypatch.setattr(HttpBackend, "compact", _not_taken)
+            planned = ask(worker, TaskKind.PLAN, name)
+            approved[name] = SiteResult(name, SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
+        monkeypatch.setattr(HttpBackend, "rewrite_journal", _not_taken)
         for name, answer in approved.items():
-            ended = ask(worker, Kind.APPLY, name, answer)
-            assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (Status.FAILED, True)
+            ended = ask(worker, TaskKind.APPLY, name, answer)
+            assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (SiteStatus.FAILED, True)
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
         for place in store.places.values():
             place.document = None  # not even the journal got there
         for name, answer in approved.items():
-            refused = ask(worker, Kind.PLAN, name)
-            assert refused.status is Status.REFUSED
-            assert refused.troubles[0].id == "state-waits-to-be-saved"
-            assert ask(worker, Kind.APPLY, name, answer).status is Status.APPLIED
-            assert ask(worker, Kind.PLAN, name).status is Status.UNCHANGED
+            refused = ask(worker, TaskKind.PLAN, name)
+            assert refused.status is SiteStatus.REFUSED
+            assert refused.diagnostics[0].id == "state-waits-to-be-saved"
+            assert ask(worker, TaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
+            assert ask(worker, TaskKind.PLAN, name).status is SiteStatus.UNCHANGED
 
 
 def _not_taken(*_: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
-from nexusform.domains.sites.workflow import undeclared
+from nexusform.domains.sites.workflow import undeclared_states
 from tests.domains.sites.conftest import DEFINITION
 
 Command = Callable[..., tuple[int, str, str]]
@@ -88,15 +88,15 @@ def test_a_state_elsewhere_is_known_from_what_was_seen(
         THREE, DEFINITION.replace('path = "states/${site.name}.nfstate"', 'path = "${site.name}/own.nfstate"')
     )
     applied(command)
-    monkeypatch.setattr(undeclared, "_lying", lambda _template, _fleet: ())
+    monkeypatch.setattr(undeclared_states, "_find_state_files", lambda _template, _fleet: ())
     fleet({"par1": {}})  # the definition that names another place for all
     (gone,) = json.loads(command("plan", "-json")[1])["undeclared"]
     assert (gone["name"], gone["state"], gone["placed"]) == ("par2", "par2/own.nfstate", {"vm": 3})
 
 
 def test_where_nothing_leads_to_a_state_it_is_not_taken_for_gone() -> None:
-    seen = undeclared._Seen("s3", "s3://bucket/par9.nfstate")
-    site = undeclared._looked_at("par9", seen, (), None)  # type: ignore[arg-type] # nothing is opened
+    seen = undeclared_states._KnownState("s3", "s3://bucket/par9.nfstate")
+    site = undeclared_states._read_undeclared_site("par9", seen, (), None)  # type: ignore[arg-type] # nothing is opened
     assert isinstance(site, UndeclaredSite)
     assert site.objects is None
     assert "was not looked at" in site.reason

@@ -9,36 +9,48 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.sites.ports import Done
-from nexusform.domains.sites.types.definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, fleet_digest
-from nexusform.domains.sites.types.work import Answer, Fleet, Kind, Status, Task, Trouble
-from nexusform.domains.sites.workflow.progress import Event, read_progress
-from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, apply_waves
+from nexusform.domains.sites.ports import OnResult
+from nexusform.domains.sites.types.fleet_definition import Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, compute_fleet_digest
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    SiteDiagnostic,
+    SiteResult,
+    SiteStatus,
+    Task,
+    TaskKind,
+)
+from nexusform.domains.sites.workflow.wave_progress import ProgressEvent, read_progress
+from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
 
-LOCKED = Trouble("error", "error-acquiring-the-state-lock", "", "")
+LOCKED = SiteDiagnostic("error", "error-acquiring-the-state-lock", "", "")
 
 
 class Scripted:
     """An engine of one worker that answers as told, and notes what it was asked."""
 
-    workers = 1
+    parallelism = 1
 
-    def __init__(self, answers: dict[tuple[Kind, str], Answer]) -> None:
+    def __init__(self, answers: dict[tuple[TaskKind, str], SiteResult]) -> None:
         self.answers = answers
-        self.asked: list[tuple[Kind, str]] = []
+        self.asked: list[tuple[TaskKind, str]] = []
 
-    def run(
-        self, tasks: Sequence[Task], done: Done, *, at_once: Callable[[], int], stopping: Callable[[], bool]
+    def run_tasks(
+        self,
+        tasks: Sequence[Task],
+        done: OnResult,
+        *,
+        at_once: Callable[[], int],
+        stopping: Callable[[], bool],
     ) -> list[Task]:
         left = list(tasks)
         while left and not stopping() and at_once():
             task = left.pop(0)
             self.asked.append((task.kind, task.site))
-            held = Answer(task.site, Status.PLANNED, held=True)
-            applied = Answer(task.site, Status.APPLIED)
-            usual = {Kind.PREPARE: held, Kind.APPLY: applied}.get(
-                task.kind, Answer(task.site, Status.SKIPPED)
+            held = SiteResult(task.site, SiteStatus.PLANNED, is_locked=True)
+            applied = SiteResult(task.site, SiteStatus.APPLIED)
+            usual = {TaskKind.PREPARE: held, TaskKind.APPLY: applied}.get(
+                task.kind, SiteResult(task.site, SiteStatus.SKIPPED)
             )
             done(task, self.answers.get((task.kind, task.site), usual))
         return left
@@ -51,7 +63,7 @@ class Clock:
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
 
-    def now(self) -> datetime:
+    def read_time(self) -> datetime:
         return self.time
 
     def sleep(self, seconds: float) -> None:
@@ -61,48 +73,55 @@ class Clock:
 class Fixture:
     """Four sites in a wave "one", one in a wave "two"."""
 
-    def __init__(self, path: Path, one: Wave, answers: dict[tuple[Kind, str], Answer] | None = None) -> None:
+    def __init__(
+        self, path: Path, one: Wave, answers: dict[tuple[TaskKind, str], SiteResult] | None = None
+    ) -> None:
         self.engine, self.clock, self.path = Scripted(answers or {}), Clock(), path
         names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
-        sites = [PlannedSite(wave, Answer(name, Status.PLANNED, digest="x")) for name, wave in names.items()]
+        sites = [
+            PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x"))
+            for name, wave in names.items()
+        ]
         self.sites, self.waves = sites, (one, Wave("two"))
         self.said: list[str] = []
         self.approval = True
 
-    def go(self) -> Stop | None:
+    def go(self) -> WaveStop | None:
         plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
-        watching = Watching(self.said.append, lambda _: None, lambda *_: self.approval, lambda: False)
+        watching = ApplyObserver(self.said.append, lambda _: None, lambda *_: self.approval, lambda: False)
         progress = read_progress(str(self.path / "f"), "d")
-        self.applying = Applying(plan, Fleet("", "", ""), self.engine, progress, self.clock, watching)
+        self.applying = FleetApply(
+            plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching
+        )
         return apply_waves(self.applying, self.waves)
 
     def statuses(self) -> dict[str, str]:
-        return {name: answer.status.value for name, answer in self.applying.answers.items()}
+        return {name: answer.status.value for name, answer in self.applying.results.items()}
 
     def applied(self) -> list[str]:
-        return [site for kind, site in self.engine.asked if kind is Kind.APPLY]
+        return [site for kind, site in self.engine.asked if kind is TaskKind.APPLY]
 
 
-def failed(site: str) -> dict[tuple[Kind, str], Answer]:
-    return {(Kind.APPLY, site): Answer(site, Status.FAILED, "boom")}
+def failed(site: str) -> dict[tuple[TaskKind, str], SiteResult]:
+    return {(TaskKind.APPLY, site): SiteResult(site, SiteStatus.FAILED, "boom")}
 
 
 def test_all_locks_come_before_the_first_write(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, Wave("one"))
     assert fixture.go() is None
     kinds = [kind for kind, _ in fixture.engine.asked]
-    assert kinds == [*[Kind.PREPARE] * 4, *[Kind.APPLY] * 4, Kind.PREPARE, Kind.APPLY]
+    assert kinds == [*[TaskKind.PREPARE] * 4, *[TaskKind.APPLY] * 4, TaskKind.PREPARE, TaskKind.APPLY]
 
 
 def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, Wave("one"), failed("b"))
     stop = fixture.go()
     assert stop is not None
-    assert stop.resumable
-    assert "max_failures is 0" in stop.why
+    assert stop.is_resumable
+    assert "max_failures is 0" in stop.reason
     assert fixture.statuses() == {"a": "applied", "b": "failed", "c": "skipped", "d": "skipped"}
-    assert fixture.engine.asked[-2:] == [(Kind.RELEASE, "c"), (Kind.RELEASE, "d")]
-    assert read_progress(str(tmp_path / "f"), "d").unfinished() == "one"
+    assert fixture.engine.asked[-2:] == [(TaskKind.RELEASE, "c"), (TaskKind.RELEASE, "d")]
+    assert read_progress(str(tmp_path / "f"), "d").find_unfinished() == "one"
 
 
 def test_failures_are_tolerated_as_far_as_the_wave_says(tmp_path: Path) -> None:
@@ -115,7 +134,7 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, Wave("one", max_failures=3, max_unavailable=1), failed("b"))
     stop = fixture.go()
     assert stop is not None
-    assert "max_unavailable is 1" in stop.why
+    assert "max_unavailable is 1" in stop.reason
     assert fixture.applied() == ["a", "b"]
 
 
@@ -124,43 +143,54 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
     [
         (
             Wave("one"),
-            Answer("a", Status.APPLIED, hits=9, broken_sure=("vm1 was sure to stand on bm1",)),
+            SiteResult(
+                "a",
+                SiteStatus.APPLIED,
+                correct_predictions=9,
+                wrong_certain=("vm1 was sure to stand on bm1",),
+            ),
             "1 prediction that was called sure did not hold. a: vm1 was sure to stand on bm1.",
         ),
-        (Wave("one", max_miss_rate=0.5), Answer("a", Status.APPLIED, hits=1, misses=2), "2 of 3 predictions"),
+        (
+            Wave("one", max_miss_rate=0.5),
+            SiteResult("a", SiteStatus.APPLIED, correct_predictions=1, wrong_predictions=2),
+            "2 of 3 predictions",
+        ),
     ],
 )
-def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: Answer, words: str, tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, wave, {(Kind.APPLY, "a"): answer})
+def test_predictions_that_do_not_hold_stop_it(
+    wave: Wave, answer: SiteResult, words: str, tmp_path: Path
+) -> None:
+    fixture = Fixture(tmp_path, wave, {(TaskKind.APPLY, "a"): answer})
     stop = fixture.go()
     assert stop is not None
-    assert words in stop.why
+    assert words in stop.reason
     assert fixture.applied() == ["a"]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer("c", Status.REFUSED, "Planning again gives something else.", digest="other"),
-        Answer("c", Status.REFUSED, "held", troubles=(LOCKED,)),
+        SiteResult("c", SiteStatus.REFUSED, "Planning again gives something else.", digest="other"),
+        SiteResult("c", SiteStatus.REFUSED, "held", diagnostics=(LOCKED,)),
     ],
 )  # fmt: skip
-def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: Answer, tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(Kind.PREPARE, "c"): answer})
+def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: SiteResult, tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(TaskKind.PREPARE, "c"): answer})
     stop = fixture.go()
     assert stop is not None
-    assert "Nothing of it was written." in stop.why
+    assert "Nothing of it was written." in stop.reason
     assert fixture.applied() == []
-    assert (Kind.RELEASE, "a") in fixture.engine.asked
-    assert (Kind.RELEASE, "b") in fixture.engine.asked
+    assert (TaskKind.RELEASE, "a") in fixture.engine.asked
+    assert (TaskKind.RELEASE, "b") in fixture.engine.asked
 
 
 def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, Wave("one"))
-    fixture.sites[0] = PlannedSite("one", Answer("a", Status.REFUSED, "broken"))
+    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
     stop = fixture.go()
     assert stop is not None
-    assert not stop.resumable
+    assert not stop.is_resumable
     assert fixture.engine.asked == []
     fixture.waves = (Wave("one", max_failures=1), Wave("two"))
     assert fixture.go() is None
@@ -169,18 +199,18 @@ def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
 
 def test_a_wave_soaks_and_what_was_waited_for_is_not_waited_for_again(tmp_path: Path) -> None:
     fixture = Fixture(
-        tmp_path, Wave("one", soak=3600), {(Kind.PREPARE, "e"): Answer("e", Status.REFUSED, "x")}
+        tmp_path, Wave("one", soak=3600), {(TaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REFUSED, "x")}
     )
-    began = fixture.clock.now()
+    began = fixture.clock.read_time()
     assert fixture.go() is not None
-    assert fixture.clock.now() - began == timedelta(hours=1)
+    assert fixture.clock.read_time() - began == timedelta(hours=1)
     fixture.engine.answers = {}
     assert fixture.go() is None
-    assert fixture.clock.now() - began == timedelta(hours=1)
+    assert fixture.clock.read_time() - began == timedelta(hours=1)
 
 
 def test_an_approval_stays(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", approve=True), failed("a"))
+    fixture = Fixture(tmp_path, Wave("one", needs_approval=True), failed("a"))
     fixture.approval = False
     stop = fixture.go()
     assert stop is not None
@@ -193,7 +223,7 @@ def test_an_approval_stays(tmp_path: Path) -> None:
 
 def test_a_site_that_reads_another_comes_after_it(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, Wave("one"))
-    fixture.sites[0] = PlannedSite("one", Answer("a", Status.PLANNED), after=("d",))
+    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.PLANNED), dependencies=("d",))
     assert fixture.go() is None
     assert fixture.applied() == ["b", "c", "d", "a", "e"]
 
@@ -205,18 +235,23 @@ def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     progress = read_progress(str(tmp_path / "f"), "d")
     assert progress.is_finished("one")
-    assert progress.when(Event.FINISHED, "two") is None
-    assert read_progress(str(tmp_path / "f"), "another").lines == []
+    assert progress.find_time(ProgressEvent.FINISHED, "two") is None
+    assert read_progress(str(tmp_path / "f"), "another").list_lines == []
 
 
 def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", soak=3600, approve=True))
+    fixture = Fixture(tmp_path, Wave("one", soak=3600, needs_approval=True))
     fixture.approval = False
     fixture.sites = [
-        replace(site, answer=replace(site.answer, status=Status.UNCHANGED)) if site.wave == "one" else site
+        replace(site, result=replace(site.result, status=SiteStatus.UNCHANGED))
+        if site.wave == "one"
+        else site
         for site in fixture.sites
     ]
-    same = {(Kind.PREPARE, name): Answer(name, Status.UNCHANGED, digest="x") for name in ("a", "b", "c", "d")}
+    same = {
+        (TaskKind.PREPARE, name): SiteResult(name, SiteStatus.UNCHANGED, digest="x")
+        for name in ("a", "b", "c", "d")
+    }
     fixture.engine.answers = same
     began = fixture.clock.time
     assert fixture.go() is None
@@ -225,14 +260,16 @@ def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path
 
 
 def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", approve=True))
+    fixture = Fixture(tmp_path, Wave("one", needs_approval=True))
     fixture.approval = False
-    fixture.sites[0] = PlannedSite("one", Answer("a", Status.REFUSED, "broken"))
+    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
     stop = fixture.go()
     assert stop is not None
-    assert "max_failures is 0. Nothing of it was written." in stop.why
+    assert "max_failures is 0. Nothing of it was written." in stop.reason
 
 
 def test_two_reasons_have_two_digests() -> None:
-    one, other = (PlannedSite("all", Answer("a", Status.REFUSED, why)) for why in ("broken", "locked"))
-    assert fleet_digest((one,), ()) != fleet_digest((other,), ())
+    one, other = (
+        PlannedSite("all", SiteResult("a", SiteStatus.REFUSED, why)) for why in ("broken", "locked")
+    )
+    assert compute_fleet_digest((one,), ()) != compute_fleet_digest((other,), ())

@@ -7,16 +7,24 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.evaluation import FileProblem
-from nexusform.language.evaluator import evaluate
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.evaluation_run import FileProblem
+from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Functions
-from nexusform.language.functions.registry import standard_functions
+from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.plain_data import to_plain
-from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, object_value, string, unknown
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.values.value import (
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    Value,
+    build_object,
+    build_string,
+    build_unknown,
+)
 
 
 class Folder:
@@ -30,14 +38,14 @@ class Folder:
             raise FileProblem(f'No file exists at "{path}".')
         return self.content[path]
 
-    def exists(self, path: str) -> bool:
+    def is_file(self, path: str) -> bool:
         return path in self.content
 
-    def glob(self, base: str, pattern: str) -> list[str]:
+    def find_files(self, base: str, pattern: str) -> list[str]:
         inside = [p.removeprefix(base + "/") for p in self.content if p.startswith(base + "/")]
         return sorted(p for p in inside if fnmatch.fnmatchcase(p, pattern))
 
-    def absolute(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         return f"/base/{path}"
 
     def expand_home(self, path: str) -> str:
@@ -47,7 +55,7 @@ class Folder:
 class Noon:
     """A clock that has stopped."""
 
-    def now(self) -> datetime:
+    def read_time(self) -> datetime:
         return datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
     def sleep(self, seconds: float) -> None:
@@ -62,9 +70,9 @@ class Scope:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name == "var":
-            later = unknown()
-            return object_value({"later": later, "secret": string("s").with_marks(SENSITIVE)}), 0, []
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("invalid-reference", "", traversal.span)]
+            later = build_unknown()
+            return build_object({"later": later, "secret": build_string("s").add_marks(SENSITIVE)}), 0, []
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
 
 
 FOLDER = Folder(
@@ -85,8 +93,8 @@ FOLDER = Folder(
 def run(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
     expression, problems = parse_expression(SourceFile("t", text))
     assert expression is not None, problems
-    functions = standard_functions(FOLDER, Noon(), "site", **more)  # type: ignore[arg-type]
-    return evaluate(expression, Scope(functions))
+    functions = build_functions(FOLDER, Noon(), "site", **more)  # type: ignore[arg-type]
+    return evaluate_expression(expression, Scope(functions))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +118,7 @@ def run(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
 def test_files_are_read_below_the_base_directory(text: str, wanted: object) -> None:
     value, problems = run(text)
     assert problems == []
-    assert to_plain(value)[0] == wanted
+    assert convert_to_plain(value)[0] == wanted
 
 
 @pytest.mark.parametrize(

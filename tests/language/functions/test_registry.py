@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.evaluator import evaluate
-from nexusform.language.functions.registry import described_families, example_calls, reference_markdown
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.functions.registry import build_families, list_examples, render_reference
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.language.unification import equals
-from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, Value
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.language.unification import compare_values
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 
@@ -35,16 +35,16 @@ base64gunzip cidrcontains urldecode
 
 
 class Constants:
-    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("invalid-reference", "", traversal.span)]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
 
 
 def value_of(text: str) -> Value:
     expression, problems = parse_expression(SourceFile("example", text))
     assert expression is not None, problems
-    value, problems = evaluate(expression, Constants())
+    value, problems = evaluate_expression(expression, Constants())
     assert problems == []
     return value
 
@@ -53,7 +53,7 @@ def test_every_function_that_users_expect_is_there() -> None:
     assert sorted(Constants.functions) == sorted(_EXPECTED.split())
 
 
-_CALLS = [(call, result) for calls in example_calls().values() for call, result in calls]
+_CALLS = [(call, result) for calls in list_examples().values() for call, result in calls]
 
 
 @pytest.mark.parametrize(("call", "result"), _CALLS)
@@ -61,11 +61,11 @@ def test_an_example_is_true(call: str, result: str) -> None:
     got, wanted = value_of(call), value_of(result)
     if got.type != wanted.type:
         got, wanted = value_of(f"jsonencode({call})"), value_of(f"jsonencode({result})")
-    assert equals(got, wanted).raw is True
+    assert compare_values(got, wanted).raw is True
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    assert _PAGE.read_text(encoding="utf-8") == reference_markdown()
+    assert _PAGE.read_text(encoding="utf-8") == render_reference()
 
 
 def test_every_parameter_is_described() -> None:

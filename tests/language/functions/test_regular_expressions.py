@@ -2,29 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic, has_errors
-from nexusform.language.evaluator import evaluate
-from nexusform.language.functions.registry import described_families
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.nodes import Traversal
-from nexusform.source import SourceFile
-from nexusform.values import DYNAMIC_UNKNOWN, Value, string
+from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value, build_string
 
 
 class _Texts:
-    functions = {f.name: f for _, family in described_families() for f in family}  # noqa: RUF012 - never changed
+    functions = {f.name: f for _, family in build_families() for f in family}  # noqa: RUF012 - never changed
 
     def __init__(self, **texts: str) -> None:
         self.texts = texts
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        return string(self.texts[traversal.root.name]), 0, []
+        return build_string(self.texts[traversal.root.name]), 0, []
 
 
 def _evaluated(call: str, **texts: str) -> tuple[Value, list[Diagnostic]]:
     expression, _ = parse_expression(SourceFile("test", call))
     assert expression is not None
-    return evaluate(expression, _Texts(**texts))
+    return evaluate_expression(expression, _Texts(**texts))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def _evaluated(call: str, **texts: str) -> tuple[Value, list[Diagnostic]]:
 def test_every_pattern_ends_soon(pattern: str, text: str, first: str | None) -> None:
     value, problems = _evaluated("regex(pattern, text)", pattern=pattern, text=text)
     assert has_errors(problems) == (first is None)
-    assert value == (DYNAMIC_UNKNOWN if first is None else string(first))
+    assert value == (DYNAMIC_UNKNOWN if first is None else build_string(first))
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.address import parse_address
-from nexusform.planning.conclusion.conservation import KINDS, names_of
-from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
+from nexusform.planning.conclusion.placement_accounting import KINDS, count_names
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Mode, PlacementAction
-from nexusform.rendering.report.placement_rows import summaries
+from nexusform.rendering.report.placement_rows import build_summaries
+from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
-from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.workflow.opening.system_io import RealFiles
 from tests.planning.harness import all_types, applied, good, plan
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -48,7 +48,7 @@ def held(state: State, kind: str) -> int:
     for address, instance in state.instances.items():
         resource_type = types[address.type]
         if instance.current is not None and (kind != "vm" or resource_type.vms is not None):
-            total += names_of(kind, resource_type, instance.current.attributes).total()
+            total += count_names(kind, resource_type, instance.current.attributes).total()
     return total
 
 
@@ -61,7 +61,7 @@ def test_pods_whose_node_goes_lose_it_though_their_placement_is_left_out() -> No
     assert {row.source.node for row in lost} <= gone  # type: ignore[union-attr]
     totals = {total.kind: total for total in result.plan.placement_totals}
     assert (totals["pod"].before, totals["pod"].loses_machine) == (held(state, "pod"), len(lost))
-    assert broken_limits(guarded(result.plan, limits_of("moved:0"))) == ("moved:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_limits("moved:0"))) == ("moved:0",)
 
 
 def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() -> None:
@@ -122,7 +122,7 @@ def test_what_stands_on_what_refresh_only_finds_gone_has_a_row(gone: str, kinds:
             state,
             files_there=RealFiles(),
             mode=Mode.REFRESH_ONLY,
-            refreshed={parse_address(gone): None},
+            refreshed_objects={parse_address(gone): None},
         )
     )
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
@@ -147,7 +147,7 @@ def test_every_binding_and_pod_is_in_the_sums_whatever_is_selected(example: str,
     assert "plan-does-not-account-for-everything" not in {each.id for each in result.plan.diagnostics}
     if result.plan.errored:
         return
-    in_text = {summary.kind: summary for summary in summaries(result.plan)}
+    in_text = {summary.kind: summary for summary in build_summaries(result.plan)}
     totals = {total.kind: total for total in result.plan.placement_totals}
     for kind in KINDS:
         assert (totals[kind].before if kind in totals else 0) == held(state, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.rendering.report.placement_rows import Detail, placement_groups
+from nexusform.rendering.report.placement_rows import Detail, build_placement_groups
 from tests.planning.harness import cluster, good, plan, pool, state_of
 
 VMS = """
@@ -39,16 +39,16 @@ def test_the_vms_of_a_block_are_one_pool_of_the_tables() -> None:
 def test_what_is_certain_of_plain_vms_is_counted_once() -> None:
     made = plan(VMS.replace("count         = 2", "count         = 1"), tie_breaks=20).plan
     (table,) = made.placement_tables
-    assert (table.racks_certain, table.counts_certain) == (5, ("r0",))
+    assert (table.racks_certain, table.certain_racks) == (5, ("r0",))
     assert table.machines_certain < 5
 
 
 def test_the_lines_of_a_block_are_folded_like_those_of_a_pool() -> None:
     made = plan(VMS, tie_breaks=20).plan
-    (group,) = placement_groups(made, Detail.CHANGED)
+    (group,) = build_placement_groups(made, Detail.CHANGED)
     (line,) = group.lines
     assert (line.label, line.count) == ("v0..4", 5)
-    (group,) = placement_groups(made, Detail.ALL)
+    (group,) = build_placement_groups(made, Detail.ALL)
     assert [line.label for line in group.lines] == ["v0", "v1", "v2", "v3", "v4"]
 
 
@@ -70,4 +70,4 @@ def test_the_worst_case_of_a_scale_in_is_told_where_the_choice_matters(
     state = state_of(RACKS_OF_FOUR + cluster("a", pools=before))
     made = good(plan(RACKS_OF_FOUR + cluster("a", pools=after), state)).plan
     tables = {table.pool: table for table in made.placement_tables}
-    assert tables["p"].fewest_left_on_a_rack == worst
+    assert tables["p"].minimum_remaining_on_rack == worst

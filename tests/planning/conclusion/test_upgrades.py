@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.plans.plan import Upgrade
-from nexusform.rendering.report.upgrade_words import upgrade_clauses, upgrade_text
+from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, describe_upgrades
 from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
@@ -49,10 +49,12 @@ def upgrade_of(before: str, after: str) -> Upgrade:
 def test_pools_go_in_batches_and_never_below_what_is_allowed() -> None:
     upgrade = upgrade_of(text(OLD), text(NEW))
     assert (upgrade.cluster, upgrade.before, upgrade.after) == ("a", "1.29.4", "1.30.1")
-    shapes = [(each.pool, each.vms, each.batches, each.at_once, each.fewest_up) for each in upgrade.pools]
+    shapes = [
+        (each.pool, each.vms, each.batches, each.concurrent_vms, each.minimum_up) for each in upgrade.pools
+    ]
     assert shapes == [("control-plane", 3, 3, 1, 3), ("p", 4, 4, 1, 4), ("q", 3, 2, 2, 1)]
     assert [each.surges for each in upgrade.pools] == [True, True, False]
-    assert upgrade.goes_through
+    assert upgrade.is_feasible
     assert upgrade.vms == 10
 
 
@@ -61,7 +63,7 @@ def test_a_budget_that_lets_no_pod_go_holds_it_up() -> None:
     upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
     assert upgrade.budgets == ("default/shop",)
     assert upgrade.single_replicas == ("default/Deployment/shop",)
-    assert not upgrade.goes_through
+    assert not upgrade.is_feasible
 
 
 def test_other_changes_are_no_upgrade() -> None:
@@ -73,10 +75,15 @@ def test_other_changes_are_no_upgrade() -> None:
 def test_another_sku_makes_a_pool_anew_at_once() -> None:
     bigger = text(OLD, SHOP).replace(pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
     upgrade = upgrade_of(text(OLD, SHOP), bigger)
-    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.rolls) == ("sku_changed", "", "", False)
+    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.is_rolling) == (
+        "sku_changed",
+        "",
+        "",
+        False,
+    )
     (of_pool,) = upgrade.pools
-    assert (of_pool.pool, of_pool.vms, of_pool.batches, of_pool.at_once) == ("q", 3, 1, 3)
-    assert (of_pool.surges, of_pool.fewest_up) == (False, 0)
+    assert (of_pool.pool, of_pool.vms, of_pool.batches, of_pool.concurrent_vms) == ("q", 3, 1, 3)
+    assert (of_pool.surges, of_pool.minimum_up) == (False, 0)
 
 
 @pytest.mark.of_domains("fleet")
@@ -101,15 +108,17 @@ def test_where_it_stops_is_told() -> None:
     result = plan(full(NEW), state_of(full(OLD)))
     assert {problem.id for problem in errors(result)} == {"does-not-fit"}
     (upgrade,) = result.plan.upgrades
-    assert [each.stops_at for each in upgrade.pools] == [1, 1]
+    assert [each.failed_batch for each in upgrade.pools] == [1, 1]
     assert all(each.reason for each in upgrade.pools)
-    assert not upgrade.goes_through
+    assert not upgrade.is_feasible
 
 
 def test_a_pool_that_another_argument_makes_anew_beside_the_upgrade_is_away_at_once() -> None:
     both = text(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
     upgrade = upgrade_of(text(OLD), both)
-    shapes = {each.pool: (each.batches, each.at_once, each.fewest_up, each.surges) for each in upgrade.pools}
+    shapes = {
+        each.pool: (each.batches, each.concurrent_vms, each.minimum_up, each.surges) for each in upgrade.pools
+    }
     assert shapes["p"] == (1, 4, 0, False)
     assert shapes["control-plane"] == (3, 1, 3, True)
 
@@ -124,7 +133,7 @@ def test_nodes_that_lose_their_machine_beside_the_upgrade_are_missing() -> None:
     for each in upgrade.pools:
         if each.pool in ("control-plane", "p"):
             count = {"control-plane": 3, "p": 4}[each.pool]
-            assert each.fewest_up == count - of_pools[each.pool]
+            assert each.minimum_up == count - of_pools[each.pool]
             assert each.surges is (of_pools[each.pool] == 0)
 
 
@@ -153,11 +162,11 @@ def beside_a_scale_in(version: str, wide: int, narrow: int) -> str:
 def test_room_that_hangs_on_whom_a_scale_in_takes_is_not_sure(narrow: int, hangs: tuple[str, ...]) -> None:
     # Eight cells to a rack: with four of a/p in r0 all six of b/q leave no room there for a fifth.
     upgrade = upgrade_of(beside_a_scale_in(OLD, 6, narrow), beside_a_scale_in(NEW, 5, narrow))
-    by_pool = {each.pool: each.hangs_on for each in upgrade.pools}
+    by_pool = {each.pool: each.scale_in_pools for each in upgrade.pools}
     assert by_pool["p"] == hangs
-    assert upgrade.goes_through == (not hangs)
+    assert upgrade.is_feasible == (not hangs)
     said = "may find no room: that hangs on which VMs of b/q the platform takes"
-    assert (said in upgrade_text(upgrade)) == bool(hangs)
+    assert (said in describe_upgrade_course(upgrade)) == bool(hangs)
 
 
 def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
@@ -186,8 +195,8 @@ def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
 @pytest.mark.of_domains("fleet")
 def test_a_headline_does_not_promise_an_upgrade_that_comes_to_a_halt() -> None:
     upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
-    assert upgrade_clauses([upgrade]) == ["the upgrade of a to 1.30.1 is held up"]
-    stops = replace(upgrade, budgets=(), pools=(replace(upgrade.pools[1], stops_at=2),))
-    assert upgrade_clauses([stops]) == ["the upgrade of a to 1.30.1 stops at batch 2 of p"]
-    assert upgrade_clauses([replace(upgrade, budgets=())]) == ["a is upgraded to 1.30.1"]
-    assert upgrade_clauses([upgrade] * 3) == ["the upgrades of 3 clusters do not go through"]
+    assert describe_upgrades([upgrade]) == ["the upgrade of a to 1.30.1 is held up"]
+    stops = replace(upgrade, budgets=(), pools=(replace(upgrade.pools[1], failed_batch=2),))
+    assert describe_upgrades([stops]) == ["the upgrade of a to 1.30.1 stops at batch 2 of p"]
+    assert describe_upgrades([replace(upgrade, budgets=())]) == ["a is upgraded to 1.30.1"]
+    assert describe_upgrades([upgrade] * 3) == ["the upgrades of 3 clusters do not go through"]

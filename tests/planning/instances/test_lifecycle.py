@@ -336,7 +336,7 @@ def with_deposed(state: State, address: str) -> State:
     assert current is not None
     old = exchanged(current, creation=90)
     return exchanged(
-        state.with_instance(at(address), InstanceState(current, {"00c0ffee": old})), last_creation=90
+        state.replace_instance(at(address), InstanceState(current, {"00c0ffee": old})), last_creation=90
     )
 
 
@@ -365,7 +365,7 @@ def test_an_address_with_nothing_but_a_deposed_object() -> None:
     state = state_of(text)
     only = with_deposed(state, "nexus_kubernetes_cluster.a")
     address = at("nexus_kubernetes_cluster.a")
-    only = only.with_instance(address, InstanceState(None, only.instances[address].deposed))
+    only = only.replace_instance(address, InstanceState(None, only.instances[address].deposed))
     result = good(plan(text, only))
     assert (result.plan.to_add, result.plan.to_destroy) == (1, 1)
     assert triggers(result) == {"a-control-plane-0": ("place", "new")}
@@ -379,7 +379,9 @@ def test_a_tainted_rack_is_made_again_and_its_vms_with_it() -> None:
     address = at("nexus_rack.r[1]")
     current = state.instances[address].current
     assert current is not None
-    result = good(plan(text, state.with_instance(address, InstanceState(exchanged(current, tainted=True)))))
+    result = good(
+        plan(text, state.replace_instance(address, InstanceState(exchanged(current, tainted=True))))
+    )
     assert actions(result) == {"nexus_rack.r[1]": "delete-create", "nexus_kubernetes_cluster.a": "update"}
     assert {trigger for _, trigger in triggers(result).values()} == {"machine_replaced"}
 

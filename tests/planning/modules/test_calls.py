@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 _VARIABLE = 'variable "size" {\n  type     = string\n  nullable = false\n%s}\n'
 _MODULE = f'{_VARIABLE}output "size" {{\n  value = var.size\n}}\n'
@@ -17,7 +17,7 @@ def _plan(directory: Path, default: str) -> int:
     (directory / "m").mkdir()
     (directory / "m" / "main.nf.hcl").write_text(_MODULE % default)
     (directory / "main.nf.hcl").write_text(_CALL)
-    return run(["plan", "-no-color"])
+    return run_command_line(["plan", "-no-color"])
 
 
 def test_a_null_for_a_variable_that_may_not_be_null_is_an_error_at_the_argument(
@@ -46,7 +46,7 @@ def test_of_a_module_that_cannot_be_read_nothing_more_is_said(
     (tmp_path / "main.nf.hcl").write_text(
         f'module "m" {{\n  source = {source}\n}}\noutput "size" {{\n  value = module.m.size\n}}\n'
     )
-    assert run(["plan", "-no-color"]) == 1
+    assert run_command_line(["plan", "-no-color"]) == 1
     error = capsys.readouterr().err
     assert error.count("Error:") == 1
     assert "on main.nf.hcl line 2" in error

@@ -6,7 +6,7 @@ import pytest
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.plan import CheckResult
-from nexusform.values import UNKNOWN
+from nexusform.values.value import UNKNOWN
 from tests.planning.harness import Unreadable, errors, plan, warnings
 
 INNER = """
@@ -106,7 +106,7 @@ def test_a_check_block_warns_and_does_not_stop_the_plan() -> None:
         ("Check block assertion failed", "An odd number of machines in b."),
     }
     check = verdicts(result)['module.m["a"].check.even']
-    assert (check.status, check.problems) == ("fail", ("An odd number of machines in a.",))
+    assert (check.status, check.messages) == ("fail", ("An odd number of machines in a.",))
 
 
 @pytest.mark.parametrize(

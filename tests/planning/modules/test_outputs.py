@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.planning.modules.outputs import inventory_read
+from nexusform.planning.modules.outputs import build_inventory_read
 from nexusform.plans.plan import InventoryRead, Plan
 from nexusform.plans.saved import plan_file
 from tests.rendering.real_plans import RealPlan, copied, planned
@@ -48,11 +48,11 @@ def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
 def test_an_inventory_is_old_after_its_max_age_or_a_day(
     taken_at: str, max_age: str | None, is_old: bool
 ) -> None:
-    assert inventory_read("a", taken_at, "2026-03-01T12:00:00Z", max_age).is_old is is_old
+    assert build_inventory_read("a", taken_at, "2026-03-01T12:00:00Z", max_age).is_stale is is_old
 
 
 def test_a_plan_without_inventories_says_nothing_of_them() -> None:
-    saved, problems = plan_file.read(plan_file.write(Plan(), {}))
+    saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(Plan(), {}))
     assert not problems
     assert saved is not None
     assert saved.plan.inventories == ()

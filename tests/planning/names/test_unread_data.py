@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 USING = """
 data "nexus_inventory" "i" {
@@ -28,7 +28,7 @@ def test_what_is_made_of_unread_data_is_not_blamed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(USING)
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     told = capsys.readouterr().err
     assert "Unreadable file" in told
     assert "Invalid for_each argument" not in told
@@ -37,5 +37,5 @@ def test_what_is_made_of_unread_data_is_not_blamed(
         .replace("data", "# data", 1)
         .replace('  directory = "nowhere"\n}', "")
     )
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     assert "Invalid for_each argument" in capsys.readouterr().err

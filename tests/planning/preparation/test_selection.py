@@ -64,7 +64,7 @@ def test_a_target_without_its_racks_names_no_vm_anywhere() -> None:
 def test_an_exclusion_takes_in_what_refers_to_it(state: State) -> None:
     result = good(plan(MORE, state, excludes=("nexus_kubernetes_cluster.a",)))
     assert set(triggers(result)) == {"b-p-1", "b-p-2"}
-    assert result.plan.kept == len(places(state))
+    assert result.plan.unchanged_count == len(places(state))
 
 
 def test_a_single_instance_may_be_targeted() -> None:
@@ -169,7 +169,7 @@ def test_the_same_with_the_configuration_at_hand(state: State) -> None:
 def test_a_targeted_destroy_takes_what_depends_on_it(state: State) -> None:
     result = good(plan(TEXT, state, mode=Mode.DESTROY, targets=("nexus_kubernetes_cluster.a",)))
     assert actions(result) == {"nexus_kubernetes_cluster.a": "delete", "nexus_agent_pool.own": "delete"}
-    assert result.plan.kept == 2
+    assert result.plan.unchanged_count == 2
 
 
 def test_a_destroy_with_an_exclusion_keeps_what_it_stands_on(state: State) -> None:

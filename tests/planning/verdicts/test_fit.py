@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.address import parse_address
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.verdicts.separation import refusal_text
+from nexusform.planning.verdicts.separation import format_verdict
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.plans.saved import plan_file
-from nexusform.rendering.json.json_placements import separation_documents
+from nexusform.rendering.json.json_placements import build_separation_documents
+from nexusform.resources.address import parse_address
 from tests.planning.harness import (
     RACKS,
     Unreadable,
@@ -72,7 +72,7 @@ def of(*names: str) -> str:
 
 
 def verdict(result: PlanResult) -> SeparationVerdict:
-    (only,) = result.plan.separation_rules
+    (only,) = result.plan.separation_verdicts
     return only
 
 
@@ -81,23 +81,23 @@ def test_the_documents_clusters_share_machines() -> None:
     result = plan(text, tie_breaks=20, ways_out=True)
     found = verdict(result)
     assert result.plan.errored
-    assert (found.holds, found.held, found.runs) == ("never", 0, 20)
+    assert (found.satisfied, found.satisfied_count, found.sample_count) == ("never", 0, 20)
     where = {row.object: row.target.machine for row in result.plan.placements if row.target is not None}
     ours = {machine for name, machine in where.items() if name.startswith(("a-", "c-"))}
     theirs = {machine for name, machine in where.items() if name.startswith("b-")}
     assert {v.machine for v in found.violations} == ours & theirs
     for violation in found.violations:
         assert {where[name] for name in violation.members} == {violation.machine}
-        assert violation.joined_by in violation.members
+        assert violation.violating_member in violation.members
         assert violation.trigger == "new"
     packed = [v for v in found.violations if "extra-large" in v.reason]
     assert packed
-    assert all("-pool1-" in v.joined_by for v in packed)
+    assert all("-pool1-" in v.violating_member for v in packed)
     (problem,) = errors(result)
     assert problem.summary == "Separation rule does not hold"
     assert line_of(problem) == ("main.nf.hcl", text[: text.index("nexus_separation_rule")].count("\n") + 1)
     assert all(v.machine in problem.detail for v in found.violations)
-    assert found.violations[0].joined_by in problem.detail
+    assert found.violations[0].violating_member in problem.detail
 
 
 def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
@@ -111,7 +111,7 @@ def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
     # 36 and 63 cells of extra-large size are asked for, and a rack has 32.
     assert (len(first), len(second)) == (2, 2)
     tried = EIGHT_RACKS + document_clusters(zones(*first), zones(*second)) + rule(of("a", "c"), of("b"))
-    assert verdict(good(plan(tried, tie_breaks=20))).holds == "always"
+    assert verdict(good(plan(tried, tie_breaks=20))).satisfied == "always"
 
 
 def test_a_rule_that_no_zones_can_mend_takes_no_way_out_from_another() -> None:
@@ -131,7 +131,12 @@ def test_zones_of_their_own_hold_in_every_outcome(scope: str) -> None:
     text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
     result = good(plan(text + rule(of("a", "c"), of("b"), scope=scope), tie_breaks=20))
     found = verdict(result)
-    assert (found.holds, found.held, found.runs, found.violations) == ("always", 20, 20, ())
+    assert (found.satisfied, found.satisfied_count, found.sample_count, found.violations) == (
+        "always",
+        20,
+        20,
+        (),
+    )
 
 
 def test_what_one_tie_break_keeps_apart_another_may_join() -> None:
@@ -139,22 +144,22 @@ def test_what_one_tie_break_keeps_apart_another_may_join() -> None:
     one_rack = RACKS.replace("count         = 3\n", "count = 1\n", 1)
     text = one_rack + "".join(cluster(name) for name in "abcde")
     found = [verdict(plan(text + rule(of(name), of("e")), tie_breaks=60)) for name in "abcd"]
-    assert [v.holds for v in found] == ["sometimes"] * 4
+    assert [v.satisfied for v in found] == ["sometimes"] * 4
     # In every outcome exactly one of the four has it beside itself.
-    assert sum(v.runs - v.held for v in found) == 60
-    assert sum(v.violations[0].tie_break is None for v in found) == 1
-    (unlucky,) = (v for v in found if v.violations[0].tie_break is None)
+    assert sum(v.sample_count - v.satisfied_count for v in found) == 60
+    assert sum(v.violations[0].sample is None for v in found) == 1
+    (unlucky,) = (v for v in found if v.violations[0].sample is None)
     (violation,) = unlucky.violations
-    assert violation.joined_by == "e-control-plane-0"
+    assert violation.violating_member == "e-control-plane-0"
     refused = plan(text + rule(of("a"), of("e")), tie_breaks=60)
     assert refused.plan.errored
-    assert not plan(text + rule(of("a"), of("e")), tie_breaks=0).plan.separation_rules[0].runs
+    assert not plan(text + rule(of("a"), of("e")), tie_breaks=0).plan.separation_verdicts[0].sample_count
 
 
 def test_warn_does_not_fail_the_plan() -> None:
     text = RACKS + cluster("a", count=3) + cluster("b", count=3)
     result = good(plan(text + rule(of("a"), of("b"), scope="rack", more='enforcement = "warn"')))
-    assert verdict(result).holds == "never"
+    assert verdict(result).satisfied == "never"
     (told,) = warnings(result)
     assert "r0" in told.detail
 
@@ -191,7 +196,7 @@ def test_what_stands_is_not_given_zones_while_what_comes_can_be() -> None:
     result = plan(text, standing, ways_out=True)
     (violation,) = verdict(result).violations
     assert (violation.rack, violation.trigger) == (rack, "new")
-    assert violation.joined_by.startswith("b-")
+    assert violation.violating_member.startswith("b-")
     assert violation.members[0].startswith("a-")
     (problem,) = errors(result)
     (way,) = problem.extra["fit"]["ways_out"]
@@ -210,7 +215,7 @@ def test_pools_by_id_and_the_step_that_joined_them() -> None:
     assert found.violations
     assert {name.rpartition("-")[0] for v in found.violations for name in v.members} == {"a-x", "b-y"}
     assert {v.trigger for v in found.violations} <= {"new", "scale_out"}
-    assert all(v.joined_by.startswith("b-y") for v in found.violations)
+    assert all(v.violating_member.startswith("b-y") for v in found.violations)
 
 
 def test_unknown_and_empty_groups_are_errors_at_their_line() -> None:
@@ -243,10 +248,10 @@ def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
     ]
     assert set(values) == {"id", "name", "scope", "enforcement", "group"}
     assert not plan(text, stored).plan.has_changes
-    saved, _ = plan_file.read(plan_file.write(result.plan, {}))
+    saved, _ = plan_file.read_plan_file(plan_file.write_plan_file(result.plan, {}))
     assert saved is not None
-    assert saved.plan.separation_rules == result.plan.separation_rules
-    (shown,) = separation_documents(result.plan)
+    assert saved.plan.separation_verdicts == result.plan.separation_verdicts
+    (shown,) = build_separation_documents(result.plan)
     assert shown["address"] == "nexus_separation_rule.apart"
     assert {"enforcement", "holds", "violations"} <= shown.keys()
 
@@ -269,7 +274,7 @@ def test_a_refusal_names_five_machines_with_their_vms_and_the_others_by_name(sha
         parse_address("nexus_separation_rule.apart"), "machine", "deny", "never", tuple(violations)
     )
     lines = [f" - m{number} (r): a, b; joined by b (new)" for number in range(5)]
-    _, _, listed = refusal_text(found).partition("\n")
+    _, _, listed = format_verdict(found).partition("\n")
     assert listed == "\n".join(lines) + rest
 
 
@@ -300,5 +305,5 @@ def test_a_rule_that_a_selection_leaves_out_holds_as_it_was_applied() -> None:
     text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
     files = text + rule(of("a", "c"), of("b"))
     state = state_of(files)
-    assert verdict(plan(files, state, targets=("nexus_site.s",))).holds == "always"
-    assert verdict(plan(files, state, excludes=("nexus_separation_rule.apart",))).holds == "always"
+    assert verdict(plan(files, state, targets=("nexus_site.s",))).satisfied == "always"
+    assert verdict(plan(files, state, excludes=("nexus_separation_rule.apart",))).satisfied == "always"

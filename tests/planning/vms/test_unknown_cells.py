@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.applying.agreement import agree
+from nexusform.applying.answer_comparison import compare_answer
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.room_left import with_room
-from nexusform.planning.verification.standing_state import state_problems
-from nexusform.plans.plan import Draws
-from nexusform.rendering.notation.json_bounds import DRAWS
-from nexusform.rendering.notation.places import draws_text
+from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.verification.state_consistency import check_consistency
+from nexusform.plans.plan import NumaSampling
+from nexusform.rendering.notation.json_bounds import SAMPLES_FORM
+from nexusform.rendering.notation.sample_text import describe_samples
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.scheduling.racks.vms import Placement, anybodys
+from nexusform.scheduling.racks.vms import Placement, build_standalone_demand
 from nexusform.state.objects import EMPTY, InstanceState, State
 from tests.planning.harness import (
     all_types,
@@ -65,13 +65,14 @@ FOUR = [(12, 56)] * 4  # fill one cell, or break both
 
 def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
     result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=50))
-    draws = result.plan.draws
+    draws = result.plan.numa_sampling
     assert draws is not None
-    assert (draws.machines, draws.runs) == (1, 50)
-    assert 0 < draws.fitting < 50
-    assert draws_text(draws) == (
-        f"not known on 1 machine; everything fits in {draws.fitting} of 50 draws of them, "
-        f"draw {draws.shown} is shown. Shares are of these draws, samples that make no place there sure."
+    assert (draws.machines, draws.sample_count) == (1, 50)
+    assert 0 < draws.fitting_count < 50
+    assert describe_samples(draws) == (
+        f"not known on 1 machine; everything fits in {draws.fitting_count} of 50 draws of them, "
+        f"draw {draws.displayed_sample} is shown. Shares are of these draws, samples that make no place "
+        f"there sure."
     )
     [row] = rows(result).values()
     assert row.target == Placement("m", "r", "r", ())
@@ -82,11 +83,11 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
 
 def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None:
     result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
-    draws = result.plan.draws
+    draws = result.plan.numa_sampling
     assert draws is not None
-    assert draws == Draws(1, draws.shown, packed=True)
-    assert isinstance(draws.shown, int)
-    assert draws_text(result.plan.draws).endswith("no others were tried.")
+    assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
+    assert isinstance(draws.displayed_sample, int)
+    assert describe_samples(result.plan.numa_sampling).endswith("no others were tried.")
 
 
 def test_what_fits_in_no_draw_is_refused() -> None:
@@ -96,7 +97,7 @@ def test_what_fits_in_no_draw_is_refused() -> None:
 
 def test_known_cells_need_no_draw() -> None:
     result = good(plan(racks(2) + cluster("a", plane=BIG), tie_breaks=10))
-    assert result.plan.draws is None
+    assert result.plan.numa_sampling is None
     assert {tuple(vm["numa_cells"]) for vm in vms(state_of(racks(2) + cluster("a"))).values()} == {(0,)}
 
 
@@ -113,14 +114,14 @@ def with_cells(state: State, cells: Any) -> State:
 def test_no_cells_and_null_are_unknown_and_hold_their_room() -> None:
     files = racks(1) + cluster("a", pools=pool("p", 4, "NC_G12_56_v1"), plane="NC_G2_8_v1")
     state = state_of(files)
-    known = site_of(state).scheduler.count_free
+    known = site_of(state).scheduler.count_free_slots
     for cells in ([], None, [7], [0, 1]):  # nobody told them, or the machine or the SKU cannot have them
         unknown = with_cells(state, cells)
         site = site_of(unknown)
-        assert len(list(site.scheduler.vms())) == 5
-        small = anybodys(site.skus["NC_G24_112_v1"])
-        seen = site.scheduler.count_free(small)
-        assert seen.least <= known(small).least <= seen.most < 4
+        assert len(list(site.scheduler.list_vms())) == 5
+        small = build_standalone_demand(site.skus["NC_G24_112_v1"])
+        seen = site.scheduler.count_free_slots(small)
+        assert seen.minimum <= known(small).minimum <= seen.maximum < 4
         assert is_empty(plan(files, unknown))
 
 
@@ -137,9 +138,9 @@ def observed(state: State) -> State:
 def test_observed_cells_that_cannot_be_are_a_finding() -> None:
     state = with_cells(state_of(racks(1) + cluster("a")), [7])
     types, providers = all_types().resource_types, ["simulated"]
-    [contradiction] = state_problems(state, types, providers)
+    [contradiction] = check_consistency(state, types, providers)
     assert contradiction.id == "the-state-contradicts-itself"
-    [finding] = state_problems(observed(state), types, providers)
+    [finding] = check_consistency(observed(state), types, providers)
     assert finding.id == "cells-that-cannot-be"
     assert "r1-bm01 has no cell 7" in finding.detail
 
@@ -156,9 +157,9 @@ def test_vms_that_cannot_lie_in_any_way_are_a_finding() -> None:
     two = cluster("a", plane=BIG, count=2)
     state = with_cells(state_of(racks(1) + two), None)
     types, providers = all_types().resource_types, ["simulated"]
-    assert state_problems(state, types, providers) == []
+    assert check_consistency(state, types, providers) == []
     shrunk = state_of(racks(1, more=FOUR_SMALL_CELLS) + two, state)
-    [problem] = state_problems(shrunk, types, providers)
+    [problem] = check_consistency(shrunk, types, providers)
     assert problem.id == "more-stands-than-fits"
     assert "r1-bm01" in problem.detail
 
@@ -167,14 +168,16 @@ def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
     schema = all_types().resource_types["nexus_kubernetes_cluster"].schema
     node = {"machine": "m1", "rack": "r", "numa_cells": [1], "provenance": "predicted"}
     answer = {"nodes": {"a-p-0": {**node, "machine": "m2"}}}
-    agreement = agree("x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")])
+    agreement = compare_answer(
+        "x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")]
+    )
     there = agreement.attributes["nodes"]["a-p-0"]
     assert (there["machine"], there["numa_cells"], there["provenance"]) == ("m2", None, "observed")
 
 
 def test_maps_show_vms_whose_cells_are_not_known() -> None:
     drawn = render_svg(
-        good(with_room(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan
+        good(add_capacity(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan
     )
     assert drawn.count('class="vm kept"') == 4
     assert drawn.count('class="vm placed"') >= 1
@@ -186,12 +189,15 @@ def some_draws(result: PlanResult) -> list[str]:
 
 def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=50))
-    draws = result.plan.draws
+    draws = result.plan.numa_sampling
     assert draws is not None
     [detail] = some_draws(result)
-    assert f"in {draws.fitting} of 50 draws" in detail
+    assert f"in {draws.fitting_count} of 50 draws" in detail
     comment = render_markdown(result.plan, {})
-    assert f"> Everything fits in {draws.fitting} of 50 draws of unknown NUMA cells, not in all." in comment
+    assert (
+        f"> Everything fits in {draws.fitting_count} of 50 draws of unknown NUMA cells, not in all."
+        in comment
+    )
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
     # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
     assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), tie_breaks=50))
@@ -247,13 +253,17 @@ EIGHT = ALONE + machines(8, *FOUR)
 @pytest.mark.parametrize("tie_breaks", [0, 20])
 def test_what_may_fit_is_not_refused(wanted: int, tie_breaks: int) -> None:
     result = good(plan(EIGHT + big_ones(wanted), tie_breaks=tie_breaks))
-    draws = result.plan.draws
+    draws = result.plan.numa_sampling
     assert draws is not None
     assert len(rows(result)) == wanted
-    assert (draws.packed, draws.spread) == (True, False)
-    if isinstance(draws.shown, str):
-        assert (draws.shown, draws.fitting) == ("packed", 0)
-    [detail] = some_draws(result) if draws.fitting < draws.runs or draws.shown else ["takes 0 to 8 x"]
+    assert (draws.fits_packed, draws.fits_spread) == (True, False)
+    if isinstance(draws.displayed_sample, str):
+        assert (draws.displayed_sample, draws.fitting_count) == ("packed", 0)
+    [detail] = (
+        some_draws(result)
+        if draws.fitting_count < draws.sample_count or draws.displayed_sample
+        else ["takes 0 to 8 x"]
+    )
     assert "takes 0 to 8 x" in detail
 
 
@@ -279,9 +289,14 @@ NOT_SPREAD = [(12, 56), (36, 168), (24, 112)]
 def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_room() -> None:
     mixed = machines(6, *NOT_PACKED) + machines(6, *NOT_SPREAD, first=7)
     result = good(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), tie_breaks=20))
-    draws = result.plan.draws
+    draws = result.plan.numa_sampling
     assert draws is not None
-    assert (draws.shown, draws.fitting, draws.packed, draws.spread) == ("roomiest", 0, False, False)
+    assert (draws.displayed_sample, draws.fitting_count, draws.fits_packed, draws.fits_spread) == (
+        "roomiest",
+        0,
+        False,
+        False,
+    )
     [detail] = some_draws(result)
     assert detail.startswith(
         "Everything fits where VMs leave each machine most room for what comes, and in 0"
@@ -291,8 +306,8 @@ def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_r
 
 def test_the_ways_of_a_plan_are_data() -> None:
     result = good(plan(EIGHT + big_ones(8), tie_breaks=20))
-    assert result.plan.draws is not None
-    assert DRAWS(result.plan.draws) == {
+    assert result.plan.numa_sampling is not None
+    assert SAMPLES_FORM(result.plan.numa_sampling) == {
         "machines_with_unknown_cells": 8,
         "shown": "packed",
         "fitting": 0,
@@ -300,6 +315,6 @@ def test_the_ways_of_a_plan_are_data() -> None:
         "packed": True,
         "spread": False,
     }
-    assert draws_text(result.plan.draws).startswith(
+    assert describe_samples(result.plan.numa_sampling).startswith(
         "not known on 8 machines; everything fits in 0 of 20 draws of them, the run `packed` is shown."
     )

@@ -72,7 +72,7 @@ def test_everything_is_new_at_first() -> None:
 def test_a_plan_on_its_own_result_is_empty(state: State) -> None:
     result = good(plan(BASE, state))
     assert is_empty(result)
-    assert result.plan.kept == len(places(state))
+    assert result.plan.unchanged_count == len(places(state))
 
 
 def test_count_up_places_only_the_new(state: State) -> None:
@@ -405,12 +405,12 @@ def drifted(state: State, address: str, gone: str) -> dict[object, object]:
 
 def test_a_node_deleted_behind_our_back_comes_again(state: State) -> None:
     found = drifted(state, "nexus_kubernetes_cluster.a", "a-p-1")
-    result = good(plan(BASE, state, refreshed=found))
+    result = good(plan(BASE, state, refreshed_objects=found))
     assert triggers(result) == {"a-p-1": ("place", "node_deleted")}
 
 
 def test_an_object_that_is_gone_is_made_again(state: State) -> None:
-    result = good(plan(BASE, state, refreshed={at("nexus_kubernetes_cluster.b"): None}))
+    result = good(plan(BASE, state, refreshed_objects={at("nexus_kubernetes_cluster.b"): None}))
     assert actions(result)["nexus_kubernetes_cluster.b"] == "create"
     assert set(triggers(result)) == B
 
@@ -426,7 +426,7 @@ def test_a_vm_observed_elsewhere_stays_there(state: State) -> None:
         "provenance": "observed",
     }
     found = exchanged(old, attributes={**old.attributes, "nodes": {**old.attributes["nodes"], "b-p-0": node}})
-    result = good(plan(BASE, state, refreshed={at("nexus_kubernetes_cluster.b"): found}))
+    result = good(plan(BASE, state, refreshed_objects={at("nexus_kubernetes_cluster.b"): found}))
     assert triggers(result) == {}
     after = change_of(result.plan, "nexus_kubernetes_cluster.b").after
     assert after is not None
@@ -438,7 +438,7 @@ def test_a_tainted_cluster_is_replaced(state: State) -> None:
     address = at("nexus_kubernetes_cluster.b")
     old = state.instances[address].current
     assert old is not None
-    tainted = state.with_instance(address, InstanceState(exchanged(old, tainted=True)))
+    tainted = state.replace_instance(address, InstanceState(exchanged(old, tainted=True)))
     result = good(plan(BASE, tainted))
     assert actions(result) == {"nexus_kubernetes_cluster.b": "delete-create"}
     assert triggers(result) == moved(B, "cluster_replaced")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nexusform.address import parse_address
-from nexusform.plans.plan import Place, PlacementAction, PlacementChange
+from nexusform.plans.plan import Location, PlacementAction, PlacementChange
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 
 HERE = Placement("rack1-bm01", "rack1", "1", (0,))
@@ -12,7 +12,7 @@ THERE = Placement("rack2-bm01", "rack2", "2", (0,))
 
 
 def row(
-    kind: str, action: str, source: Place | None, target: Place | None, pool: str = ""
+    kind: str, action: str, source: Location | None, target: Location | None, pool: str = ""
 ) -> PlacementChange:
     address = parse_address("nexus_kubernetes_cluster.east")
     return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new", pool=pool)

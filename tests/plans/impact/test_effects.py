@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from nexusform.diagnostics.levels import Level, get_level
 from nexusform.plans.impact.effects import (
-    LEAVING,
+    LOSS_EFFECTS,
     Effect,
     EffectCount,
-    effect_clauses,
-    effect_counts,
-    effect_of,
+    compute_effect,
+    count_effects,
+    format_effect_clauses,
 )
-from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.weights import Level, level_of
 from tests.plans.impact.placed_rows import HERE, OTHER_CELL, THERE, row
 
 
@@ -25,31 +25,31 @@ from tests.plans.impact.placed_rows import HERE, OTHER_CELL, THERE, row
     [
         ("vm", "place", None, HERE, Effect.PLACED),
         ("vm", "move", HERE, THERE, Effect.MOVED),
-        ("vm", "move", HERE, HERE, Effect.AGAIN),
-        ("vm", "move", HERE, OTHER_CELL, Effect.AGAIN),
+        ("vm", "move", HERE, HERE, Effect.RECREATED),
+        ("vm", "move", HERE, OTHER_CELL, Effect.RECREATED),
         ("vm", "remove", HERE, None, Effect.REMOVED),
-        ("vm", "keep", HERE, HERE, Effect.KEPT),
+        ("vm", "keep", HERE, HERE, Effect.UNCHANGED),
     ],
 )
 def test_what_becomes_of_an_object(
     kind: str, action: str, source: Placement | None, target: Placement | None, effect: Effect
 ) -> None:
-    assert effect_of(row(kind, action, source, target)) is effect
+    assert compute_effect(row(kind, action, source, target)) is effect
 
 
 def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
     plan = replace(Plan(placements=(row("vm", "move", HERE, THERE),)), errored=True)
-    made = guarded(plan, limits_of("moved:0,certainty:0.9"))
-    assert broken_limits(made) == ()
+    made = apply_limits(plan, parse_limits("moved:0,certainty:0.9"))
+    assert list_broken_limits(made) == ()
     (note,) = made.diagnostics
-    assert level_of(note) is Level.NOTE
+    assert get_level(note) is Level.NOTE
     assert note.detail == "moved:0 and certainty:0.9 were not judged, as planning failed."
-    assert guarded(plan, ()) == plan
+    assert apply_limits(plan, ()) == plan
 
 
 def test_what_is_lost_is_what_the_kind_stands_on() -> None:
     said = "2 VMs lose their machine"
-    assert effect_clauses([EffectCount("vm", Effect.LOST, "", 2)], [Effect.LOST]) == [said]
+    assert format_effect_clauses([EffectCount("vm", Effect.LOST, "", 2)], [Effect.LOST]) == [said]
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_what_is_lost_is_what_the_kind_stands_on() -> None:
 )
 def test_who_chooses_the_machine_again_is_not_bound_to_it(trigger: str, said: str) -> None:
     again = replace(row("vm", "move", HERE, HERE), trigger=trigger)
-    assert effect_clauses(effect_counts([again]), LEAVING) == [said]
+    assert format_effect_clauses(count_effects([again]), LOSS_EFFECTS) == [said]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.address import parse_address
 from nexusform.plans.plan import Action, Mode, PlacementAction, PlacementChange, Plan, Step, StepKind
-from nexusform.plans.saved.comparison import parts_made_otherwise
-from nexusform.plans.saved.plan_file import read, write
+from nexusform.plans.saved.comparison import list_different_parts
+from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, good, plan
@@ -77,11 +77,11 @@ def again(case: int, mode: Mode, targets: tuple[str, ...], replaces: tuple[str, 
 
 def told(forged: Plan, case: int) -> str:
     """What is said of a plan once it was a file with the right digests."""
-    saved, problems = read(write(forged, {}))
+    saved, problems = read_plan_file(write_plan_file(forged, {}))
     if saved is None:
         return problems[0].detail
     made = again(case, forged.mode, forged.targets, forged.replaces)
-    return ", ".join(parts_made_otherwise(saved.plan, made))
+    return ", ".join(list_different_parts(saved.plan, made))
 
 
 @pytest.mark.parametrize("case", range(5))

@@ -12,20 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.address import Address, ModuleStep
-from nexusform.demands import PlacedVm
-from nexusform.diagnostics import Diagnostic, Severity, ValueNote
-from nexusform.domain_table import domains
-from nexusform.exact_numbers import round_number
-from nexusform.plain_data import plain_number
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, ValueNote
+from nexusform.diagnostics.source import Position, Span
+from nexusform.domain_table import find_domains
+from nexusform.json_data.plain_data import convert_number
+from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import (
     Action,
     Change,
     CheckResult,
     Drift,
+    Location,
     Mode,
     OutputChange,
-    Place,
     PlacementAction,
     PlacementChange,
     PlacementTable,
@@ -34,14 +33,21 @@ from nexusform.plans.plan import (
     StepKind,
     VariableValue,
 )
-from nexusform.plans.room.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.plans.saved import plan_file
-from nexusform.plans.saved.plan_file import digest, read, write
-from nexusform.scheduling.decision import Certainty, Refusal
+from nexusform.plans.saved.plan_file import compute_digest, read_plan_file, write_plan_file
+from nexusform.plans.site_capacity.occupancy import (
+    Capacity,
+    PoolVms,
+    SiteCapacity,
+    SiteMachine,
+    SiteRack,
+    SiteVms,
+    UnmanagedVm,
+)
+from nexusform.resources.address import Address, ModuleStep
+from nexusform.scheduling.decision import Certainty, Rejection
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
-from nexusform.source import Position, Span
-from nexusform.state.objects import ObjectState, OutputState
-from nexusform.value_types import (
+from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
     NUMBER,
@@ -52,7 +58,9 @@ from nexusform.value_types import (
     SetType,
     TupleType,
 )
-from nexusform.values import UNKNOWN, Refinement
+from nexusform.state.objects import ObjectState, OutputState
+from nexusform.values.exact_numbers import round_number
+from nexusform.values.value import UNKNOWN, Refinement
 
 # --- any plan --------------------------------------------------------------------------------
 
@@ -81,7 +89,7 @@ types = st.recursive(
         inner.map(MapType),
         st.lists(inner, max_size=2).map(lambda parts: TupleType(tuple(parts))),
         st.dictionaries(names, inner, max_size=2).map(
-            lambda parts: ObjectType.of(parts, optional=list(parts)[:1])
+            lambda parts: ObjectType.create(parts, optional=list(parts)[:1])
         ),
     ),
     max_leaves=4,
@@ -99,7 +107,7 @@ paths = st.lists(texts | counts, max_size=3).map(tuple)
 
 
 def round_fraction(number: Fraction) -> int | float | Fraction:
-    return plain_number(round_number(number.numerator, number.denominator))
+    return convert_number(round_number(number.numerator, number.denominator))
 
 
 def few(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -184,17 +192,17 @@ steps = st.builds(
 vm_places = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
 
 
-def places_of_domains() -> Iterator[st.SearchStrategy[Place]]:
+def places_of_domains() -> Iterator[st.SearchStrategy[Location]]:
     """The places that the domains which are there bring."""
-    if "fleet" in domains():
+    if "fleet" in find_domains():
         from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 
         states = st.sampled_from(BindingState)
         yield st.builds(Binding, texts, states, counts, previous_state=st.none() | states)
-    if "pods" in domains():
-        from nexusform.domains.pods.pod_kind import PodPlace
+    if "pods" in find_domains():
+        from nexusform.domains.pods.pod_kind import PodLocation
 
-        yield st.builds(PodPlace, texts, *[st.none() | texts] * 3)
+        yield st.builds(PodLocation, texts, *[st.none() | texts] * 3)
 
 
 places = st.one_of(st.none(), vm_places, *places_of_domains())
@@ -211,7 +219,7 @@ placements = st.builds(
     number=counts | texts,
     scores=objects,
     certainty=st.none() | st.builds(Certainty, st.floats(0, 1), st.floats(0, 1)),
-    rejected=few(st.builds(Refusal, texts, texts, texts)),
+    rejected=few(st.builds(Rejection, texts, texts, texts)),
 )
 tables = st.builds(
     PlacementTable,
@@ -237,9 +245,9 @@ sites = st.builds(
     few(st.builds(SiteRack, texts, texts, st.booleans())),
     few(st.builds(SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4))),
     few(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
-    few(st.builds(OutsideVm, texts, skus, vm_places)),
+    few(st.builds(UnmanagedVm, texts, skus, vm_places)),
 )
-room = st.none() | st.builds(Room, counts, counts, texts, few(texts), few(texts))
+room = st.none() | st.builds(Capacity, counts, counts, texts, few(texts), few(texts))
 plans = st.fixed_dictionaries(
     {},
     optional={
@@ -270,7 +278,7 @@ plans = st.fixed_dictionaries(
         "targets": few(texts),
         "errored": st.booleans(),
         "sites": few(sites),
-        "room": few(st.builds(SiteRoom, texts, texts, texts, counts, room, room)),
+        "room": few(st.builds(SiteCapacity, texts, texts, texts, counts, room, room)),
         "moved": few(st.tuples(addresses, addresses)),
     },
 ).map(lambda fields: Plan(**fields))
@@ -279,14 +287,18 @@ plans = st.fixed_dictionaries(
 @given(plans, st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, plain, max_size=2))
 @settings(max_examples=150, deadline=None)
 def test_everything_comes_back(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
-    data = write(plan, snapshot, prior)
-    saved, problems = read(data)
+    data = write_plan_file(plan, snapshot, prior)
+    saved, problems = read_plan_file(data)
     assert problems == []
     assert saved is not None
     assert saved.plan == plan
     assert list(saved.plan.variables) == list(plan.variables)
-    assert (dict(saved.snapshot), saved.prior_state, saved.digest) == (snapshot, prior, digest(data))
-    assert write(saved.plan, saved.snapshot, saved.prior_state) == data
+    assert (dict(saved.configuration_files), saved.prior_state, saved.digest) == (
+        snapshot,
+        prior,
+        compute_digest(data),
+    )
+    assert write_plan_file(saved.plan, saved.configuration_files, saved.prior_state) == data
 
 
 # --- one plan ----------------------------------------------------------------------------------
@@ -300,11 +312,11 @@ PLAN = Plan(
     serial=3,
     nexusform_version="0.1.0",
 )
-DATA = write(PLAN, {"main.tf": "x"}, {"resources": []})
+DATA = write_plan_file(PLAN, {"main.tf": "x"}, {"resources": []})
 
 
 def refusal(data: bytes, **more: str) -> Diagnostic:
-    saved, problems = read(data, "p.nfplan", **more)
+    saved, problems = read_plan_file(data, "p.nfplan", **more)
     assert saved is None
     (problem,) = problems
     assert problem.severity is Severity.ERROR
@@ -313,23 +325,23 @@ def refusal(data: bytes, **more: str) -> Diagnostic:
 
 
 def with_manifest(**changes: Any) -> bytes:
-    members = plan_file.unpack(DATA)
+    members = plan_file.unpack_archive(DATA)
     assert members is not None
     manifest = json.loads(members["nexusform.json"]) | changes
-    return plan_file.pack(members | {"nexusform.json": json.dumps(manifest).encode()})
+    return plan_file.pack_archive(members | {"nexusform.json": json.dumps(manifest).encode()})
 
 
 def with_member(name: str, content: bytes) -> bytes:
     """A file whose member was exchanged together with its digest."""
-    members = plan_file.unpack(DATA)
+    members = plan_file.unpack_archive(DATA)
     assert members is not None
     manifest = json.loads(members["nexusform.json"])
-    manifest["members"][name] = digest(content)
-    return plan_file.pack(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
+    manifest["members"][name] = compute_digest(content)
+    return plan_file.pack_archive(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
 
 
 def test_unknown_stays_the_one_unknown() -> None:
-    saved, _ = read(DATA)
+    saved, _ = read_plan_file(DATA)
     assert saved is not None
     after = saved.plan.changes[0].after
     assert after is not None
@@ -347,7 +359,7 @@ def test_any_program_can_open_it() -> None:
 
 
 def test_order_of_the_snapshot_makes_no_difference() -> None:
-    assert write(PLAN, {"a": "1", "b": "2"}) == write(PLAN, {"b": "2", "a": "1"})
+    assert write_plan_file(PLAN, {"a": "1", "b": "2"}) == write_plan_file(PLAN, {"b": "2", "a": "1"})
 
 
 def test_every_changed_byte_is_found() -> None:
@@ -402,17 +414,17 @@ def test_a_rewritten_archive_is_refused() -> None:
 
 @pytest.mark.parametrize("extra", ["surplus.json", "nexusform.json"])
 def test_a_part_too_many_is_refused(extra: str) -> None:
-    members = plan_file.unpack(DATA)
+    members = plan_file.unpack_archive(DATA)
     assert members is not None
-    assert refusal(plan_file.pack(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
-    assert refusal(plan_file.pack({k: v for k, v in members.items() if k != "steps.json"}))
+    assert refusal(plan_file.pack_archive(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
+    assert refusal(plan_file.pack_archive({k: v for k, v in members.items() if k != "steps.json"}))
     assert extra
 
 
 def test_a_part_that_is_not_the_saved_one_is_refused() -> None:
-    members = plan_file.unpack(DATA)
+    members = plan_file.unpack_archive(DATA)
     assert members is not None
-    problem = refusal(plan_file.pack(members | {"configuration.json": b"{}"}))
+    problem = refusal(plan_file.pack_archive(members | {"configuration.json": b"{}"}))
     assert '"configuration.json" is not what was saved' in problem.detail
 
 
@@ -424,8 +436,8 @@ def test_a_plan_of_a_newer_nexusform_is_refused_by_name() -> None:
 
 
 def test_a_plan_of_an_older_nexusform_is_read() -> None:
-    assert read(with_manifest(nexusform_version="0.1.0"), running="0.2.0")[0] is not None
-    assert read(with_manifest(nexusform_version="0.2.0rc1"), running="0.2.0")[0] is not None
+    assert read_plan_file(with_manifest(nexusform_version="0.1.0"), own_version="0.2.0")[0] is not None
+    assert read_plan_file(with_manifest(nexusform_version="0.2.0rc1"), own_version="0.2.0")[0] is not None
 
 
 def test_a_newer_format_is_refused() -> None:
@@ -484,7 +496,7 @@ def test_a_part_that_does_not_fit_is_told_with_its_place(name: str, content: byt
 
 
 def test_a_field_that_is_left_out_has_its_default() -> None:
-    saved, _ = read(with_member("plan.json", b'{"serial": 4}'))
+    saved, _ = read_plan_file(with_member("plan.json", b'{"serial": 4}'))
     assert saved is not None
     assert saved.plan == replace(PLAN, serial=4, nexusform_version="")
 
@@ -494,13 +506,13 @@ def test_numbers_of_any_size_and_deep_values_come_back() -> None:
     for _ in range(300):
         deep = [deep]
     plan = replace(PLAN, variables={"v": VariableValue([2**100, deep], DYNAMIC)})
-    saved, problems = read(write(plan, {}))
+    saved, problems = read_plan_file(write_plan_file(plan, {}))
     assert problems == []
     assert saved is not None
     assert saved.plan == plan
 
 
 def test_writing_does_not_change_the_plan() -> None:
-    plan = replace(PLAN, kept=1)
-    write(plan, {})
-    assert plan == replace(PLAN, kept=1)
+    plan = replace(PLAN, unchanged_count=1)
+    write_plan_file(plan, {})
+    assert plan == replace(PLAN, unchanged_count=1)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.plans.saved.shared_values import Misshapen, Sharing, Unsharing
-from nexusform.values import UNKNOWN
+from nexusform.plans.saved.shared_values import DocumentExpander, SharedDocuments, SharedValuesError
+from nexusform.values.value import UNKNOWN
 
 texts = st.sampled_from(["a", "&", "&0", "&:0", "&?", "&&", "x&0"])
 plain = st.recursive(
@@ -18,8 +18,8 @@ plain = st.recursive(
 )
 
 
-def written(documents: dict[str, Any]) -> tuple[Sharing, Any, dict[str, Any]]:
-    sharing = Sharing(documents)
+def written(documents: dict[str, Any]) -> tuple[SharedDocuments, Any, dict[str, Any]]:
+    sharing = SharedDocuments(documents)
     return sharing, *json.loads(json.dumps([sharing.shared, sharing.documents]))
 
 
@@ -27,8 +27,8 @@ def written(documents: dict[str, Any]) -> tuple[Sharing, Any, dict[str, Any]]:
 @given(st.dictionaries(st.sampled_from("abc"), plain, max_size=3))
 def test_whatever_is_written_comes_back_to_the_class_of_every_value(documents: dict[str, Any]) -> None:
     sharing, shared, parts = written(documents)
-    back = Unsharing(sharing.mark, shared)
-    read = {name: back.whole(part) for name, part in parts.items()}
+    back = DocumentExpander(sharing.mark, shared)
+    read = {name: back.expand(part) for name, part in parts.items()}
     assert repr(read) == repr(documents)
 
 
@@ -36,7 +36,7 @@ def test_what_is_equal_stands_once_and_is_one_object_when_it_is_read() -> None:
     documents = {"d": [{"machine": "m1", "cells": [0]} for _ in range(5)]}
     sharing, shared, parts = written(documents)
     assert json.dumps([shared, parts]).count("m1") == 1
-    read = Unsharing(sharing.mark, shared).whole(parts["d"])
+    read = DocumentExpander(sharing.mark, shared).expand(parts["d"])
     assert read == documents["d"]
     assert all(each is read[0] for each in read)
 
@@ -45,18 +45,18 @@ def test_keys_of_many_objects_stand_once() -> None:
     documents = {"d": {f"vm-{n}": {"machine": "m", "rack": "r", "number": n} for n in range(9)}}
     sharing, shared, parts = written(documents)
     assert json.dumps([shared, parts]).count("rack") == 1
-    assert Unsharing(sharing.mark, shared).whole(parts["d"]) == documents["d"]
+    assert DocumentExpander(sharing.mark, shared).expand(parts["d"]) == documents["d"]
 
 
 def test_true_is_not_one() -> None:
     documents = {"d": [[True, True, True], [1, 1, 1], [1.0, 1.0, 1.0]]}
     sharing, shared, parts = written(documents)
-    assert repr(Unsharing(sharing.mark, shared).whole(parts["d"])) == repr(documents["d"])
+    assert repr(DocumentExpander(sharing.mark, shared).expand(parts["d"])) == repr(documents["d"])
 
 
 def test_what_is_unknown_stays_so() -> None:
-    sharing = Sharing({"d": [UNKNOWN]})
-    assert Unsharing(sharing.mark, sharing.shared).whole([sharing.unknown])[0] is UNKNOWN
+    sharing = SharedDocuments({"d": [UNKNOWN]})
+    assert DocumentExpander(sharing.mark, sharing.shared).expand([sharing.unknown_reference])[0] is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_what_is_unknown_stays_so() -> None:
     ],
 )
 def test_what_points_nowhere_is_refused(shared: Any) -> None:
-    with pytest.raises(Misshapen):
-        Unsharing("&", shared)
+    with pytest.raises(SharedValuesError):
+        DocumentExpander("&", shared)
 
 
 def test_a_small_file_does_not_unfold_into_a_large_plan() -> None:
     """Each value holds the one before it ten times: twenty of them are 10^20 parts."""
     values: list[Any] = [[1] * 10]
     values += [[f"&{before}"] * 10 for before in range(20)]
-    with pytest.raises(Misshapen, match="more than any plan holds"):
-        Unsharing("&", {"keys": [], "values": values}).whole(["&20"])
+    with pytest.raises(SharedValuesError, match="more than any plan holds"):
+        DocumentExpander("&", {"keys": [], "values": values}).expand(["&20"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from nexusform.diagnostics import warning
+from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.rendering.answers.advice_findings import render_advice
 
 
@@ -12,7 +12,7 @@ def test_nothing_to_say() -> None:
 
 def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:
     spot = plans.span_of("agent_pool")
-    findings = [warning("zones-pinned", "d", spot, headline="zones-pinned: x")] * 2
-    text = render_advice([*findings, warning("no-surge-room", "d", spot, headline="y")], plans.files)
+    findings = [build_warning("zones-pinned", "d", spot, headline="zones-pinned: x")] * 2
+    text = render_advice([*findings, build_warning("no-surge-room", "d", spot, headline="y")], plans.files)
     assert text.count("Advice: zones-pinned: x") == 2
     assert "3 findings (no-surge-room: 1, zones-pinned: 2).\n" in text

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from nexusform.domains.whatif.questions.capacity import MixPart, find_capacity
-from nexusform.domains.whatif.questions.failure import FailureScope, lose_machines
+from nexusform.domains.whatif.questions.capacity import MixPart, compute_capacity
+from nexusform.domains.whatif.questions.failure import FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
-from nexusform.domains.whatif.rendering.capacity_outline import capacity_outline
-from nexusform.domains.whatif.rendering.failure_outline import failure_outline
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import kubernetes_upgrade_outline
-from nexusform.domains.whatif.rendering.runtime_upgrade_outline import runtime_upgrade_outline
-from nexusform.rendering.answers.answer_page import answer_main
-from nexusform.rendering.answers.outline import Outline, outline_markdown, outline_text
-from nexusform.worlds.world_view import SiteView
+from nexusform.domains.whatif.rendering.failure_report import build_failure_report
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import build_kubernetes_upgrade_report
+from nexusform.domains.whatif.rendering.runtime_upgrade_report import build_runtime_upgrade_report
+from nexusform.domains.whatif.rendering.site_capacity_report import build_capacity_report
+from nexusform.rendering.answers.answer_page import build_answer_main
+from nexusform.rendering.answers.answer_report import AnswerReport, render_report_markdown, render_report_text
+from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, seen, web
 from tests.worlds.small_worlds import document
 
@@ -24,35 +24,37 @@ ORIGIN = "state serial 5"
 
 
 @pytest.fixture(scope="module")
-def lab() -> SiteView:
+def lab() -> SiteSnapshot:
     site, _ = seen(document("nearly-full"), "", "lab/none")
     return site
 
 
-def answers(site: SiteView) -> dict[str, Outline]:
-    rack = [machine.name for machine in site.machines_of_rack["rack7"]]
+def answers(site: SiteSnapshot) -> dict[str, AnswerReport]:
+    rack = [machine.name for machine in site.machines_by_rack["rack7"]]
     mix = [MixPart(2, site.skus["NC_P46_224_v1"]), MixPart(3, site.skus["NC_G6_28_v1"])]
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
-        "capacity": capacity_outline([find_capacity(site, mix=mix)], ORIGIN),
-        "failure": failure_outline(lose_machines(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN),
-        "kubernetes-upgrade": kubernetes_upgrade_outline(simulate_kubernetes_upgrade(site, d), ORIGIN),
+        "capacity": build_capacity_report([compute_capacity(site, mix=mix)], ORIGIN),
+        "failure": build_failure_report(
+            simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN
+        ),
+        "kubernetes-upgrade": build_kubernetes_upgrade_report(simulate_kubernetes_upgrade(site, d), ORIGIN),
     }
 
 
 @pytest.mark.parametrize("name", ["capacity", "failure", "kubernetes-upgrade"])
 def test_the_documents_site_read_as_reviewed(
-    name: str, lab: SiteView, golden: Callable[[str, str], None]
+    name: str, lab: SiteSnapshot, golden: Callable[[str, str], None]
 ) -> None:
     outline = answers(lab)[name]
-    golden(f"answers/{name}.txt", outline_text(outline))
-    golden(f"answers/{name}.md", outline_markdown(outline))
+    golden(f"answers/{name}.txt", render_report_text(outline))
+    golden(f"answers/{name}.md", render_report_markdown(outline))
 
 
 def test_the_documents_runtime_upgrade_reads_as_reviewed(golden: Callable[[str, str], None]) -> None:
     text = web(24, "40", ALONE) + BUDGET.replace("MIN", "24")
     site, pods = seen(document("nearly-full"), text, "lab/cluster-a")
-    outline = runtime_upgrade_outline([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
-    golden("answers/runtime-upgrade.txt", outline_text(outline))
-    golden("answers/runtime-upgrade.md", outline_markdown(outline))
-    golden("answers/runtime-upgrade.html", str(answer_main(outline)).replace("><", ">\n<") + "\n")
+    outline = build_runtime_upgrade_report([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
+    golden("answers/runtime-upgrade.txt", render_report_text(outline))
+    golden("answers/runtime-upgrade.md", render_report_markdown(outline))
+    golden("answers/runtime-upgrade.html", str(build_answer_main(outline)).replace("><", ">\n<") + "\n")

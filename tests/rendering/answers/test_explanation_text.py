@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from nexusform.rendering.answers.explanation_text import explanation_document, render_explanation
+from nexusform.rendering.answers.explanation_text import build_explanation_document, render_explanation
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Machine, Terms, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName, VmSku
 
 LARGE = VmSku("NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P")
 SMALL = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
@@ -40,7 +40,7 @@ def scheduler() -> RackScheduler:
 
 
 def explained(sku: VmSku, zones: frozenset[str] | None, **more: object) -> str:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, Terms(zones)))
+    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, PlacementConstraints(zones)))
     return render_explanation("d-p1-7", explanation, **more)  # type: ignore[arg-type]
 
 
@@ -71,8 +71,12 @@ def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> Non
 
 
 def test_document_is_plain_json() -> None:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), LARGE, Terms(frozenset({"2", "1"}))))
-    document = json.loads(json.dumps(explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100)))
+    explanation = scheduler().explain(
+        Demand(VmName("d", "d", "p1", 7), LARGE, PlacementConstraints(frozenset({"2", "1"})))
+    )
+    document = json.loads(
+        json.dumps(build_explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100))
+    )
     assert document["availability_zones"] == ["1", "2"]
     assert document["to"]["rack"] == document["racks"][0]["name"]
     assert {"candidate", "rule", "reason"} == set(document["rejected"][0])

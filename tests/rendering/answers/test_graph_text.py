@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.rendering.answers.graph_text import dot_graph, mermaid_graph, reduced
+from nexusform.rendering.answers.graph_text import reduce_edges, render_dot, render_mermaid
 
 NODES = ["nexus_site.lab", 'nexus_rack.r["a"]', "nexus_kubernetes_cluster.c"]
 EDGES = [
@@ -13,7 +13,7 @@ EDGES = [
 
 
 def test_dot() -> None:
-    assert dot_graph(NODES, EDGES) == (
+    assert render_dot(NODES, EDGES) == (
         "digraph G {\n"
         '  rankdir = "RL";\n'
         '  node [shape = rect, fontname = "sans-serif"];\n'
@@ -27,7 +27,7 @@ def test_dot() -> None:
 
 
 def test_mermaid() -> None:
-    assert mermaid_graph(NODES, EDGES) == (
+    assert render_mermaid(NODES, EDGES) == (
         "flowchart RL\n"
         '  n0["nexus_site.lab"]\n'
         '  n1["nexus_rack.r[#quot;a#quot;]"]\n'
@@ -39,4 +39,4 @@ def test_mermaid() -> None:
 
 def test_a_cycle_keeps_all_its_edges() -> None:
     edges = [("a", "b"), ("b", "c"), ("c", "a")]
-    assert reduced(["a", "b", "c"], edges) == [("a", "b"), ("b", "c"), ("c", "a")]
+    assert reduce_edges(["a", "b", "c"], edges) == [("a", "b"), ("b", "c"), ("c", "a")]

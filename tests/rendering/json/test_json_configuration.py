@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from nexusform.configuration.loader import load
+from nexusform.configuration.loader import load_configuration
+from nexusform.diagnostics.source import SourceFile
 from nexusform.language.parser import parse_expression
-from nexusform.rendering.json.json_configuration import configuration_document, expression_document
-from nexusform.source import SourceFile
+from nexusform.rendering.json.json_configuration import (
+    build_configuration_document,
+    build_expression_document,
+)
 
 ROOT = """
 variable "zones" {
@@ -78,10 +81,10 @@ def document(tmp_path: Path, plans: SimpleNamespace) -> Any:
     (tmp_path / "main.nf.hcl").write_text(ROOT)
     (tmp_path / "edge").mkdir()
     (tmp_path / "edge" / "main.nf.hcl").write_text(EDGE)
-    configuration, problems = load(str(tmp_path), cache_directory=None)
+    configuration, problems = load_configuration(str(tmp_path), cache_directory=None)
     assert problems == []
     assert configuration is not None
-    return json.loads(json.dumps(configuration_document(configuration, plans.registries)))
+    return json.loads(json.dumps(build_configuration_document(configuration, plans.registries)))
 
 
 def test_resources(document: Any) -> None:
@@ -178,9 +181,9 @@ def test_every_provider_that_resources_use_is_there(tmp_path: Path, plans: Simpl
     (tmp_path / "main.nf.hcl").write_text(PROVIDERS_OF_ROOT)
     (tmp_path / "middle" / "main.nf.hcl").write_text(PROVIDERS_OF_MIDDLE)
     (tmp_path / "middle" / "inner" / "main.nf.hcl").write_text(PROVIDERS_OF_INNER)
-    configuration, _ = load(str(tmp_path), cache_directory=None)
+    configuration, _ = load_configuration(str(tmp_path), cache_directory=None)
     assert configuration is not None
-    document = configuration_document(configuration, plans.registries)
+    document = build_configuration_document(configuration, plans.registries)
     simulated = {"name": "simulated", "full_name": "nexusform.dev/builtin/simulated"}
     assert document["provider_config"] == {
         "azure_export.west": {
@@ -217,4 +220,4 @@ def test_expressions(text: str, expected: dict[str, Any]) -> None:
     expression, problems = parse_expression(SourceFile("t", text))
     assert not problems
     assert expression is not None
-    assert expression_document(expression) == expected
+    assert build_expression_document(expression) == expected

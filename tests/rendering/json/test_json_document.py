@@ -10,42 +10,42 @@ import pytest
 
 from nexusform.plans.plan import Action, CheckResult, Plan
 from nexusform.rendering.json.json_document import (
-    json_bytes,
-    materialised,
-    plan_document,
-    state_document,
+    build_plan_document,
+    build_state_document,
+    encode_document,
+    expand_document,
     write_json,
 )
-from nexusform.rendering.notation.hcl_text import trie
+from nexusform.rendering.notation.hcl_text import build_trie
 from nexusform.rendering.notation.json_values import (
-    Rows,
-    Section,
-    redacted,
-    sensitive_mask,
-    shown_type,
-    unknown_mask,
+    LazyArray,
+    LazyObject,
+    build_sensitive_mask,
+    build_unknown_mask,
+    build_visible_type,
+    redact_value,
 )
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.schemas.value_types import STRING, ListType, ObjectType, TupleType
 from nexusform.state.objects import State
-from nexusform.value_types import STRING, ListType, ObjectType, TupleType
-from nexusform.values import UNKNOWN
+from nexusform.values.value import UNKNOWN
 
 Golden = Callable[[str, str], None]
 
 
 def document_of(plan: Plan, **more: Any) -> Any:
-    return json.loads(json_bytes(plan_document(plan, None, **more)))
+    return json.loads(encode_document(build_plan_document(plan, None, **more)))
 
 
 def test_plan_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> None:
-    document = plan_document(
+    document = build_plan_document(
         plans.rich_document(), None, plans.some_state(), registries=plans.registries, files=plans.files
     )
-    golden("plan.json", json_bytes(document, pretty=True).decode())
+    golden("plan.json", encode_document(document, pretty=True).decode())
 
 
 def test_state_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> None:
-    golden("state.json", json_bytes(state_document(plans.some_state()), pretty=True).decode())
+    golden("state.json", encode_document(build_state_document(plans.some_state()), pretty=True).decode())
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_state_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> N
     ],
 )
 def test_streamed_compact_and_pretty_say_the_same(name: str, plans: SimpleNamespace) -> None:
-    document = plan_document(getattr(plans, name)(), None, plans.some_state())
-    whole = materialised(document)
-    assert json.loads(json_bytes(document)) == whole
-    assert json.loads(json_bytes(document, pretty=True)) == whole
+    document = build_plan_document(getattr(plans, name)(), None, plans.some_state())
+    whole = expand_document(document)
+    assert json.loads(encode_document(document)) == whole
+    assert json.loads(encode_document(document, pretty=True)) == whole
     out = BytesIO()
     write_json(document, out)
-    assert out.getvalue() == json_bytes(document)
+    assert out.getvalue() == encode_document(document)
 
 
 def test_versions_that_readers_check(plans: SimpleNamespace) -> None:
@@ -109,7 +109,7 @@ def test_secrets_appear_only_on_request(plans: SimpleNamespace) -> None:
     def text(**more: Any) -> str:
         plan, state = plans.rich_document(), plans.some_state()
         return json.dumps(document_of(plan, prior=state, **more)) + str(
-            materialised(state_document(state, **more))
+            expand_document(build_state_document(state, **more))
         )
 
     assert "hunter2" not in text()
@@ -189,7 +189,7 @@ def test_checks_that_a_state_keeps_are_told_as_those_of_a_plan() -> None:
         }
         for number, status in enumerate(("pass", "fail"))
     ]
-    (check,) = materialised(state_document(State(check_results=tuple(kept))))["checks"]
+    (check,) = expand_document(build_state_document(State(check_results=tuple(kept))))["checks"]
     assert check["address"] == {
         "kind": "resource",
         "mode": "managed",
@@ -203,7 +203,7 @@ def test_checks_that_a_state_keeps_are_told_as_those_of_a_plan() -> None:
 
 def test_checks_of_an_edited_state_are_told_as_they_stand() -> None:
     kept = ({"address": {"kind": "resource", "to_display": "no address"}, "instances": []}, {"odd": 1})
-    assert materialised(state_document(State(check_results=kept)))["checks"] == list(kept)
+    assert expand_document(build_state_document(State(check_results=kept)))["checks"] == list(kept)
 
 
 def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
@@ -219,28 +219,34 @@ def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
 def test_an_empty_state_has_no_values() -> None:
     from nexusform.state.objects import EMPTY
 
-    assert materialised(state_document(EMPTY)) == {"format_version": "1.0", "terraform_version": "1.11.0"}
+    assert expand_document(build_state_document(EMPTY)) == {
+        "format_version": "1.0",
+        "terraform_version": "1.11.0",
+    }
 
 
 def test_masks_mirror_the_shape() -> None:
     plain = {"a": {"b": UNKNOWN, "c": 1}, "l": [1, UNKNOWN], "k": [1], "m": {"x": 1}, "s": 1}
-    assert unknown_mask(plain) == {"a": {"b": True}, "l": [False, True]}
-    marks = trie([("a", "c"), ("k", 0)])
-    assert sensitive_mask(plain, marks) == {"a": {"c": True}, "k": [True]}
-    assert trie([(), ("a",)]) is True
-    assert trie([("a", "b"), ("a",)]) == {"a": True}
+    assert build_unknown_mask(plain) == {"a": {"b": True}, "l": [False, True]}
+    marks = build_trie([("a", "c"), ("k", 0)])
+    assert build_sensitive_mask(plain, marks) == {"a": {"c": True}, "k": [True]}
+    assert build_trie([(), ("a",)]) is True
+    assert build_trie([("a", "b"), ("a",)]) == {"a": True}
 
 
 def test_types_of_what_is_sensitive_name_no_parts() -> None:
-    assert shown_type(TupleType(()), hidden=True) == ["tuple", []]
-    assert shown_type(ListType(TupleType((STRING,))), hidden=True) == ["list", ["tuple", ["string"]]]
-    assert shown_type(TupleType((ObjectType.of({"key": STRING}),)), hidden=True) == "dynamic"
-    assert shown_type(ObjectType(()), hidden=True) == "dynamic"
+    assert build_visible_type(TupleType(()), is_hidden=True) == ["tuple", []]
+    assert build_visible_type(ListType(TupleType((STRING,))), is_hidden=True) == [
+        "list",
+        ["tuple", ["string"]],
+    ]
+    assert build_visible_type(TupleType((ObjectType.create({"key": STRING}),)), is_hidden=True) == "dynamic"
+    assert build_visible_type(ObjectType(()), is_hidden=True) == "dynamic"
 
 
 def test_redaction_keeps_the_shape_but_for_the_keys_of_what_is_sensitive() -> None:
     plain = {"s": "x", "n": 5, "b": True, "l": ["a", 1], "m": {"k": "v"}, "none": None}
-    assert redacted(plain, dict.fromkeys(plain, True)) == {
+    assert redact_value(plain, dict.fromkeys(plain, True)) == {
         "s": "(sensitive value)",
         "n": None,
         "b": None,
@@ -248,15 +254,15 @@ def test_redaction_keeps_the_shape_but_for_the_keys_of_what_is_sensitive() -> No
         "m": {},
         "none": None,
     }
-    assert redacted(plain, True) == {}
+    assert redact_value(plain, True) == {}
 
 
 def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
-    document = Section(
-        rows=Rows(lambda: [2**80, "\ud800", {"deep": 2**70}]), empty=Rows(list), none=Section()
+    document = LazyObject(
+        rows=LazyArray(lambda: [2**80, "\ud800", {"deep": 2**70}]), empty=LazyArray(list), none=LazyObject()
     )
     for pretty in (False, True):
-        assert json.loads(json_bytes(document, pretty=pretty)) == {
+        assert json.loads(encode_document(document, pretty=pretty)) == {
             "rows": [2**80, "\ud800", {"deep": 2**70}],
             "empty": [],
             "none": {},

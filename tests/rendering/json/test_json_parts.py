@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from nexusform.diagnostics import ValueNote, error, warning
-from nexusform.rendering.json.json_parts import diagnostic_document, validate_document
-from nexusform.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import ValueNote, build_error, build_warning
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.rendering.json.json_parts import build_diagnostic_document, build_validation_document
 
 
 def test_every_key(plans: SimpleNamespace) -> None:
-    found = error(
+    found = build_error(
         "does-not-fit",
         "Because.",
         plans.span_of("count"),
@@ -19,7 +19,7 @@ def test_every_key(plans: SimpleNamespace) -> None:
         function="max(numbers...)",
         extra={"fit": {"placed": 20}},
     )
-    assert diagnostic_document(found, plans.files) == {
+    assert build_diagnostic_document(found, plans.files) == {
         "severity": "error",
         "summary": "Do not fit",
         "detail": "Because.",
@@ -51,17 +51,17 @@ def test_context_widens_the_snippet() -> None:
     file = SourceFile("c.nf.hcl", "a {\n  b = 1\n  c = 2\n}\n")
     subject = Span(file.name, Position(2, 3, 6), Position(2, 4, 7))
     context = Span(file.name, Position(1, 1, 0), Position(4, 2, 21))
-    snippet = diagnostic_document(error("unknown-site", "", subject, context=context), {file.name: file})[
-        "snippet"
-    ]
+    snippet = build_diagnostic_document(
+        build_error("unknown-site", "", subject, context=context), {file.name: file}
+    )["snippet"]
     assert snippet["code"] == "a {\n  b = 1\n  c = 2\n}"
     assert snippet["start_line"] == 1
     assert snippet["code"][snippet["highlight_start_offset"] : snippet["highlight_end_offset"]] == "b"
 
 
 def test_validate_counts() -> None:
-    document = validate_document(
-        [error("unknown-site"), warning("old-inventory"), warning("invalid-time")], {}
+    document = build_validation_document(
+        [build_error("unknown-site"), build_warning("old-inventory"), build_warning("invalid-time")], {}
     )
     assert (document["valid"], document["error_count"], document["warning_count"]) == (False, 1, 2)
     assert [d["summary"] for d in document["diagnostics"]] == [
@@ -69,4 +69,4 @@ def test_validate_counts() -> None:
         "Old inventory",
         "Invalid time",
     ]
-    assert validate_document([warning("old-inventory")], {})["valid"] is True
+    assert build_validation_document([build_warning("old-inventory")], {})["valid"] is True

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CASES = Path(__file__).with_name("relevant_attributes")
 EXPECTED: dict[str, Any] = json.loads((CASES / "expected.json").read_text())
@@ -36,7 +36,7 @@ def stands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Path.cwd()
     os.chdir(directory)
     try:
-        assert run(["apply", "-auto-approve"]) == 0
+        assert run_command_line(["apply", "-auto-approve"]) == 0
     finally:
         os.chdir(before)
     return directory
@@ -54,7 +54,7 @@ def test_as_terraform(
     monkeypatch.chdir(tmp_path / "it")
     if name == "first":
         shutil.rmtree("state")
-    assert run(["plan", "-out=p", *ARGUMENTS[name]]) == 0
+    assert run_command_line(["plan", "-out=p", *ARGUMENTS[name]]) == 0
     capsys.readouterr()
-    assert run(["show", "-json", "p"]) == 0
+    assert run_command_line(["show", "-json", "p"]) == 0
     assert json.loads(capsys.readouterr().out)["relevant_attributes"] == EXPECTED[name]

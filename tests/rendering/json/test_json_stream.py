@@ -3,24 +3,24 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
-from nexusform.applying.events import Outcome, StepEvent
-from nexusform.diagnostics import warning
+from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.json import json_stream
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.schemas.value_types import STRING
 from nexusform.state.objects import OutputState
-from nexusform.value_types import STRING
 
 NOW = "2026-03-01T00:00:00Z"
 
 
 def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
     events = [
-        json_stream.version_event("0.1.0", NOW),
-        json_stream.log_event("hello", NOW),
-        json_stream.diagnostic_event(warning("old-inventory", headline="careful"), {}, NOW),
-        *json_stream.plan_events(plans.rich_document(), NOW),
-        json_stream.refresh_start_event(plans.d, "x", NOW),
+        json_stream.create_version_event("0.1.0", NOW),
+        json_stream.create_log_event("hello", NOW),
+        json_stream.create_diagnostic_event(build_warning("old-inventory", headline="careful"), {}, NOW),
+        *json_stream.create_plan_events(plans.rich_document(), NOW),
+        json_stream.create_refresh_start_event(plans.d, "x", NOW),
     ]
     for event in events:
         assert {"@level", "@message", "@module", "@timestamp", "type"} <= set(event)
@@ -34,7 +34,7 @@ def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
 
 
 def test_planned_changes_and_their_reasons(plans: SimpleNamespace) -> None:
-    events = list(json_stream.plan_events(plans.every_action(), NOW))
+    events = list(json_stream.create_plan_events(plans.every_action(), NOW))
     planned = {e["change"]["resource"]["addr"]: e["change"] for e in events if e["type"] == "planned_change"}
     assert "nexus_rack.t" not in planned
     assert planned["nexus_rack.j"]["action"] == "replace"
@@ -50,7 +50,7 @@ def test_planned_changes_and_their_reasons(plans: SimpleNamespace) -> None:
 
 
 def test_change_summary_counts_as_the_plan_line(plans: SimpleNamespace) -> None:
-    event = json_stream.plan_summary_event(plans.every_action(), NOW)
+    event = json_stream.create_plan_summary_event(plans.every_action(), NOW)
     assert event["changes"] == {
         "add": 5,
         "change": 2,
@@ -63,7 +63,7 @@ def test_change_summary_counts_as_the_plan_line(plans: SimpleNamespace) -> None:
 
 def test_resource_keys_of_a_module_instance(plans: SimpleNamespace) -> None:
     where = plans.address("nexus_rack", "r", "k", module=(("edge", "a"),))
-    event = json_stream.refresh_start_event(where, "lab/r", NOW)
+    event = json_stream.create_refresh_start_event(where, "lab/r", NOW)
     assert event["hook"]["resource"] == {
         "addr": 'module.edge["a"].nexus_rack.r["k"]',
         "module": 'module.edge["a"]',
@@ -77,20 +77,20 @@ def test_resource_keys_of_a_module_instance(plans: SimpleNamespace) -> None:
 
 def test_apply_events() -> None:
     step = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", elapsed=12.7)
-    assert json_stream.apply_start_event(step, NOW)["hook"]["action"] == "create"
-    progress = json_stream.apply_progress_event(step, NOW)
+    assert json_stream.create_apply_start_event(step, NOW)["hook"]["action"] == "create"
+    progress = json_stream.create_apply_progress_event(step, NOW)
     assert progress["hook"]["elapsed_seconds"] == 12
-    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.0, Outcome.DONE)
-    ended = json_stream.apply_end_event(done, NOW)
+    done = StepEvent("nexus_rack.a", StepKind.DELETE, "lab/a", 3.0, StepOutcome.DONE)
+    ended = json_stream.create_apply_end_event(done, NOW)
     assert (ended["type"], ended["@level"], ended["hook"]["action"]) == ("apply_complete", "info", "delete")
-    failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, Outcome.FAILED, "no room")
-    assert json_stream.apply_end_event(failed, NOW)["type"] == "apply_errored"
-    assert json_stream.apply_end_event(failed, NOW)["hook"]["error"] == "no room"
+    failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, StepOutcome.FAILED, "no room")
+    assert json_stream.create_apply_end_event(failed, NOW)["type"] == "apply_errored"
+    assert json_stream.create_apply_end_event(failed, NOW)["hook"]["error"] == "no room"
 
 
 def test_outputs_hide_secrets() -> None:
     outputs = {"a": OutputState("x", STRING), "b": OutputState("hunter2", STRING, sensitive=True)}
-    event = json_stream.outputs_event(outputs, NOW)
+    event = json_stream.create_outputs_event(outputs, NOW)
     assert event["outputs"] == {
         "a": {"sensitive": False, "type": "string", "value": "x"},
         "b": {"sensitive": True, "type": "string"},
@@ -98,26 +98,28 @@ def test_outputs_hide_secrets() -> None:
 
 
 def test_summaries_of_apply_and_destroy() -> None:
-    done = json_stream.apply_summary_event(1, 2, 3, NOW)
+    done = json_stream.create_apply_summary_event(1, 2, 3, NOW)
     assert done["@message"] == "Apply complete! Resources: 1 added, 2 changed, 3 destroyed."
     assert done["changes"]["operation"] == "apply"
-    gone = json_stream.apply_summary_event(0, 0, 3, NOW, destroy=True)
+    gone = json_stream.create_apply_summary_event(0, 0, 3, NOW, destroy=True)
     assert gone["@message"] == "Destroy complete! Resources: 3 destroyed."
 
 
 def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
     changed = [row for row in plan.placements if row.trigger]
-    events = [e for e in json_stream.plan_events(plan, NOW) if e["type"] == "planned_placement"]
+    events = [e for e in json_stream.create_plan_events(plan, NOW) if e["type"] == "planned_placement"]
     assert [e["placement"]["object"] for e in events] == [row.object for row in changed]
     assert events[0]["@message"] == f"{changed[0].object}: Plan to place (new)"
     assert not [
-        e for e in json_stream.plan_events(plan, NOW, Detail.NONE) if e["type"] == "planned_placement"
+        e for e in json_stream.create_plan_events(plan, NOW, Detail.NONE) if e["type"] == "planned_placement"
     ]
-    listed = [e for e in json_stream.plan_events(plan, NOW, Detail.ALL) if e["type"] == "planned_placement"]
+    listed = [
+        e for e in json_stream.create_plan_events(plan, NOW, Detail.ALL) if e["type"] == "planned_placement"
+    ]
     assert len(listed) == len(plan.placements)
 
 
 def test_what_an_apply_forgot_is_counted() -> None:
-    done = json_stream.apply_summary_event(0, 0, 0, NOW, forgotten=3)
+    done = json_stream.create_apply_summary_event(0, 0, 0, NOW, forgotten=3)
     assert done["changes"]["forget"] == 3

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 from nexusform.rendering.json import placements_csv
 from nexusform.rendering.json.placements_csv import render_csv
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.scheduling.decision import Place
+from nexusform.scheduling.decision import Location
 
 USUAL = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
 
 
-class _Slice(Place, frozen=True):
+class _Slice(Location, frozen=True):
     band: str
     ports: tuple[int, ...]
 
 
-def _document(place: Place | None) -> dict[str, Any] | None:
+def _document(place: Location | None) -> dict[str, Any] | None:
     if not isinstance(place, _Slice):
         return None
     return {"machine": "m1", "band": place.band, "ports": list(place.ports)}
@@ -34,7 +34,7 @@ def test_what_only_places_of_another_kind_say_has_columns_of_its_own(
     made = plans.added_cluster()
     rows = made.placements
     sliced = replace(rows[0], kind="slice", source=None, target=_Slice("=low", (7, 9)))
-    monkeypatch.setattr(placements_csv, "place_document", _document)
+    monkeypatch.setattr(placements_csv, "build_location_document", _document)
     table = list(csv.DictReader(render_csv(replace(made, placements=(sliced,)), Detail.CHANGED).splitlines()))
     assert [name for name in table[0] if name.startswith("to_")] == [
         f"to_{name}" for name in (*USUAL, "band", "ports")

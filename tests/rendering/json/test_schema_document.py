@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.rendering.json.json_configuration import providers_schema
-from nexusform.resource_types.registry import registries
+from nexusform.cli.main import run_command_line
+from nexusform.rendering.json.json_configuration import build_providers_schema
+from nexusform.resource_types.registry import build_registries
 
 
 def test_every_type_is_there_with_what_it_takes(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["providers", "schema", "-json"]) == 0
+    assert run_command_line(["providers", "schema", "-json"]) == 0
     document = json.loads(capfd.readouterr().out)
-    assert document == json.loads(json.dumps(providers_schema(registries())))
+    assert document == json.loads(json.dumps(build_providers_schema(build_registries())))
     schemas = document["provider_schemas"]["nexusform"]
-    assert set(schemas["resource_schemas"]) == set(registries().resource_types)
-    assert set(schemas["data_source_schemas"]) == set(registries().data_sources)
+    assert set(schemas["resource_schemas"]) == set(build_registries().resource_types)
+    assert set(schemas["data_source_schemas"]) == set(build_registries().data_sources)
     rack = schemas["resource_schemas"]["nexus_rack"]["block"]
     assert rack["attributes"]["machine_count"] | {"description": ""} == {
         "type": "number",
@@ -24,4 +24,4 @@ def test_every_type_is_there_with_what_it_takes(capfd: pytest.CaptureFixture[str
         "required": True,
     }
     assert rack["block_types"]["machine_override"]["nesting_mode"] == "map"
-    assert run(["providers", "schema"]) == 1
+    assert run_command_line(["providers", "schema"]) == 1

@@ -4,13 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.configuration.declared.constants import NO_NAMES
-from nexusform.language.evaluator import evaluate
+from nexusform.configuration.declarations.constants import EMPTY_SCOPE
+from nexusform.diagnostics.source import SourceFile
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression
-from nexusform.plain_data import to_plain
-from nexusform.rendering.notation.hcl_text import attribute_name, hcl_value, quoted, scalar
-from nexusform.source import SourceFile
-from nexusform.values import UNKNOWN
+from nexusform.rendering.notation.hcl_text import (
+    format_attribute_name,
+    format_scalar,
+    quote_string,
+    render_hcl_value,
+)
+from nexusform.values.value import UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -28,15 +33,20 @@ from nexusform.values import UNKNOWN
     ],
 )
 def test_scalars(plain: object, text: str) -> None:
-    assert scalar(plain) == text
+    assert format_scalar(plain) == text
 
 
 def test_names_are_quoted_only_where_needed() -> None:
-    assert [attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == ["a-b", '"a b"', '"1a"', "größe"]
+    assert [format_attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == [
+        "a-b",
+        '"a b"',
+        '"1a"',
+        "größe",
+    ]
 
 
 def test_heredoc_marker_never_ends_the_text_early() -> None:
-    assert hcl_value("a\nEOT\nb") == "<<-EOT_\na\nEOT\nb\nEOT_"
+    assert render_hcl_value("a\nEOT\nb") == "<<-EOT_\na\nEOT\nb\nEOT_"
 
 
 plain_values = st.recursive(
@@ -53,13 +63,13 @@ plain_values = st.recursive(
 
 @given(plain_values.filter(lambda v: "\n" not in repr(v).replace("\\n", "\n")))
 def test_values_without_line_breaks_can_be_read_back(plain: object) -> None:
-    expression, problems = parse_expression(SourceFile("t", hcl_value(plain)))
+    expression, problems = parse_expression(SourceFile("t", render_hcl_value(plain)))
     assert not problems
     assert expression is not None
-    value, problems = evaluate(expression, NO_NAMES)
+    value, problems = evaluate_expression(expression, EMPTY_SCOPE)
     assert not problems
-    assert to_plain(value)[0] == plain
+    assert convert_to_plain(value)[0] == plain
 
 
 def test_quoted_text_has_no_control_characters() -> None:
-    assert quoted("a\x00\x85\u202e\n") == '"a\\u0000\\u0085\\u202e\\n"'
+    assert quote_string("a\x00\x85\u202e\n") == '"a\\u0000\\u0085\\u202e\\n"'

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nexusform.rendering.notation.json_values import spelled_out
+from nexusform.rendering.notation.json_values import escape_texts
 from nexusform.rendering.notation.markup import (
     Markup,
-    data_script,
-    element,
-    escaped,
-    joined,
-    shape,
-    trusted_code,
+    build_code_element,
+    build_data_script,
+    build_element,
+    build_svg_element,
+    escape_markup,
+    join_parts,
 )
 
 
@@ -38,39 +38,42 @@ class Reader(HTMLParser):
 @given(st.text(), st.text())
 def test_no_text_becomes_markup(text: str, value: str) -> None:
     reader = Reader()
-    reader.feed(element("p", text, title=value))
+    reader.feed(build_element("p", text, title=value))
     reader.close()
     assert reader.tags == ["p"]
     assert [name for name, _ in reader.attributes] == ["title"]
-    assert "<" not in escaped(text)
-    assert '"' not in escaped(value)
+    assert "<" not in escape_markup(text)
+    assert '"' not in escape_markup(value)
 
 
 @example("\r")
 @given(st.recursive(st.text(), lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)))
 def test_data_comes_back_and_cannot_end_its_script(document: object) -> None:
-    text = data_script("d", document)
+    text = build_data_script("d", document)
     body = text.partition(">")[2].removesuffix("</script>")
     assert "<" not in body
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return
-    assert json.loads(body) == spelled_out(document)
+    assert json.loads(body) == escape_texts(document)
 
 
 def test_elements() -> None:
-    assert element("br") == "<br>"
-    assert element("p", "a < b", element("b", "c"), class_="x", hidden=None, title='"') == (
+    assert build_element("br") == "<br>"
+    assert build_element("p", "a < b", build_element("b", "c"), class_="x", hidden=None, title='"') == (
         '<p class="x" title="&quot;">a &lt; b<b>c</b></p>'
     )
-    assert element("input", checked=True, disabled=False, aria_label="x") == '<input checked aria-label="x">'
-    assert shape("rect", x=1.0, y=2.5) == '<rect x="1" y="2.5"/>'
-    assert joined(["a", None, [Markup("<i>")]], "b") == "a<i>b"
-    assert unescape(escaped("<&\"'>")) == "<&\"'>"
-    assert escaped("\x00\x1b[31m\ud800") == "\\u0000\\u001b[31m\\ud800"
+    assert (
+        build_element("input", checked=True, disabled=False, aria_label="x")
+        == '<input checked aria-label="x">'
+    )
+    assert build_svg_element("rect", x=1.0, y=2.5) == '<rect x="1" y="2.5"/>'
+    assert join_parts(["a", None, [Markup("<i>")]], "b") == "a<i>b"
+    assert unescape(escape_markup("<&\"'>")) == "<&\"'>"
+    assert escape_markup("\x00\x1b[31m\ud800") == "\\u0000\\u001b[31m\\ud800"
 
 
 def test_code_that_would_end_its_element_is_refused() -> None:
     with pytest.raises(ValueError, match="end its script"):
-        trusted_code("script", "var a = '</SCRIPT>';")
+        build_code_element("script", "var a = '</SCRIPT>';")

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import error
+from nexusform.diagnostics.diagnostic import build_error
 from nexusform.plans.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import SCRIPTS, render_html
-from nexusform.rendering.page.page_parts import overview_part
+from nexusform.rendering.page.page_parts import build_overview_section
+from nexusform.rendering.report.capacity_table import CapacityRow
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.overview import build_overview
-from nexusform.rendering.report.report import build_report
-from nexusform.rendering.report.room_table import RoomRow
-from nexusform.scheduling.decision import Refusal
-from nexusform.value_types import STRING
+from nexusform.rendering.report.plan_report import build_report
+from nexusform.scheduling.decision import Rejection
+from nexusform.schemas.value_types import STRING
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan
 
@@ -132,12 +132,12 @@ def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan])
         if c.address.type == "nexus_kubernetes_cluster"
     )
     kept = tuple(c for c in plan.changes if c.address.type != "nexus_kubernetes_cluster")
-    finding = error("invalid-reference", nasty, address=nasty, headline=nasty)
+    finding = build_error("invalid-reference", nasty, address=nasty, headline=nasty)
     rows = tuple(replace(row, object=nasty, trigger=nasty, reason=nasty) for row in plan.placements)
     other = replace(plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty)
     violation = SeparationViolation(nasty, nasty, nasty, (nasty,), nasty, nasty, nasty)
     verdicts = (separation_verdict(nasty, nasty, nasty, violation),)
-    text, _, data = page_of(replace(other, separation_rules=verdicts))
+    text, _, data = page_of(replace(other, separation_verdicts=verdicts))
     scripts = len(re.findall(r"<script", text))
     assert scripts == len(re.findall(r"</script", text)) == 1 + len(SCRIPTS)
     assert "<img" not in text
@@ -162,7 +162,9 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
     broken = replace(
         real.saved.plan,
         errored=True,
-        diagnostics=(error("does-not-fit", "No room.", headline="5 do not fit", brief="a/p does not fit"),),
+        diagnostics=(
+            build_error("does-not-fit", "No room.", headline="5 do not fit", brief="a/p does not fit"),
+        ),
     )
     _, outline, data = page_of(broken)
     words = "".join(outline.words)
@@ -180,7 +182,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
 @pytest.mark.of_domains("fleet")
 def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
-    refused = replace(plan.placements[0], rejected=(Refusal("south", "taint_toleration", "it is tainted"),))
+    refused = replace(plan.placements[0], rejected=(Rejection("south", "taint_toleration", "it is tainted"),))
     shown = replace(
         plan,
         placements=(refused, *plan.placements[1:]),
@@ -251,7 +253,7 @@ def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
 def test_certainty_that_was_not_computed_is_in_no_table(examples: dict[str, RealPlan]) -> None:
     plan = examples["quickstart"].saved.plan
     assert "Machines certain" in render_html(plan, {}, REGISTRIES)
-    assert "Machines certain" not in render_html(replace(plan, tie_breaks=0), {}, REGISTRIES)
+    assert "Machines certain" not in render_html(replace(plan, samples=0), {}, REGISTRIES)
 
 
 def test_an_empty_plan_has_a_page() -> None:
@@ -289,7 +291,7 @@ def test_a_page_names_directory_and_commit_where_they_are_known(plans: SimpleNam
 
 def test_the_table_of_room_names_the_sites_whose_room_changes(plans: SimpleNamespace) -> None:
     overview = build_overview(plans.added_cluster(), build_report(plans.added_cluster(), REGISTRIES))
-    row = RoomRow("fits", (("5", "5"), ("5", "3")), (False, True))
-    text = str(overview_part(replace(overview, sites=("ber1", "par1"), room=(row,))))
+    row = CapacityRow("fits", (("5", "5"), ("5", "3")), (False, True))
+    text = str(build_overview_section(replace(overview, sites=("ber1", "par1"), capacity=(row,))))
     assert "par1 before" in text
     assert "ber1" not in text

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.rendering.notation.markup import element
-from nexusform.rendering.page.html_page import page_content, render_html
+from nexusform.rendering.notation.markup import build_element
+from nexusform.rendering.page.html_page import build_page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
 from tests.rendering.real_plans import (
@@ -86,14 +86,14 @@ WORDS = """const name = document.querySelector(".matrix .name");
 def test_the_names_of_a_wide_fleet_break_between_words_only(
     browser: Browser, width: int, tmp_path: Path
 ) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, Square, grid
+    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_grid
 
     keys = ("northernregioncustomer0011720", "southern9851020", "a")
     names = tuple(f'fleet_cluster_resource_placement.p["{key}"]' for key in keys)
     clusters = tuple(f"member-{number}" for number in range(30))
-    squares = {(name, cluster): Square(None, "", "no label") for name in names for cluster in clusters}
+    squares = {(name, cluster): MatrixCell(None, "", "no label") for name in names for cluster in clusters}
     page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(element("main", grid(FleetMatrix(names, clusters, squares), "")))
+    drawn = str(build_element("main", render_grid(FleetMatrix(names, clusters, squares), "")))
     (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
     browser.open(tmp_path / "page.html", width)
     assert browser.count(".matrix td") == 30
@@ -104,14 +104,14 @@ def test_the_names_of_a_wide_fleet_break_between_words_only(
 def test_on_a_phone_a_placement_stands_above_its_clusters_those_that_change_first(
     browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, Square, grid
+    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_grid
 
     rows = [row for row in examples["fleet"].saved.plan.placements if row.kind == "binding"][:2]
     new, kept = replace(rows[0], object="new"), replace(rows[1], object="kept", action=PlacementAction.KEEP)
     clusters = ("kept", "not", "new")
-    squares = {("p", "new"): Square(new), ("p", "kept"): Square(kept)}
+    squares = {("p", "new"): MatrixCell(new), ("p", "kept"): MatrixCell(kept)}
     page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(element("main", grid(FleetMatrix(("p",), clusters, squares), "")))
+    drawn = str(build_element("main", render_grid(FleetMatrix(("p",), clusters, squares), "")))
     (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
     browser.open(tmp_path / "page.html", 390)
     cells = "[...document.querySelectorAll('.matrix tbody th, .matrix tbody td')]"
@@ -718,7 +718,7 @@ def test_the_page_is_drawn_again_with_other_data(
     opened(browser, pages["repaired"])
     browser.click("button.vm")
     real = examples["nexus-document"]
-    content = page_content(real.saved.plan, real.sources, REGISTRIES)
+    content = build_page_content(real.saved.plan, real.sources, REGISTRIES)
     for _ in range(2):
         browser.run("replace(arguments[0], arguments[1])", str(content.main), content.data)
         browser.wait_for("document.querySelectorAll('button.vm').length === 178")

@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
-from nexusform.rendering.page.rack_map import OUTSIDE, Mark, build_rack_maps, short_names
+from nexusform.rendering.page.rack_map import OUTSIDE, Mark, build_rack_maps, build_short_names
 from tests.rendering.real_plans import RealPlan
 
 
 def test_the_document_s_site(examples: dict[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["nexus-document"].saved.plan)
     assert [rack.name for rack in site.racks] == [f"rack{n}" for n in range(1, 9)]
-    assert site.machines == 128
+    assert site.machine_count == 128
     assert site.clusters == ("cluster-a", "cluster-b", "cluster-c", "cluster-d")
     assert Counter(vm.mark for vm in site.vms) == {Mark.KEPT: 125, Mark.PLACED: 53}
     assert {vm.cluster for vm in site.vms if vm.mark is Mark.PLACED} == {"cluster-d"}
@@ -40,7 +40,7 @@ def test_moves_and_removals_show_on_the_side_where_they_stand(examples: dict[str
     assert removed.after is None
     assert (removed.name, removed.trigger) == ("web-workers-8", "scale_in")
     evacuated = next(m for rack in site.racks for m in rack.machines if m.facts.name == "r1-bm01")
-    assert evacuated.facts.refusal
+    assert evacuated.facts.unschedulable_reason
     assert len(evacuated.before) == 1
     assert not evacuated.after
 
@@ -55,11 +55,11 @@ def test_vms_that_are_not_managed_hold_their_room(examples: dict[str, RealPlan])
 
 
 def test_keys_tell_clusters_apart() -> None:
-    assert short_names(["cluster-a", "cluster-b"]) == {"cluster-a": "a", "cluster-b": "b"}
-    assert short_names(["ran-10", "ran-11"]) == {"ran-10": "10", "ran-11": "11"}
-    assert short_names(["core"]) == {"core": "core"}
-    assert short_names(["frankfurt", "amsterdam"]) == {"frankfurt": "1", "amsterdam": "2"}
-    assert short_names(["edge", "edge-2", OUTSIDE])[OUTSIDE] == "\N{MIDDLE DOT}"
-    assert short_names([]) == {}
-    many = short_names([f"a-{n}" for n in range(50)] + ["a-"])
+    assert build_short_names(["cluster-a", "cluster-b"]) == {"cluster-a": "a", "cluster-b": "b"}
+    assert build_short_names(["ran-10", "ran-11"]) == {"ran-10": "10", "ran-11": "11"}
+    assert build_short_names(["core"]) == {"core": "core"}
+    assert build_short_names(["frankfurt", "amsterdam"]) == {"frankfurt": "1", "amsterdam": "2"}
+    assert build_short_names(["edge", "edge-2", OUTSIDE])[OUTSIDE] == "\N{MIDDLE DOT}"
+    assert build_short_names([]) == {}
+    many = build_short_names([f"a-{n}" for n in range(50)] + ["a-"])
     assert len(set(many.values())) == 51

@@ -102,7 +102,7 @@ def test_what_would_be_too_large_is_drawn_rack_by_rack(
     examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = render_svg(examples["repaired"].saved.plan)
-    monkeypatch.setattr(svg_map, "MOST_BYTES", len(whole) - 1)
+    monkeypatch.setattr(svg_map, "MAX_BYTES", len(whole) - 1)
     root = drawn(examples["repaired"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert "Site s, after the plan" in texts
@@ -122,15 +122,15 @@ def test_what_would_be_too_large_is_drawn_rack_by_rack(
 def test_racks_alone_of_a_refused_plan_are_what_stands(
     examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(svg_map, "MOST_BYTES", 1)
+    monkeypatch.setattr(svg_map, "MAX_BYTES", 1)
     root = ET.fromstring(render_svg(replace(examples["nexus-document"].saved.plan, errored=True)))
     assert "Site lab, what stands" in [t.text for t in root.iter(f"{SVG}text")]
     assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
 
 
 def test_racks_beyond_a_picture_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg_map, "MOST_BYTES", 1)
-    monkeypatch.setattr(svg_map, "MOST_RACKS", 30)
+    monkeypatch.setattr(svg_map, "MAX_BYTES", 1)
+    monkeypatch.setattr(svg_map, "MAX_RACKS", 30)
     root = ET.fromstring(render_svg(many(tmp_path, 40).saved.plan))
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 30
     assert any(

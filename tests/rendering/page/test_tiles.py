@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import error
+from nexusform.diagnostics.diagnostic import build_error
+from nexusform.interfaces.plugins import Registries
 from nexusform.plans.plan import Action, PlacementAction, Plan, PoolUpgrade, Upgrade
-from nexusform.ports import Registries
-from nexusform.rendering.page.html_page import page_content, render_html
+from nexusform.rendering.page.html_page import build_page_content, render_html
 
 
 def tiles(plan: Plan) -> dict[str, tuple[str, str]]:
@@ -25,7 +25,7 @@ def upgraded(plans: SimpleNamespace, *, surges: bool) -> Plan:
     plan = plans.changed_placements()
     (row,) = [row for row in plan.placements if row.action is PlacementAction.MOVE]
     node = replace(row, trigger="kubernetes_version_changed")
-    pool = PoolUpgrade(row.pool, row.sku, 1, 1, 1, surges=surges, fewest_up=int(surges))
+    pool = PoolUpgrade(row.pool, row.sku, 1, 1, 1, surges=surges, minimum_up=int(surges))
     told = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,))
     return replace(plan, placements=(node,), upgrades=(told,), diagnostics=())
 
@@ -57,7 +57,7 @@ def test_pods_that_wait_on_do_not_move(plans: SimpleNamespace) -> None:
 
 
 def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
-    limit = error(
+    limit = build_error(
         "guard-rail", "1 VM moves; -fail-on=moved:0 allows 0 at most.", extra={"guard_rail": "moved:0"}
     )
     plan = replace(plans.changed_placements(), diagnostics=(limit,))
@@ -66,7 +66,7 @@ def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
     assert said["What is at risk"][1].startswith(
         "by guard rail moved:0; 1 VM moves; -fail-on=moved:0 allows 0 at most;"
     )
-    assert page_content(plan, {}, Registries()).data["denied"]
+    assert build_page_content(plan, {}, Registries()).data["denied"]
 
 
 def test_where_an_object_goes_nobody_reads_that_nothing_is_touched(plans: SimpleNamespace) -> None:

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import error, warning
+from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.plans.plan import CheckResult, Plan, SeparationViolation
 from nexusform.rendering.json.placements_csv import render_csv
 from nexusform.rendering.pull_request.junit import render_junit
-from nexusform.rendering.pull_request.sarif import sarif_document
+from nexusform.rendering.pull_request.sarif import build_sarif_document
 from nexusform.rendering.report.placement_rows import Detail
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
@@ -40,9 +40,9 @@ def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
 
 def test_every_finding_is_there_and_errors_alone_fail(plans: SimpleNamespace) -> None:
     told = (
-        warning("no-surge-room", "The upgrade would fail.", address="a.b"),
-        warning("rollout-does-not-complete", "It hangs.", address="c.d"),
-        warning("old-inventory", "Three days.", address="data.e.f"),
+        build_warning("no-surge-room", "The upgrade would fail.", address="a.b"),
+        build_warning("rollout-does-not-complete", "It hangs.", address="c.d"),
+        build_warning("old-inventory", "Three days.", address="data.e.f"),
     )
     plan = replace(plans.added_cluster(), diagnostics=told)
     found = cases(render_junit(plan))
@@ -52,7 +52,7 @@ def test_every_finding_is_there_and_errors_alone_fail(plans: SimpleNamespace) ->
     old = next(case for (suite, _), case in found.items() if case.get("classname") == "old-inventory")
     assert [child.tag for child in old] == ["system-out"]
     ids = {case.get("classname") for case in found.values()} | {name for _, name in found}
-    rules = sarif_document(plan)["runs"][0]["tool"]["driver"]["rules"]
+    rules = build_sarif_document(plan)["runs"][0]["tool"]["driver"]["rules"]
     assert {rule["id"] for rule in rules} <= ids
 
 
@@ -82,7 +82,7 @@ def test_checks(plans: SimpleNamespace) -> None:
 def test_errors_and_separation_rules() -> None:
     plan = Plan(
         errored=True,
-        diagnostics=(error("does-not-fit", "No room.", headline="Does not fit", address="nexus_x.y"),),
+        diagnostics=(build_error("does-not-fit", "No room.", headline="Does not fit", address="nexus_x.y"),),
     )
     shared = SeparationViolation("site", "", "m1", ("a-0", "b-0"), "b-0", "new", "")
     verdicts = (
@@ -90,7 +90,7 @@ def test_errors_and_separation_rules() -> None:
         separation_verdict("b", "warn", "never"),
         separation_verdict("c", "deny", "always"),
     )
-    found = cases(render_junit(replace(plan, separation_rules=verdicts)))
+    found = cases(render_junit(replace(plan, separation_verdicts=verdicts)))
     broken = found["plan", "Does not fit nexus_x.y"].find("error")
     assert broken is not None
     assert broken.text == "No room."
@@ -108,7 +108,7 @@ def test_errors_and_separation_rules() -> None:
 def test_lint_of_a_plan_in_error_is_skipped(examples: dict[str, RealPlan]) -> None:
     """The rules look at finished plans alone: nothing passed."""
     plan = examples["nexus-document"].saved.plan
-    refused = replace(plan, errored=True, diagnostics=(error("does-not-fit", "No room."),))
+    refused = replace(plan, errored=True, diagnostics=(build_error("does-not-fit", "No room."),))
     lint = [case for (suite, _), case in cases(render_junit(refused)).items() if suite == "lint"]
     assert lint
     assert all(case.find("skipped") is not None for case in lint)

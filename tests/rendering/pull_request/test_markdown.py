@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import error
-from nexusform.planning.conclusion.room_left import with_room
+from nexusform.diagnostics.diagnostic import build_error
+from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
-from nexusform.plans.room.occupancy import MachineCount, RackCounts
+from nexusform.plans.site_capacity.occupancy import MachineCount, RackCounts
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
+from nexusform.rendering.pull_request.markdown import MAX_WIDTH, render_markdown, render_rack_picture
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.text.short_plan import PlanTextOptions, render_short
+from nexusform.rendering.text.short_plan import PlanTextOptions, render_short_plan
 from tests.planning.harness import RACKS, all_types, cluster, good, pool, state_of
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
@@ -70,8 +70,10 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
         plans.added_cluster(),
         errored=True,
         diagnostics=(
-            error("guard-rail", "5 VMs move.", extra={"guard_rail": "moved:0"}),
-            error("does-not-fit", detail, headline="3 x NC_P46_224_v1 do not fit", brief="d/p does not fit"),
+            build_error("guard-rail", "5 VMs move.", extra={"guard_rail": "moved:0"}),
+            build_error(
+                "does-not-fit", detail, headline="3 x NC_P46_224_v1 do not fit", brief="d/p does not fit"
+            ),
         ),
     )
     text = render_markdown(plan, {})
@@ -99,18 +101,18 @@ def test_a_rule_that_does_not_hold_shows_its_ways_out(
 
 def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     verdict = separation_verdict("core", "deny", "sometimes")
-    finding = error("separation", address=str(verdict.address))
+    finding = build_error("separation", address=str(verdict.address))
     refusing = replace(
         plans.added_cluster(),
         errored=True,
-        diagnostics=(finding, error("invalid-expression", headline="Also this")),
+        diagnostics=(finding, build_error("invalid-expression", headline="Also this")),
         separation_rules=(verdict,),
     )
     denied = render_markdown(refusing, {})
     rule = "separation rule nexus\\_separation\\_rule.core"
     assert denied.startswith(f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n")
     assert f"**Denied** by {rule}; an error: also this." in denied
-    holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, holds="always"),))
+    holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, satisfied="always"),))
     kept = render_markdown(holding, {})
     assert "> Separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept
     assert "- `nexus_separation_rule.core` (deny) holds always" in kept
@@ -170,8 +172,8 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
         timestamp="2026-02-28T14:00:00Z",
         checks=(CheckResult("check", "check.a", "pass"), CheckResult("check", "check.b", "fail", ("no",))),
         inventories=(
-            InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z", is_old=True),
-            InventoryRead("b", "", is_old=True),
+            InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z", is_stale=True),
+            InventoryRead("b", "", is_stale=True),
         ),
     )
     head = render_markdown(plan, {}).split("\n\n")[0]
@@ -181,7 +183,7 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
     young = replace(plan, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
     assert "inventory" not in render_markdown(young, {}).split("\n\n")[0]
     assert "· inventory 8 h old\n" in render_markdown(young, {})
-    old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z", is_old=True),))
+    old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z", is_stale=True),))
     assert "> **The inventory is 8 days old.**" in render_markdown(old, {})
 
 
@@ -310,7 +312,7 @@ resource "nexus_kubernetes_cluster" "NAME" {
     head = text.split("```text")[0]
     assert "| **e** | 3 (+2) | 2 placed |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
     assert "\ne/e     1\nbefore  " in text
-    shown = render_short(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
+    shown = render_short_plan(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
     assert shown.startswith("Sites:\n  e  VMs 3 (+2)  2 placed\n  5 sites unchanged: a, b, c, d, f\n")
     rooms = [line for line in shown.split("\n") if line.startswith("Room")]
     assert rooms[1:] == ["Room elsewhere: as before on 5 other sites."]
@@ -325,7 +327,7 @@ def rack(name: str, *machines: tuple[int | None, int | None, bool]) -> RackCount
 
 def test_before_stands_above_after() -> None:
     changed = rack("rack3", (1, 2, False), (2, 0, True), (0, 0, True), (12, 12, False), (None, 1, False))
-    assert rack_picture([changed]) == [
+    assert render_rack_picture([changed]) == [
         "rack3   1     5",
         "before  120+  .",
         "after   2xx+  1",
@@ -337,15 +339,15 @@ def test_before_stands_above_after() -> None:
 
 
 def test_a_new_rack_is_one_line() -> None:
-    assert rack_picture([rack("r1", (None, 1, False), (None, 0, False))])[:1] == ["r1      10"]
+    assert render_rack_picture([rack("r1", (None, 1, False), (None, 0, False))])[:1] == ["r1      10"]
 
 
 def test_no_line_is_wider_than_a_phone() -> None:
     many = [rack(f"a-rack-with-a-very-long-name-indeed-{n}", *[(1, 2, False)] * 50) for n in range(9)]
-    picture = rack_picture(many)
-    assert max(map(len, picture)) <= WIDTH
+    picture = render_rack_picture(many)
+    assert max(map(len, picture)) <= MAX_WIDTH
     assert "and 5 more racks" in picture
-    assert rack_picture([]) == []
+    assert render_rack_picture([]) == []
 
 
 def test_what_changes_no_object_has_a_headline_of_its_own(plans: SimpleNamespace) -> None:
@@ -391,9 +393,9 @@ def test_many_moves_are_told_by_pool_and_listed_below(plans: SimpleNamespace) ->
 def test_pictures_are_of_racks_that_differ_in_the_order_of_their_names() -> None:
     kept = rack("rack2", (3, 3, False), (1, 1, True))
     racks = [rack("rack10", (2, 0, False)), kept, rack("rack9", (1, 0, False)), rack("rack1", (0, 1, False))]
-    picture = rack_picture(racks)
+    picture = render_rack_picture(racks)
     assert [line.split()[0] for line in picture if line.startswith("rack")] == ["rack1", "rack9", "rack10"]
-    assert rack_picture([kept]) == []
+    assert render_rack_picture([kept]) == []
 
 
 def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None:
@@ -432,10 +434,10 @@ def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleN
 def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
     clusters = "\n".join(cluster(f"c{number:02}", pools=pool("p", 2)) for number in range(7))
     made = good(plan_of(RACKS + clusters))
-    few = render_markdown(with_room(made, all_types()).plan, {})
+    few = render_markdown(add_capacity(made, all_types()).plan, {})
     many = "\n".join(cluster(f"c{number:02}", pools=pool("p", 1)) for number in range(9))
     made = good(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
-    text = render_markdown(with_room(made, all_types()).plan, {})
+    text = render_markdown(add_capacity(made, all_types()).plan, {})
     assert few.count("\n| c0") == 14
     rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
     assert rows == [

@@ -10,15 +10,15 @@ from nexusform.rendering.notation.hcl_text import NO_MARKS
 from nexusform.rendering.pull_request.markdown_parts import (
     CodeOrigin,
     ReportPart,
-    as_diff,
-    escaped,
-    fit,
-    line_of,
-    prose,
+    escape_markdown,
+    escape_prose,
+    fit_parts,
+    format_line_link,
+    render_diff,
 )
-from nexusform.rendering.report.difference_tree import ABSENT, Walk, value_difference
-from nexusform.rendering.text.stanza_text import output_lines
-from nexusform.value_types import DYNAMIC
+from nexusform.rendering.report.difference_tree import ABSENT, DifferenceOptions, compare_values
+from nexusform.rendering.text.stanza_text import render_outputs
+from nexusform.schemas.value_types import DYNAMIC
 
 PARTS = st.lists(
     st.builds(
@@ -34,7 +34,7 @@ PARTS = st.lists(
 
 @given(PARTS, st.integers(0, 5000))
 def test_the_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> None:
-    assert len(fit(parts, most).encode()) <= max(most, 1)
+    assert len(fit_parts(parts, most).encode()) <= max(most, 1)
 
 
 def test_everything_stays_when_there_is_room() -> None:
@@ -43,34 +43,35 @@ def test_everything_stays_when_there_is_room() -> None:
         ReportPart("none", 9, ()),
         ReportPart("b", 2, ("second", "third")),
     ]
-    assert fit(parts, 1000) == "first\n\nsecond\nthird\n"
+    assert fit_parts(parts, 1000) == "first\n\nsecond\nthird\n"
 
 
 def test_the_least_important_is_cut_first_and_said_so() -> None:
-    head = ReportPart("head", 100, ("the verdict",), whole=True)
+    head = ReportPart("head", 100, ("the verdict",), is_atomic=True)
     useful = ReportPart("useful", 50, tuple(f"useful {n}" for n in range(50)))
     long = ReportPart("long", 1, tuple(f"line number {n}" for n in range(1000)))
-    text = fit([head, long, useful], 3000)
+    text = fit_parts([head, long, useful], 3000)
     assert text.startswith("the verdict\n\nline number 0\n")
     assert "useful 49" in text
     assert "more lines were cut" in text
     shown = text.count("line number")
     assert f"_Cut to stay within 3,000 bytes: long ({shown} of 1,000 lines shown)._" in text
-    shorter = fit([head, long, useful], 750)
+    shorter = fit_parts([head, long, useful], 750)
     assert "line number" not in shorter
     assert "long (left out)" in shorter
 
 
 def test_a_comment_mentions_nobody() -> None:
-    assert escaped("thanks @user, @org/team") == "thanks @<span></span>user, @<span></span>org/team"
-    assert escaped("mail a@example.com at 5 @ noon") == "mail a@example.com at 5 @ noon"
+    assert escape_markdown("thanks @user, @org/team") == "thanks @<span></span>user, @<span></span>org/team"
+    assert escape_markdown("mail a@example.com at 5 @ noon") == "mail a@example.com at 5 @ noon"
 
 
 def test_entities_are_shown_as_they_were_written() -> None:
     assert (
-        escaped("&lt;x&gt; &#60; &amp; R & D") == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
+        escape_markdown("&lt;x&gt; &#60; &amp; R & D")
+        == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
     )
-    assert escaped("<b>") == "&lt;b>"
+    assert escape_markdown("<b>") == "&lt;b>"
 
 
 @pytest.mark.parametrize(
@@ -86,17 +87,20 @@ def test_entities_are_shown_as_they_were_written() -> None:
     ],
 )  # fmt: skip
 def test_a_line_is_linked_where_its_file_is_at_the_host(origin: CodeOrigin, place: str, text: str) -> None:
-    assert line_of(place, origin) == text
+    assert format_line_link(place, origin) == text
 
 
 def test_a_sentence_keeps_its_code_and_nothing_else_of_markdown() -> None:
-    assert prose("run `nexusform explain a_b|c` for *it*") == "run `nexusform explain a_b\\|c` for \\*it\\*"
-    assert prose("a ` alone") == "a \\` alone"
+    assert (
+        escape_prose("run `nexusform explain a_b|c` for *it*")
+        == "run `nexusform explain a_b\\|c` for \\*it\\*"
+    )
+    assert escape_prose("a ` alone") == "a \\` alone"
 
 
 def _drawn(old: object, new: object) -> str:
-    node = value_difference("m", old, new, DYNAMIC, marks=NO_MARKS, walk=Walk())
-    return as_diff("\n".join(output_lines([node])))
+    node = compare_values("m", old, new, DYNAMIC, marks=NO_MARKS, options=DifferenceOptions())
+    return render_diff("\n".join(render_outputs([node])))
 
 
 LIST = "names:\n- a\n  - b\n    - c\n      - d\n+ e\n~ f\nEOT\n"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.diagnostics import error, warning
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import build_error, build_warning
+from nexusform.diagnostics.source import Position, Span
 from nexusform.plans.plan import Plan
-from nexusform.rendering.pull_request.review import DiffLines, read_diff, review_document
-from nexusform.source import Position, Span
+from nexusform.rendering.pull_request.review import DiffLines, build_review, parse_diff
 
 SITE = """resource "nexus_site" "lab" {{}}
 
@@ -66,7 +66,9 @@ def _git(directory: Path, *words: str) -> str:
 
 def _review(repository: Path, *options: str) -> dict[str, Any]:
     (repository / "pr.diff").write_text(_git(repository, "diff", *options))
-    run(["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"])
+    run_command_line(
+        ["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"]
+    )
     review: dict[str, Any] = json.loads((repository / "review.json").read_text())
     return review
 
@@ -84,7 +86,7 @@ def test_a_way_out_is_a_suggestion_on_its_line(repository: Path) -> None:
     lines = Path("main.nf.hcl").read_text().splitlines()
     lines[16] = suggestion
     Path("main.nf.hcl").write_text("\n".join(lines))
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     assert _review(repository)["event"] == "COMMENT"
 
 
@@ -99,34 +101,32 @@ def test_lines_outside_of_the_diff_have_no_comment(repository: Path) -> None:
 
 
 def test_without_a_diff_it_is_not_asked_for(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", f"-report=github-review:{repository}/review.json"]) == 1
+    assert run_command_line(["plan", f"-report=github-review:{repository}/review.json"]) == 1
     assert "-diff=FILE" in capfd.readouterr().err
-    assert run(["plan", f"-report=github-review:{repository}/review.json", "-diff=none"]) == 1
+    assert run_command_line(["plan", f"-report=github-review:{repository}/review.json", "-diff=none"]) == 1
     assert '"none" cannot be read' in capfd.readouterr().err
 
 
 def test_the_lines_that_a_diff_shows() -> None:
-    diff = read_diff(
+    diff = parse_diff(
         "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@ f\n a\n+b\n c\n-d\n+++ e\n@@ -9 +9,0 @@\n-z\n"
         "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-q\n--- a/d/x\n+++ b/d/x\n@@ -0,0 +1 @@\n+n\n"
     )
     assert diff.lines == {"x": frozenset({1, 2, 3, 4}), "d/x": frozenset({1})}
-    assert diff.path_of("d/x") == "d/x"
-    assert diff.path_of("./x") == ""  # two files end like it
-    assert diff.path_of("y") == ""
-    assert diff.has("x", 2, 4)
-    assert not diff.has("x", 4, 5)
+    assert diff.find_path("d/x") == "d/x"
+    assert diff.find_path("./x") == ""  # two files end like it
+    assert diff.find_path("y") == ""
+    assert diff.contains_lines("x", 2, 4)
+    assert not diff.contains_lines("x", 4, 5)
 
 
 def test_the_heaviest_comes_first_and_what_held_before_says_so() -> None:
     span = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
     found = (
-        warning("no-surge-room", "Old.", span, held_before=True),
-        warning("even-control-plane", "New.", span),
-        error("does-not-fit", "None.", span),
+        build_warning("no-surge-room", "Old.", span, is_preexisting=True),
+        build_warning("even-control-plane", "New.", span),
+        build_error("does-not-fit", "None.", span),
     )
-    review = review_document(
-        Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), ""
-    )
+    review = build_review(Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), "")
     said = [comment["body"].split("\n\n")[1:] for comment in review["comments"]]
     assert said == [["None."], ["New."], ["Old.", "Not caused by this plan: it held before."]]

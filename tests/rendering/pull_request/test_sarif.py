@@ -7,20 +7,20 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, error, warning
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.levels import get_level
 from nexusform.plans.plan import Action, Plan
-from nexusform.rendering.pull_request.sarif import findings_document, sarif_document
+from nexusform.rendering.pull_request.sarif import build_findings_document, build_sarif_document
 from nexusform.rendering.report.entries import Finding
-from nexusform.weights import level_of
 from tests.rendering.real_plans import RealPlan
 
 
 def weighed(diagnostics: Iterable[Diagnostic]) -> list[Finding]:
-    return [Finding(each, level_of(each)) for each in diagnostics]
+    return [Finding(each, get_level(each)) for each in diagnostics]
 
 
 def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
-    document = sarif_document(examples["nexus-document"].saved.plan)
+    document = build_sarif_document(examples["nexus-document"].saved.plan)
     assert document["version"] == "2.1.0"
     assert document["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = document["runs"]
@@ -43,10 +43,10 @@ def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
 
 
 def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) -> None:
-    found = error("unknown-site", "There is none.", address="nexus_rack.r")
+    found = build_error("unknown-site", "There is none.", address="nexus_rack.r")
     block = plans.span_of('agent_pool "pool1"')
     rack = plans.change(plans.address("nexus_rack", "r"), Action.CREATE, None, {}, source=block)
-    document = sarif_document(Plan(changes=(rack,), diagnostics=(found,)))
+    document = build_sarif_document(Plan(changes=(rack,), diagnostics=(found,)))
     (result,) = document["runs"][0]["results"]
     assert result["ruleId"] == "unknown-site"
     assert result["level"] == "error"
@@ -58,12 +58,14 @@ def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) ->
 def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     span = plans.span_of("count")
     found = [
-        warning("zones-pinned", "", span, headline="zones-pinned: x"),
-        error("invalid-expression", "", replace(span, filename="/abs/with space.nf.hcl")),
-        warning("zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"),
-        error("invalid-expression"),
+        build_warning("zones-pinned", "", span, headline="zones-pinned: x"),
+        build_error("invalid-expression", "", replace(span, filename="/abs/with space.nf.hcl")),
+        build_warning(
+            "zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"
+        ),
+        build_error("invalid-expression"),
     ]
-    run = findings_document(weighed(found), "1.2.3")["runs"][0]
+    run = build_findings_document(weighed(found), "1.2.3")["runs"][0]
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == ["invalid-expression", "zones-pinned"]
     for result in run["results"]:
@@ -80,12 +82,12 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
 @pytest.mark.of_domains("azure")
 def test_every_rule_has_help_and_advice_is_a_note() -> None:
     told = [
-        warning("zones-pinned"),
-        warning("no-surge-room"),
-        error("unknown-site"),
-        warning("old-inventory"),
+        build_warning("zones-pinned"),
+        build_warning("no-surge-room"),
+        build_error("unknown-site"),
+        build_warning("old-inventory"),
     ]
-    run = findings_document(weighed(told))["runs"][0]
+    run = build_findings_document(weighed(told))["runs"][0]
     levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]}
     assert levels == {
         "zones-pinned": "note",
@@ -107,7 +109,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 @pytest.mark.parametrize("kind", ["pods-stay-pending", "guard-rail", "zones-pinned"])
 def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
-    (rule,) = findings_document(weighed([warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
+    (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
     assert anchor == kind
     text = (REFERENCE / page).read_text(encoding="utf-8")
@@ -115,6 +117,6 @@ def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
 
 
 def test_no_findings() -> None:
-    run = findings_document([])["runs"][0]
+    run = build_findings_document([])["runs"][0]
     assert run["results"] == []
     assert run["tool"]["driver"]["name"] == "nexusform"

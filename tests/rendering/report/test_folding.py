@@ -5,9 +5,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.address import Address, ModuleStep
-from nexusform.rendering.report.folding import fold_addresses, instance_texts, name_runs, names_text
+from nexusform.rendering.report.folding import build_name_runs, fold_addresses, fold_instances, format_names
 from nexusform.rendering.report.object_rows import ObjectRow, fold_rows
+from nexusform.resources.address import Address, ModuleStep
 
 NAMES = st.lists(
     st.one_of(
@@ -23,14 +23,14 @@ NAMES = st.lists(
 
 @given(NAMES)
 def test_every_name_is_in_exactly_one_run(names: list[str]) -> None:
-    members = [f"{run.prefix}{number}" for run in name_runs(names) for number in run.numbers]
+    members = [f"{run.prefix}{number}" for run in build_name_runs(names) for number in run.numbers]
     assert sorted(members) == sorted(names)
 
 
 @given(NAMES)
 def test_a_run_says_what_is_in_it(names: list[str]) -> None:
     # Whoever reads `rack08..10` counts 8, 9, 10 in two digits.
-    for run in name_runs(names):
+    for run in build_name_runs(names):
         if run.numbers == ("",):
             continue
         low, high = run.numbers[0], run.numbers[-1]
@@ -81,14 +81,14 @@ def test_many_irregular_names_are_counted() -> None:
     keys = [f"{letter}{letter}" for letter in "abcdefghij"]
     (fold,) = fold_addresses([rack("r", key) for key in keys], [""] * 10)
     assert (fold.text, fold.keys) == ("nexus_rack.r[10 keys]", "aa, bb, cc, dd, ee and 5 more")
-    assert names_text(keys) == "aa, bb, cc, dd, ee and 5 more"
-    assert names_text(["rack1", "rack2", "rack4", "db"]) == "rack1,2,4, db"
+    assert format_names(keys) == "aa, bb, cc, dd, ee and 5 more"
+    assert format_names(["rack1", "rack2", "rack4", "db"]) == "rack1,2,4, db"
 
 
 def test_many_runs_of_one_prefix_are_counted() -> None:
     names = [f"rack{number}" for number in range(1, 251) if number % 3]
-    assert names_text(names) == "rack1,2,4,5,7,8,10,11,13,14,16,17,19,20,22,23 and 151 more"
-    assert names_text(names[:20]) == "rack1,2,4,5,7,8,10,11,13,14,16,17,19,20,22,23,25,26,28,29"
+    assert format_names(names) == "rack1,2,4,5,7,8,10,11,13,14,16,17,19,20,22,23 and 151 more"
+    assert format_names(names[:20]) == "rack1,2,4,5,7,8,10,11,13,14,16,17,19,20,22,23,25,26,28,29"
 
 
 def test_an_address_alone_is_written_as_it_is() -> None:
@@ -98,18 +98,18 @@ def test_an_address_alone_is_written_as_it_is() -> None:
 
 
 def test_addresses_of_one_block_are_one_whatever_their_keys_are() -> None:
-    assert instance_texts(['p.x["b"]', 'p.x["c"]', "p.y[0]", "p.y[1]", "p.y[2]", "p.z"]) == [
+    assert fold_instances(['p.x["b"]', 'p.x["c"]', "p.y[0]", "p.y[1]", "p.y[2]", "p.z"]) == [
         'p.x["b", "c"]',
         "p.y[0..2]",
         "p.z",
     ]
     many = [f'p.x["app-{number:05}"]' for number in range(0, 2000, 7)]
-    assert instance_texts(many) == ['p.x["app-00000", "app-00007" and 284 more]']
-    assert instance_texts([f"p.x[{number}]" for number in range(0, 2000, 7)]) == [
+    assert fold_instances(many) == ['p.x["app-00000", "app-00007" and 284 more]']
+    assert fold_instances([f"p.x[{number}]" for number in range(0, 2000, 7)]) == [
         "p.x[0,7,14,21,28,35,42,49,56,63,70 and 275 more]"
     ]
     # What is no key of the block itself stays as it is.
-    assert instance_texts(['module.m["a"].p.x', 'module.m["b"].p.x']) == [
+    assert fold_instances(['module.m["a"].p.x', 'module.m["b"].p.x']) == [
         'module.m["a"].p.x',
         'module.m["b"].p.x',
     ]
@@ -119,7 +119,7 @@ def test_objects_that_are_named_as_their_keys_are_one() -> None:
     def namespaces(*keys: str) -> list[tuple[str, tuple[str, ...]]]:
         addresses = [Address((), "managed", "fleet_hub_manifest", "ns", key) for key in keys]
         rows = [ObjectRow(each, "+", "", (f"Namespace {each.key}",)) for each in addresses]
-        return [(fold.label, fold.words) for fold in fold_rows(rows)]
+        return [(fold.label, fold.clauses) for fold in fold_rows(rows)]
 
     assert namespaces("a", "b") == [('fleet_hub_manifest.ns["a", "b"]', ("Namespace of its name",))]
     assert namespaces("a") == [('fleet_hub_manifest.ns["a"]', ("Namespace a",))]

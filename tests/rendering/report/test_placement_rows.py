@@ -8,18 +8,18 @@ from msgspec.structs import replace
 
 from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
-from nexusform.rendering.json.json_stream import placement_summary_event
+from nexusform.rendering.json.json_stream import create_placement_summary_event
 from nexusform.rendering.notation.colours import Painter, strip_colours
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementLine,
-    either_text,
-    line_verb,
-    parting,
-    placement_groups,
-    summaries,
+    build_placement_groups,
+    build_summaries,
+    format_alternatives,
+    get_departure_verb,
+    get_line_verb,
 )
-from nexusform.rendering.text.placement_text import placement_count_lines
+from nexusform.rendering.text.placement_text import render_placement_counts
 from nexusform.scheduling.racks.vms import Placement
 
 
@@ -45,7 +45,7 @@ def binding(cluster: str, state: str = "Bound") -> Any:
 
 
 def only_line(plan: Plan, detail: Detail = Detail.CHANGED) -> Any:
-    (group,) = placement_groups(plan, detail)
+    (group,) = build_placement_groups(plan, detail)
     (line,) = group.lines
     return line
 
@@ -99,7 +99,7 @@ def test_gaps_in_numbers_show(plans: SimpleNamespace) -> None:
 def test_one_run_per_trigger(plans: SimpleNamespace) -> None:
     found = rows(plans, [("rack1", f"m{i}") for i in range(4)])
     mixed = (*found[:2], *(replace(r, trigger="heal") for r in found[2:]))
-    (group,) = placement_groups(Plan(placements=mixed), Detail.CHANGED)
+    (group,) = build_placement_groups(Plan(placements=mixed), Detail.CHANGED)
     assert [(line.trigger, line.count) for line in group.lines] == [("new", 2), ("heal", 2)]
 
 
@@ -138,7 +138,7 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
         )
         for cluster, (before, after) in states.items()
     )
-    (group,) = placement_groups(Plan(placements=changed), Detail.CHANGED)
+    (group,) = build_placement_groups(Plan(placements=changed), Detail.CHANGED)
     assert [(line.label, line.origin, line.target) for line in group.lines] == [
         ("2 clusters", "Scheduled", "Bound: a, b"),
         ("c", "Bound", "Unscheduled"),
@@ -147,9 +147,9 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
 
 @pytest.mark.of_domains("fleet")
 def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamespace) -> None:
-    (total,) = summaries(plans.added_cluster())
+    (total,) = build_summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
-    split = summaries(plans.fleet_and_pods())
+    split = build_summaries(plans.fleet_and_pods())
     assert [(s.kind, s.place, s.keep) for s in split] == [
         ("", 5, 12),
         ("vm", 0, 11),
@@ -161,14 +161,14 @@ def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamesp
 def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     assert any(r.action is PlacementAction.KEEP for r in plan.placements)
-    assert summaries(plan)[0].keep == plan.kept
+    assert build_summaries(plan)[0].keep == plan.kept
 
 
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], "0"), ([3, 3], "3"), ([4, 3], "3 or 4"), ([5, 3, 4, 4], "3, 4 or 5")]
 )
 def test_figures_in_words(numbers: list[int], text: str) -> None:
-    assert either_text(numbers) == text
+    assert format_alternatives(numbers) == text
 
 
 def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> None:
@@ -187,7 +187,7 @@ def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> 
 def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     backwards = replace(plan, placements=tuple(reversed(plan.placements)))
-    kinds = [group.kind for group in placement_groups(backwards, Detail.CHANGED)]
+    kinds = [group.kind for group in build_placement_groups(backwards, Detail.CHANGED)]
     assert kinds == sorted(kinds, key=["vm", "binding", "pod"].index)
     assert {"binding", "pod"} <= set(kinds)
 
@@ -210,7 +210,7 @@ def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: Si
         for row, name in zip(rows(plans, [("", "")] * len(names)), names, strict=True)
     )
     line = only_line(Plan(placements=found))
-    assert (line.count, line_verb(line)) == (len(names), verb)
+    assert (line.count, get_line_verb(line)) == (len(names), verb)
 
 
 @pytest.mark.of_domains("fleet")
@@ -218,9 +218,9 @@ def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.LOSE}
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
-    total = summaries(replace(plan, placements=tuple(rows)))[0]
-    assert total.lost == [("member", 3), ("node", 4)]
-    (line, *_) = placement_count_lines((total,), Painter(colour=False), 200)
+    total = build_summaries(replace(plan, placements=tuple(rows)))[0]
+    assert total.losses == [("member", 3), ("node", 4)]
+    (line, *_) = render_placement_counts((total,), Painter(colour=False), 200)
     assert line.endswith(", 3 lose their member, 4 lose their node.")
     assert (3, "without their member") in total.outcomes
 
@@ -229,10 +229,10 @@ def test_nodes_that_an_upgrade_tells_of_are_no_moves(plans: SimpleNamespace) -> 
     plan = plans.changed_placements()
     moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
     row = moves[0]
-    pool = PoolUpgrade(row.pool, "NC_G6_28_v1", 1, 1, 1, surges=True, fewest_up=1)
+    pool = PoolUpgrade(row.pool, "NC_G6_28_v1", 1, 1, 1, surges=True, minimum_up=1)
     upgrade = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,), trigger=row.trigger)
-    told = [(count, words) for count, words in summaries(plan)[0].outcomes if words == "moved"]
-    now = summaries(replace(plan, upgrades=(upgrade,)))[0].outcomes
+    told = [(count, words) for count, words in build_summaries(plan)[0].outcomes if words == "moved"]
+    now = build_summaries(replace(plan, upgrades=(upgrade,)))[0].outcomes
     assert told == [(1, "moved")]
     assert (1, "re-created pool by pool") in now
     assert not [words for _, words in now if words == "moved"]
@@ -245,15 +245,15 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.FORGET}
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
     changed = replace(plan, placements=tuple(rows))
-    total = summaries(changed)[0]
-    lines = placement_count_lines((total,), Painter(colour=False), 80)
+    total = build_summaries(changed)[0]
+    lines = render_placement_counts((total,), Painter(colour=False), 80)
     assert lines[:2] == [
         "Placements: 0 to place, 0 to move, 0 to remove, 12 kept, 3 lose their member,",
         "            4 forgotten.",
     ]
-    painted = placement_count_lines((total,), Painter(colour=True), 80)
+    painted = render_placement_counts((total,), Painter(colour=True), 80)
     assert [strip_colours(line) for line in painted] == lines
-    told = placement_summary_event(changed, "")
+    told = create_placement_summary_event(changed, "")
     assert told["@message"] == " ".join(map(str.strip, lines[:2]))
     assert (told["placements"]["all"]["lose_machine"], told["placements"]["all"]["forget"]) == (3, 4)
 
@@ -271,4 +271,4 @@ def test_a_forgotten_pod_without_a_node_does_not_run_on(origin: str, count: int,
     line = PlacementLine(
         ".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count
     )
-    assert parting(line) == said
+    assert get_departure_verb(line) == said

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nexusform.planning.conclusion.room_left import with_room
+from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.report.site_rows import SiteRow, other_sites
+from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites
+from nexusform.rendering.text.plan_text import render_plan
 from nexusform.rendering.text.short_plan import PlanTextOptions
-from nexusform.rendering.text.terminal import render_plan
 from tests.planning.harness import all_types, good, plan, state_of
 
 SITES = """
@@ -39,13 +39,13 @@ resource "nexus_kubernetes_cluster" "core" {{
 
 def test_sites_that_stay_are_named_as_people_count() -> None:
     rows = [SiteRow(f"par{number}", before=9, after=9) for number in range(40, 0, -1)]
-    (told,) = other_sites(rows)
+    (told,) = describe_other_sites(rows)
     assert told.startswith("40 sites unchanged: par1, par2, par3, ")
 
 
 def test_sites_that_stay_are_folded_within_the_width_and_by_their_room() -> None:
     stands = state_of(SITES.format(here=1))
-    made = with_room(good(plan(SITES.format(here=3), stands)), all_types()).plan
+    made = add_capacity(good(plan(SITES.format(here=3), stands)), all_types()).plan
     text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
     assert "8 sites unchanged: location-1, location-2," in text
     assert max(map(len, text.split("\n"))) <= 80

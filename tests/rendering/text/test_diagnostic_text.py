@@ -5,17 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from nexusform.diagnostics import Diagnostic, Severity, ValueNote, error, warning
-from nexusform.rendering.notation.colours import columns, strip_colours
-from nexusform.rendering.text.diagnostic_text import consolidate, render_diagnostics
-from nexusform.source import Position, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, ValueNote, build_error, build_warning
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.rendering.notation.colours import count_columns, strip_colours
+from nexusform.rendering.text.diagnostic_text import merge_similar_warnings, render_diagnostics
 
 
 def samples(plans: SimpleNamespace) -> list[Diagnostic]:
     pool = plans.span_of('agent_pool "pool1" {')
     whole = plans.span_of('agent_pool "pool1" {\n    count              = 24\n')
     return [
-        error(
+        build_error(
             "does-not-fit",
             "No NUMA cell with 48 vCPUs and 224 GiB is free on the site (zones: all). 31 cells hold only "
             "small VMs.\n\nWays out, tried just now:\n  1. count = 20 fits with this SKU (960 vCPUs; "
@@ -25,24 +25,24 @@ def samples(plans: SimpleNamespace) -> list[Diagnostic]:
             address="nexus_kubernetes_cluster.d",
             headline="24 x NC_P46_224_v1 do not fit: 20 of 24 placed",
         ),
-        error(
+        build_error(
             "invalid-function-argument",
             'Invalid value for "min" parameter.',
             plans.span_of("24"),
             values=(ValueNote("var.zones", "is null"), ValueNote("each.key", 'is "a"')),
             function="range(min, max)",
         ),
-        error("invalid-expression", "The subject spans lines.", whole, headline="Several lines"),
-        error("invalid-expression", "Nothing to point at.", headline="No place"),
-        error(
+        build_error("invalid-expression", "The subject spans lines.", whole, headline="Several lines"),
+        build_error("invalid-expression", "Nothing to point at.", headline="No place"),
+        build_error(
             "invalid-expression",
             "",
             Span("gone.nf.hcl", Position(3, 1, 10), Position(3, 2, 11)),
             headline="Unknown file",
         ),
-        warning("value-for-undeclared-variable", "The root module does not declare it.", pool),
-        warning("value-for-undeclared-variable", "Another one.", whole),
-        warning("value-for-undeclared-variable", "A third.", whole),
+        build_warning("value-for-undeclared-variable", "The root module does not declare it.", pool),
+        build_warning("value-for-undeclared-variable", "Another one.", whole),
+        build_warning("value-for-undeclared-variable", "A third.", whole),
     ]
 
 
@@ -70,19 +70,19 @@ def test_readers_of_terraform_find_errors_last(plans: SimpleNamespace) -> None:
 
 
 def test_one_more_warning_is_said_in_words(plans: SimpleNamespace) -> None:
-    found = consolidate(samples(plans)[-2:])
+    found = merge_similar_warnings(samples(plans)[-2:])
     assert [d.detail for d in found] == ["Another one.\n\n(and one more similar warning elsewhere)"]
 
 
 def test_errors_are_never_consolidated(plans: SimpleNamespace) -> None:
     same = [samples(plans)[0]] * 3
-    assert len(consolidate(same)) == 3
+    assert len(merge_similar_warnings(same)) == 3
 
 
 def test_long_words_and_preformatted_lines_are_kept() -> None:
     path = "x" * 100
     text = render_diagnostics(
-        [error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40
+        [build_error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40
     )
     assert f"│ {path}\n" in text
     assert f"│   kept   as   {path}\n" in text
@@ -92,7 +92,7 @@ def test_columns_of_wide_characters_are_bytes_in_the_source() -> None:
     file = SourceFile("w.nf.hcl", 'å = "日本"\nb = nope\n')
     at = len('å = "日本"\nb = '.encode())
     span = Span(file.name, Position(2, 5, at), Position(2, 9, at + 4))
-    text = render_diagnostics([error("unknown-site", "", span)], {file.name: file}, colour=True)
+    text = render_diagnostics([build_error("unknown-site", "", span)], {file.name: file}, colour=True)
     assert "   2: b = \x1b[4mnope\x1b[0m" in text
 
 
@@ -100,7 +100,7 @@ def test_a_huge_subject_is_cut() -> None:
     text = "".join(f"line {i}\n" for i in range(100))
     file = SourceFile("big.nf.hcl", text)
     span = Span(file.name, Position(1, 1, 0), Position(100, 1, len(text)))
-    shown = render_diagnostics([error("unknown-site", "", span)], {file.name: file})
+    shown = render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})
     assert "  12: line 11" in shown
     assert "line 12\n" not in shown
     assert "(88 more lines)" in shown
@@ -110,7 +110,9 @@ def test_spans_outside_the_file_do_no_harm() -> None:
     file = SourceFile("s.nf.hcl", "a\n")
     for start, end in ((50, 60), (1, 0), (0, 99)):
         span = Span(file.name, Position(9, 1, start), Position(9, 1, end))
-        assert "s.nf.hcl line 9" in render_diagnostics([error("unknown-site", "", span)], {file.name: file})
+        assert "s.nf.hcl line 9" in render_diagnostics(
+            [build_error("unknown-site", "", span)], {file.name: file}
+        )
 
 
 def test_escapes_in_texts_are_shown_not_sent() -> None:
@@ -121,14 +123,14 @@ def test_escapes_in_texts_are_shown_not_sent() -> None:
 
 
 def test_warnings_without_a_place_stay_one_by_one() -> None:
-    assert len(consolidate([warning("old-inventory"), warning("old-inventory")])) == 2
+    assert len(merge_similar_warnings([build_warning("old-inventory"), build_warning("old-inventory")])) == 2
 
 
 def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
     text = "a" * 40_000 + "WRONG" + "b" * 40_000
     span = Span("m.nf.json", Position(1, 40_001, 40_000), Position(1, 40_006, 40_005))
     shown = render_diagnostics(
-        [error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)}
+        [build_error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)}
     )
     assert "...aaa" in shown
     assert "aWRONGb" in shown
@@ -143,7 +145,7 @@ def long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str, Sourc
     span = Span(
         "long.nf.hcl", Position(1, at + 1, at), Position(1, at + 1 + len(word), at + len(word.encode()))
     )
-    return error("unknown-site", "", span), {"long.nf.hcl": SourceFile("long.nf.hcl", text)}
+    return build_error("unknown-site", "", span), {"long.nf.hcl": SourceFile("long.nf.hcl", text)}
 
 
 @pytest.mark.parametrize("at", [0, 40, 70, 200, 399])
@@ -154,7 +156,7 @@ def test_a_long_line_is_shown_about_what_is_marked(at: int, word: str) -> None:
     shown = text.splitlines()[4]
     assert word[:10] in shown
     assert "..." in shown
-    assert max(map(columns, text.splitlines())) <= 80
+    assert max(map(count_columns, text.splitlines())) <= 80
 
 
 def test_places_and_notes_are_wrapped_at_words() -> None:
@@ -163,7 +165,7 @@ def test_places_and_notes_are_wrapped_at_words() -> None:
     notes = (ValueNote("var.zones", f'is "{"long value " * 20}"'),)
     text = render_diagnostics(
         [
-            error(
+            build_error(
                 "unknown-site",
                 "",
                 span,
@@ -182,4 +184,6 @@ def test_places_and_notes_are_wrapped_at_words() -> None:
 def test_a_tab_takes_columns() -> None:
     file = SourceFile("t.nf.hcl", "\t\ta = 1\n")
     span = Span(file.name, Position(1, 3, 2), Position(1, 4, 3))
-    assert "   1:         a = 1\n" in render_diagnostics([error("unknown-site", "", span)], {file.name: file})
+    assert "   1:         a = 1\n" in render_diagnostics(
+        [build_error("unknown-site", "", span)], {file.name: file}
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytestmark = pytest.mark.of_domains("fleet")
 PLACEMENTS = """
@@ -39,7 +39,7 @@ def test_the_first_few_and_of_whom_the_others_are(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(PLACEMENTS.format(count=count))
-    assert run(["plan", "-no-color"]) == 0
+    assert run_command_line(["plan", "-no-color"]) == 0
     said = capsys.readouterr().out
     assert said.count("no fleet_hub_manifest brings") == told
     assert ("more: selector" in said) is bool(more)
@@ -52,7 +52,7 @@ def test_comment_and_page_tell_the_first_few_too(
     """Also what becomes of alike placements is told once, in the terminal and in the comment."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(PLACEMENTS.format(count=40))
-    assert run(["plan", "-no-color", "-report=markdown:plan.md", "-report=html:plan.html"]) == 0
+    assert run_command_line(["plan", "-no-color", "-report=markdown:plan.md", "-report=html:plan.html"]) == 0
     said, comment, page = capsys.readouterr().out, Path("plan.md").read_text(), Path("plan.html").read_text()
     name = "fleet_cluster_resource_placement.p[0..39]"
     assert f"  {name}:\n  + m  -> Bound (placement_created)\n" in said

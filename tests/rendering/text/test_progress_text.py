@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.applying.events import Outcome, StepEvent
+from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.text.progress_text import (
-    apply_complete_line,
-    destroy_complete_line,
-    elapsed_text,
-    ended_line,
-    nothing_sent_line,
-    outcome_table,
-    progress_line,
-    started_line,
+    format_apply_complete,
+    format_destroy_complete,
+    format_elapsed,
+    format_end_line,
+    format_nothing_sent,
+    format_progress_line,
+    format_start_line,
+    render_outcomes,
 )
 
 
@@ -21,57 +21,61 @@ def step(kind: StepKind, **more: object) -> StepEvent:
 
 
 def test_lines_of_a_step() -> None:
-    assert started_line(step(StepKind.CREATE)) == "nexus_rack.a: Creating..."
-    assert started_line(step(StepKind.UPDATE)) == "nexus_rack.a: Modifying... [id=lab/a]"
-    assert started_line(step(StepKind.DELETE)) == "nexus_rack.a: Destroying... [id=lab/a]"
-    assert started_line(step(StepKind.RELEASE)) == "nexus_rack.a: Releasing... [id=lab/a]"
+    assert format_start_line(step(StepKind.CREATE)) == "nexus_rack.a: Creating..."
+    assert format_start_line(step(StepKind.UPDATE)) == "nexus_rack.a: Modifying... [id=lab/a]"
+    assert format_start_line(step(StepKind.DELETE)) == "nexus_rack.a: Destroying... [id=lab/a]"
+    assert format_start_line(step(StepKind.RELEASE)) == "nexus_rack.a: Releasing... [id=lab/a]"
     assert (
-        progress_line(step(StepKind.CREATE, elapsed=10.2)) == "nexus_rack.a: Still creating... [10s elapsed]"
+        format_progress_line(step(StepKind.CREATE, elapsed=10.2))
+        == "nexus_rack.a: Still creating... [10s elapsed]"
     )
     assert (
-        progress_line(step(StepKind.DELETE, elapsed=70))
+        format_progress_line(step(StepKind.DELETE, elapsed=70))
         == "nexus_rack.a: Still destroying... [id=lab/a, 1m10s elapsed]"
     )
-    done = {"elapsed": 3.2, "outcome": Outcome.DONE}
-    assert ended_line(step(StepKind.CREATE, **done)) == "nexus_rack.a: Creation complete after 3s [id=lab/a]"
+    done = {"elapsed": 3.2, "outcome": StepOutcome.DONE}
     assert (
-        ended_line(step(StepKind.UPDATE, **done))
+        format_end_line(step(StepKind.CREATE, **done))
+        == "nexus_rack.a: Creation complete after 3s [id=lab/a]"
+    )
+    assert (
+        format_end_line(step(StepKind.UPDATE, **done))
         == "nexus_rack.a: Modifications complete after 3s [id=lab/a]"
     )
-    assert ended_line(step(StepKind.DELETE, **done)) == "nexus_rack.a: Destruction complete after 3s"
+    assert format_end_line(step(StepKind.DELETE, **done)) == "nexus_rack.a: Destruction complete after 3s"
     deposed = step(StepKind.DELETE, deposed="0a1b2c3d", **done)
-    assert ended_line(deposed) == "nexus_rack.a (deposed object 0a1b2c3d): Destruction complete after 3s"
-    failed = step(StepKind.CREATE, elapsed=1, outcome=Outcome.FAILED, error="no \x1broom")
-    assert ended_line(failed) == "nexus_rack.a: Creation errored after 1s: no \\u001broom"
-    waiting = {"outcome": Outcome.WAITING, "error": "not ready"}
-    assert ended_line(step(StepKind.CREATE, **waiting)) == "nexus_rack.a: Creation waits: not ready"
-    assert ended_line(step(StepKind.UPDATE, **waiting)) == "nexus_rack.a: Modifications wait: not ready"
-    assert ended_line(step(StepKind.DELETE, **waiting)) == "nexus_rack.a: Destruction waits: not ready"
+    assert format_end_line(deposed) == "nexus_rack.a (deposed object 0a1b2c3d): Destruction complete after 3s"
+    failed = step(StepKind.CREATE, elapsed=1, outcome=StepOutcome.FAILED, error="no \x1broom")
+    assert format_end_line(failed) == "nexus_rack.a: Creation errored after 1s: no \\u001broom"
+    waiting = {"outcome": StepOutcome.WAITING, "error": "not ready"}
+    assert format_end_line(step(StepKind.CREATE, **waiting)) == "nexus_rack.a: Creation waits: not ready"
+    assert format_end_line(step(StepKind.UPDATE, **waiting)) == "nexus_rack.a: Modifications wait: not ready"
+    assert format_end_line(step(StepKind.DELETE, **waiting)) == "nexus_rack.a: Destruction waits: not ready"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0s"), (59.9, "59s"), (60, "1m0s"), (3723, "1h2m3s"), (3600, "1h0m0s")]
 )
 def test_elapsed(seconds: float, text: str) -> None:
-    assert elapsed_text(seconds) == text
+    assert format_elapsed(seconds) == text
 
 
 def test_closing_lines() -> None:
-    assert apply_complete_line(1, 0, 2) == "Apply complete! Resources: 1 added, 0 changed, 2 destroyed."
-    assert apply_complete_line(0, 0, 0, imported=2, forgotten=1) == (
+    assert format_apply_complete(1, 0, 2) == "Apply complete! Resources: 1 added, 0 changed, 2 destroyed."
+    assert format_apply_complete(0, 0, 0, imported=2, forgotten=1) == (
         "Apply complete! Resources: 2 imported, 0 added, 0 changed, 0 destroyed, 1 forgotten."
     )
-    assert destroy_complete_line(5) == "Destroy complete! Resources: 5 destroyed."
-    assert nothing_sent_line() == ('Nothing was sent to a site: provider "simulated" only recorded this.')
+    assert format_destroy_complete(5) == "Destroy complete! Resources: 5 destroyed."
+    assert format_nothing_sent() == ('Nothing was sent to a site: provider "simulated" only recorded this.')
 
 
 def test_outcome_table_names_what_failed_and_why() -> None:
     events = [
-        step(StepKind.CREATE, outcome=Outcome.DONE),
-        StepEvent("nexus_rack.long_name", StepKind.CREATE, "", outcome=Outcome.FAILED, error="no room"),
-        step(StepKind.DELETE, outcome=Outcome.SKIPPED, error="waits for nexus_rack.long_name"),
+        step(StepKind.CREATE, outcome=StepOutcome.DONE),
+        StepEvent("nexus_rack.long_name", StepKind.CREATE, "", outcome=StepOutcome.FAILED, error="no room"),
+        step(StepKind.DELETE, outcome=StepOutcome.SKIPPED, error="waits for nexus_rack.long_name"),
     ]
-    assert outcome_table(events) == (
+    assert render_outcomes(events) == (
         "Steps: 1 done, 1 failed, 1 skipped.\n"
         "  done     nexus_rack.a          create\n"
         "  failed   nexus_rack.long_name  create: no room\n"

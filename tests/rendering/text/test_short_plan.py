@@ -10,19 +10,19 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import warning
-from nexusform.planning.conclusion.held_before import with_held_before
+from nexusform.diagnostics.diagnostic import build_warning
+from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
-from nexusform.plans.room.occupancy import PoolVms, Room, SiteRoom, SiteVms
+from nexusform.plans.site_capacity.occupancy import Capacity, PoolVms, SiteCapacity, SiteVms
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.report.object_rows import object_folds
+from nexusform.rendering.report.object_rows import build_object_folds
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.report import schema_lookup
-from nexusform.rendering.text.short_placements import hanging
+from nexusform.rendering.report.plan_report import create_schema_lookup
+from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.short_placements import render_labelled_text
 from nexusform.rendering.text.short_plan import PlanTextOptions
-from nexusform.rendering.text.terminal import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
 from tests.rendering.pieces import D, address, change, table, vm_row
@@ -76,7 +76,7 @@ def test_colour_adds_escapes_and_nothing_else(name: str, detail: Detail, plans: 
 
 
 def test_the_verdict_stands_last(plans: SimpleNamespace) -> None:
-    lines = short(plans.added_cluster(), plans, saved_to="p.plan").rstrip("\n").split("\n")
+    lines = short(plans.added_cluster(), plans, saved_path="p.plan").rstrip("\n").split("\n")
     assert lines[-1] == "Plan: 1 to add, 0 to change, 0 to destroy."
     assert lines[-2].startswith("Placements: 53 to place, 0 to move")
     saved = lines.index('Saved the plan to: p.plan   (nexusform apply "p.plan")')
@@ -108,17 +108,17 @@ def test_a_move_says_from_where_to_where_and_why(plans: SimpleNamespace) -> None
 
 
 def test_a_drained_rack_is_not_sixteen_names() -> None:
-    schema_of = schema_lookup(all_types())
+    schema_of = create_schema_lookup(all_types())
     machines = {f"rack3-bm{number:02}": {} for number in range(1, 17)}
     before = {"name": "rack3", "machine_count": 16, "machines": machines, "machine_override": {}}
     for drained, said in ((16, "all 16 machines (evacuate = true)"), (2, "rack3-bm01,02 (evacuate = true)")):
         overrides = {name: {"evacuate": True, "cordoned": False} for name in list(machines)[:drained]}
         after = before | {"machine_override": overrides}
         rack = change(address("nexus_rack", "r"), Action.UPDATE, before, after)
-        (fold,) = object_folds(Plan(changes=(rack,)), schema_of)
-        assert fold.words[-1].removeprefix("rack3: ") == said
-        (fold,) = object_folds(Plan(changes=(replace(rack, before=after, after=before),)), schema_of)
-        assert fold.words[-1].removeprefix("rack3: ") == said.replace(" (", " no longer (")
+        (fold,) = build_object_folds(Plan(changes=(rack,)), schema_of)
+        assert fold.clauses[-1].removeprefix("rack3: ") == said
+        (fold,) = build_object_folds(Plan(changes=(replace(rack, before=after, after=before),)), schema_of)
+        assert fold.clauses[-1].removeprefix("rack3: ") == said.replace(" (", " no longer (")
 
 
 def test_rows_stand_in_one_column_beside_labels_of_any_length() -> None:
@@ -176,7 +176,7 @@ def test_what_goes_is_named_with_the_reason(plans: SimpleNamespace) -> None:
 
 def test_no_changes(plans: SimpleNamespace) -> None:
     kept = plans.change(D, Action.NO_OP, {"id": "x"}, {"id": "x"})
-    text = short(Plan(changes=(kept,), kept=178), plans)
+    text = short(Plan(changes=(kept,), unchanged_count=178), plans)
     assert text.startswith("No changes. Your infrastructure matches the configuration.")
     assert "Placements: 0 to place, 0 to move, 0 to remove, 178 kept." in text
     assert "Plan:" not in text
@@ -193,8 +193,8 @@ def test_a_refused_plan_shows_no_change(plans: SimpleNamespace) -> None:
 
 def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespace) -> None:
     names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
-    failing = [warning("no-surge-room", "", brief=f"{name}: an upgrade would fail") for name in names]
-    advice = [warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
+    failing = [build_warning("no-surge-room", "", brief=f"{name}: an upgrade would fail") for name in names]
+    advice = [build_warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
     text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
     assert text.index("! no-surge-room") < text.index("i zones-pinned")
     assert all(name in " ".join(text.split()) for name in names)
@@ -202,7 +202,9 @@ def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespa
 
 
 def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
-    long = warning("rollout-does-not-complete", "word " * 200, plans.span_of("agent_pool"), address="a.b")
+    long = build_warning(
+        "rollout-does-not-complete", "word " * 200, plans.span_of("agent_pool"), address="a.b"
+    )
     text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
     entry = (
         text[text.index("! rollout-does-not-complete") : text.index("  -details")].rstrip("\n").split("\n")
@@ -222,7 +224,7 @@ def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
     ],
 )
 def test_a_long_entry_ends_with_a_whole_thought(text: str, end: str, plans: SimpleNamespace) -> None:
-    told = warning("not-captured", text, plans.span_of("agent_pool"), address="a.b")
+    told = build_warning("not-captured", text, plans.span_of("agent_pool"), address="a.b")
     drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
     entry = drawn[drawn.index("! not-captured") : drawn.index("  -details")]
     assert " ".join(entry.split()).endswith(f"{end} main.nf.hcl:4")
@@ -239,13 +241,15 @@ def test_no_entry_of_an_example_is_cut() -> None:
 
 
 def test_an_id_that_takes_a_line_has_beside_it_of_whom_it_speaks(plans: SimpleNamespace) -> None:
-    told = warning("rollout-does-not-complete", "It stops.", plans.span_of("agent_pool"), address="a.b")
+    told = build_warning("rollout-does-not-complete", "It stops.", plans.span_of("agent_pool"), address="a.b")
     drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
     assert "! rollout-does-not-complete  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
 
 
 def no_room(address_text: str) -> object:
-    return warning("no-surge-room", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text)
+    return build_warning(
+        "no-surge-room", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text
+    )
 
 
 @pytest.mark.parametrize(("before", "caused"), [(("cluster-d",), False), ((), True), (None, True)])
@@ -253,15 +257,17 @@ def test_what_held_before_is_not_blamed_on_the_plan(
     before: tuple[str, ...] | None, caused: bool, plans: SimpleNamespace
 ) -> None:
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
-    stood = None if before is None else Room(4, 2, "rack1", ("cluster-d",), before)
-    room = SiteRoom("lab", "lab", sku.name, 1, stood, Room(3, 1, "rack1", ("cluster-d",), ("cluster-d",)))
+    stood = None if before is None else Capacity(4, 2, "rack1", ("cluster-d",), before)
+    room = SiteCapacity(
+        "lab", "lab", sku.name, 1, stood, Capacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",))
+    )
     plan = replace(
         plans.added_cluster(),
         diagnostics=(no_room(str(D)),),
         sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
         room=(room,),
     )
-    text = short(with_held_before(plan), plans)
+    text = short(mark_existing_findings(plan), plans)
     assert ("! no-surge-room" in text) is caused
     assert ("not caused by this plan: no-surge-room cluster-d/pool1" in text) is not caused
     assert "Upgrades:    cluster-d has no room for one." in text
@@ -269,7 +275,7 @@ def test_what_held_before_is_not_blamed_on_the_plan(
 
 
 def test_expected_figures_stand_where_they_differ(plans: SimpleNamespace) -> None:
-    uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
+    uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected_failures=8, placed=32)
     row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
     plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
     assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in short(plan, plans)
@@ -334,7 +340,7 @@ def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNa
         )
         for i, t in enumerate(tables)
     )
-    plan = Plan(changes=racks(5001, name.format), placement_tables=tables, placements=rows, tie_breaks=10)
+    plan = Plan(changes=racks(5001, name.format), placement_tables=tables, placements=rows, samples=10)
     text = short(plan, plans)
     assert len(text.split("\n")) <= 200
     assert "Plan: 5001 to add, 0 to change, 0 to destroy." in text
@@ -369,6 +375,6 @@ def test_a_manifest_tells_its_change_by_object_and_field(plans: SimpleNamespace)
 
 def test_a_label_wider_than_the_screen_goes_on_below() -> None:
     label = f"  ~ {'a' * 40}-control-plane-0 [{'b' * 40}-pv2zt]"
-    lines = hanging(label, "-> rack1", 30, 80)
+    lines = render_labelled_text(label, "-> rack1", 30, 80)
     assert max(map(len, lines)) <= 80
     assert lines == [f"  ~ {'a' * 40}-control-plane-0", f"      [{'b' * 40}-pv2zt]  -> rack1"]

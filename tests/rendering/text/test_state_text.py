@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.text.state_text import render_object, render_outputs, render_state
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, SetType
 from nexusform.state.objects import EMPTY, ObjectState, OutputState
-from nexusform.value_types import NUMBER, STRING, ListType, MapType, SetType
 
 
 def test_state_reads_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:

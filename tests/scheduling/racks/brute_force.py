@@ -34,10 +34,12 @@ class BruteForce:
         del self.vms[handle]
 
     def place(self, demand: Demand) -> tuple[int, Placement] | None:
-        candidates = [m for m in self.machines.values() if not m.refusal and self.fits(demand.sku, m)]
+        candidates = [
+            m for m in self.machines.values() if not m.unschedulable_reason and self.fits(demand.sku, m)
+        ]
         if demand.zones is not None:
             candidates = [m for m in candidates if m.availability_zone in demand.zones]
-        candidates = [m for m in candidates if not any(h.hard and violates(h, m) for h in demand.hints)]
+        candidates = [m for m in candidates if not any(h.is_hard and violates(h, m) for h in demand.hints)]
         if any(m.name != demand.last_resort for m in candidates):
             candidates = [m for m in candidates if m.name != demand.last_resort]
         if not candidates:
@@ -87,7 +89,9 @@ class BruteForce:
     def rack_key(self, demand: Demand, rack: str) -> tuple[int, int, int, int, int, bytes]:
         names = [m.name for m in self.machines.values() if m.rack == rack]
         there = self.on(*names)
-        soft = sum(not h.hard and h.scope == "Rack" and (rack in h.racks) != h.affinity for h in demand.hints)
+        soft = sum(
+            not h.is_hard and h.scope == "Rack" and (rack in h.racks) != h.is_affinity for h in demand.hints
+        )
         cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
         pool = sum((vm.vm.owner, vm.vm.pool) == (demand.vm.owner, demand.vm.pool) for vm in there)
         memory = sum(vm.sku.memory_gib for vm in there)
@@ -98,7 +102,7 @@ class BruteForce:
     def machine_key(self, demand: Demand, machine: Machine) -> tuple[int, int, int, bool, int, bytes]:
         there = self.on(machine.name)
         soft = sum(
-            not h.hard and h.scope == "Machine" and (machine.name in h.machines) != h.affinity
+            not h.is_hard and h.scope == "Machine" and (machine.name in h.machines) != h.is_affinity
             for h in demand.hints
         )
         cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
@@ -115,4 +119,4 @@ class BruteForce:
 
 def violates(hint: Hint, machine: Machine) -> bool:
     inside = machine.name in hint.machines if hint.scope == "Machine" else machine.rack in hint.racks
-    return inside != hint.affinity
+    return inside != hint.is_affinity

@@ -8,14 +8,14 @@ from typing import Any
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Figures, Usage
-from nexusform.scheduling.racks.rule import CountFilter, Item, Key, Refuse, Scene
+from nexusform.scheduling.racks.rule import CountFilter, Item, Key, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
     HintScope,
     Machine,
+    PlacementConstraints,
     RackSpread,
-    Terms,
     VmName,
     VmSku,
 )
@@ -81,10 +81,10 @@ def outcomes(seed: int) -> list[Any]:
     return said
 
 
-def _terms(draw: Random, machines: list[Machine]) -> Terms:
+def _terms(draw: Random, machines: list[Machine]) -> PlacementConstraints:
     """What one batch asks for; drawn apart, so that one argument more changes nothing else of a situation."""
     zones = draw.choice([None, None, frozenset("1"), frozenset("23")])
-    return Terms(zones, _hints(draw, machines))
+    return PlacementConstraints(zones, _hints(draw, machines))
 
 
 def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
@@ -106,16 +106,18 @@ def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
 def limit(most: int, item: Item = Item.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
     """A rule of the kind that somebody adds: at most so many VMs of one pool on a rack or machine."""
 
-    def opens(usage: Usage, asked: Demand) -> Refuse | None:
+    def opens(usage: Usage, asked: Demand) -> RejectionCheck | None:
         if asked.vm.pool != pool:
             return None
         counts = usage.pool.racks if item is Item.RACK else usage.pool.machines
         return lambda number: f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
 
-    def sentence(scene: Scene) -> str:
+    def sentence(scene: ShortageContext) -> str:
         return f"Every {item} has {most} VMs of {scene.demand.vm.pool}."
 
-    return CountFilter(name="pool_limit", item=item, opens=opens, sentence=sentence, closing=closing)
+    return CountFilter(
+        name="pool_limit", item=item, build_check=opens, describe_shortage=sentence, is_monotonic=closing
+    )
 
 
 def last_first() -> Key:
@@ -124,4 +126,4 @@ def last_first() -> Key:
     def opens(_usage: Usage, _demand: Demand) -> Figures:
         return lambda item: 1000 - item
 
-    return Key(rule="last_first", opens=opens, words=lambda _demand, figure: f"{figure}", bits=10)
+    return Key(rule="last_first", build_figures=opens, describe=lambda _demand, figure: f"{figure}", bits=10)

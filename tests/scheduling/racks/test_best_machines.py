@@ -32,16 +32,20 @@ def site(
     vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...] = (), away: Collection[str] = ()
 ) -> RackScheduler:
     """With these cells, without any for nobody told; and with these machines cordoned."""
-    machines = [replace(each, refusal="cordoned" if each.name in away else "") for each in MACHINES]
+    machines = [
+        replace(each, unschedulable_reason="cordoned" if each.name in away else "") for each in MACHINES
+    ]
     scheduler = RackScheduler(machines)
     for number, (name, sku, machine) in enumerate(vms):
         own = cells[number : number + 1]
-        scheduler.occupy(name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own))
+        scheduler.add_existing(
+            name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own)
+        )
     return scheduler
 
 
 def best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
-    return site(vms, cells).best_machines(demand)
+    return site(vms, cells).find_best_machines(demand)
 
 
 def is_legal(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...]) -> bool:
@@ -61,10 +65,10 @@ def test_best_in_some_split_and_in_all(seed: int) -> None:
         pytest.skip("more than fits")
     demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
     each = [best(vms, cells, demand) for cells in legal]
-    assert all(one.in_some == one.in_all for one in each), "known cells leave nothing open"
+    assert all(one.in_some_splits == one.in_all_splits for one in each), "known cells leave nothing open"
     answer = best(vms, (), demand)
-    assert answer.in_some == frozenset().union(*(one.in_some for one in each))
-    assert answer.in_all == frozenset.intersection(*(one.in_all for one in each))
+    assert answer.in_some_splits == frozenset().union(*(one.in_some_splits for one in each))
+    assert answer.in_all_splits == frozenset.intersection(*(one.in_all_splits for one in each))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -72,7 +76,7 @@ def test_a_ranking_without_some_machines_is_that_of_a_site_that_cordoned_them(se
     random = Random(seed)
     vms = standing(random)
     demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
-    ranking = site(vms).ranking(demand)
+    ranking = site(vms).rank_machines(demand)
     for count in range(len(MACHINES) + 1):
         away = {machine.name for machine in random.sample(MACHINES, count)}
-        assert ranking.best(away) == site(vms, away=away).best_machines(demand)
+        assert ranking.find_best(away) == site(vms, away=away).find_best_machines(demand)

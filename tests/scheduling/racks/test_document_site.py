@@ -7,8 +7,15 @@ from functools import cache
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, repeat
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Terms, VmName
+from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    Placement,
+    PlacementConstraints,
+    RackSpread,
+    VmName,
+)
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"
@@ -63,7 +70,11 @@ def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
 
 def demands() -> list[Demand]:
     return [
-        Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], Terms(zones))
+        Demand(
+            VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number),
+            SKUS[sku],
+            PlacementConstraints(zones),
+        )
         for cluster, pool, sku, count, zones in POOLS
         for number in range(count)
     ]
@@ -94,7 +105,7 @@ def test_clusters_one_after_the_other_give_the_same_as_all_at_once() -> None:
     for cluster in "abcde":
         scheduler = lab()
         for demand, placement in standing:
-            scheduler.occupy(demand.vm, demand.sku, placement)
+            scheduler.add_existing(demand.vm, demand.sku, placement)
         new = [demand for demand in demands() if demand.vm.cluster == f"cluster-{cluster}"]
         standing += [(demand, scheduler.place(demand)[1]) for demand in new]
     assert [place for _, place in standing] == [place for pool in placed(8).values() for place in pool]
@@ -144,7 +155,9 @@ def test_counting_per_cluster_does_not_reproduce_d_pool_2() -> None:
     scheduler = lab(spread=RackSpread.CLUSTER)
     for demand in demands():
         scheduler.place(demand)
-    of_pool = [vm.placement for vm in scheduler.vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)]
+    of_pool = [
+        vm.placement for vm in scheduler.list_vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)
+    ]
     assert sorted(racks(of_pool).values()) != [3] * 8
 
 
@@ -155,12 +168,12 @@ def test_certainty_over_tie_breaks_tells_counts_per_rack_from_vms() -> None:
     for demand in everything:
         if demand.vm.cluster in {"cluster-a", "cluster-b", "cluster-c"}:
             base.place(demand)
-    answer = repeat(base, [VmPlaced(demand.vm, demand) for demand in last], 20)
+    answer = repeat_with_samples(base, [PlaceOperation(demand.vm, demand) for demand in last], 20)
     pools = {pool.pool: pool for pool in answer.pools}
     assert pools[POOL1].counts == {"rack7": 12, "rack8": 12}
     assert pools[POOL1].vms_on_certain_counts == 24
     assert set(pools[POOL2].certain_racks) == set(pools[POOL2].counts)
     assert pools[CONTROL].counts == dict.fromkeys(["rack2", "rack3", "rack5", "rack7", "rack8"], 1)
     assert set(pools[CONTROL].certain_racks) == set(pools[CONTROL].counts)
-    assert pools[CONTROL].machine_certain == 0
+    assert pools[CONTROL].vms_on_certain_machines == 0
     assert all(0 <= value.machine <= value.rack <= 1 for value in answer.vms.values())

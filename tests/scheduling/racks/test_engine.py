@@ -19,8 +19,8 @@ from nexusform.scheduling.racks.vms import (
     Interval,
     Machine,
     Placement,
+    PlacementConstraints,
     RackSpread,
-    Terms,
     VmName,
     VmSku,
 )
@@ -73,8 +73,8 @@ zone_sets = st.sampled_from([None, None, None, frozenset("1"), frozenset("13"), 
 def hints(draw: st.DrawFn, machines: list[Machine]) -> Hint:
     chosen = draw(st.sets(st.sampled_from(machines), max_size=4))
     return Hint(
-        affinity=draw(st.booleans()),
-        hard=draw(st.booleans()),
+        is_affinity=draw(st.booleans()),
+        is_hard=draw(st.booleans()),
         scope=draw(st.sampled_from(list(HintScope))),
         machines=frozenset(machine.name for machine in chosen),
         racks=frozenset(machine.rack for machine in chosen),
@@ -130,10 +130,15 @@ class Pair:
 
     def pool(self, owner: str, pool: str, sku: VmSku, zones: frozenset[str] | None, count: int) -> None:
         for _ in range(count):
-            self.place(Demand(self.name(owner, pool), sku, Terms(zones)))
+            self.place(Demand(self.name(owner, pool), sku, PlacementConstraints(zones)))
 
     def hinted(self, owner, pool, sku, zones, hints, last) -> None:  # noqa: ANN001 - one story event
-        demand = Demand(self.name(owner, pool), sku, Terms(zones, tuple(hints)), last.name if last else None)
+        demand = Demand(
+            self.name(owner, pool),
+            sku,
+            PlacementConstraints(zones, tuple(hints)),
+            last.name if last else None,
+        )
         explained = self.fast.explain(demand)
         placed = self.place(demand)
         assert explained.placement == (placed and placed[1])
@@ -154,10 +159,10 @@ class Pair:
                 self.slow.release(handle)
 
     def stands(self, owner: str, pool: str, sku: VmSku, machine: Machine) -> None:
-        cells = self.fast.cells_for(sku, machine.name)
+        cells = self.fast.select_cells(sku, machine.name)
         placement = Placement(machine.name, machine.rack, machine.availability_zone, cells)
         vm = self.name(owner, pool)
-        handle = self.fast.occupy(vm, sku, placement)
+        handle = self.fast.add_existing(vm, sku, placement)
         assert handle == self.slow.occupy(vm, sku, placement)
         self.handles.append(handle)
 
@@ -169,7 +174,7 @@ def test_the_engine_places_every_vm_where_the_rule_says(story: Story, spread: Ra
     pair = Pair(machines, spread, seed)
     for event in events:
         pair.tell(event)
-    assert [(vm.handle, vm.placement.machine) for vm in pair.fast.vms()] == [
+    assert [(vm.handle, vm.placement.machine) for vm in pair.fast.list_vms()] == [
         (handle, vm.machine) for handle, vm in sorted(pair.slow.vms.items())
     ]
 
@@ -192,8 +197,8 @@ def test_a_copy_decides_as_a_scheduler_told_the_same_and_leaves_the_original_alo
     for event in events:
         if event[0] != "hinted":
             pair.tell(event)
-    assert len(list(pair.fast.vms())) == len(pair.slow.vms)
-    assert len(list(twin.fast.vms())) == len(twin.slow.vms)
+    assert len(list(pair.fast.list_vms())) == len(pair.slow.vms)
+    assert len(list(twin.fast.list_vms())) == len(twin.slow.vms)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -207,11 +212,11 @@ def test_explain_says_what_place_does_and_count_free_says_how_often(
         pair.tell(event)
     if sku.name == "tiny":
         return
-    fitting = pair.fast.count_free(Demand(VmName("d", "d", "p", 0), sku, Terms(zones)))
-    free = fitting.most
-    assert fitting.exact
+    fitting = pair.fast.count_free_slots(Demand(VmName("d", "d", "p", 0), sku, PlacementConstraints(zones)))
+    free = fitting.maximum
+    assert fitting.is_exact
     for number in range(free + 1):
-        demand = Demand(VmName("d", "d", "p", number), sku, Terms(zones))
+        demand = Demand(VmName("d", "d", "p", number), sku, PlacementConstraints(zones))
         explained = pair.fast.explain(demand)
         placed = pair.fast.place(demand)
         if isinstance(placed, Shortage):
@@ -230,7 +235,7 @@ def rack(name: str, count: int, **changes: object) -> list[Machine]:
 
 
 def demand(sku: str, number: int = 0, zones: frozenset[str] | None = None, owner: str = "c") -> Demand:
-    return Demand(VmName(owner, owner, "p", number), SKUS[sku], Terms(zones))
+    return Demand(VmName(owner, owner, "p", number), SKUS[sku], PlacementConstraints(zones))
 
 
 def fill(scheduler: RackScheduler, sku: str, owner: str = "c") -> int:
@@ -308,14 +313,16 @@ def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> Non
     assert cordoned.binding == "not_schedulable"
     assert cordoned.reason.endswith("takes new VMs: 2 cordoned.")
     hint = Hint(
-        affinity=True,
-        hard=True,
+        is_affinity=True,
+        is_hard=True,
         scope=HintScope.RACK,
         machines=frozenset(),
         racks=frozenset(["r1"]),
         target="x",
     )
-    hinted = scheduler.place(Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], Terms(hints=(hint,))))
+    hinted = scheduler.place(
+        Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,)))
+    )
     assert isinstance(hinted, Shortage)
     assert hinted.binding == "hints"
     assert hinted.reason.endswith("refuse every machine that has room: hard hint: on the same rack as x.")
@@ -324,17 +331,19 @@ def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> Non
 def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
     scheduler = RackScheduler(rack("r1", 1, memory_gib_per_cell=100))
     big = VmName("c", "c", "p", 0)
-    first = scheduler.occupy(big, SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", (0,)))
+    first = scheduler.add_existing(big, SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", (0,)))
     assert scheduler.place(demand("NC_G2_8_v1", 1))[1].cells == (1,)
-    assert [vm.sku.memory_gib for vm in scheduler.vms()] == [224, 8]
+    assert [vm.sku.memory_gib for vm in scheduler.list_vms()] == [224, 8]
     scheduler.release(first)
-    assert [vm.sku.memory_gib for vm in scheduler.vms()] == [8]
-    assert scheduler.count_free(demand("NC_G12_56_v1")) == Interval(2, 2)
+    assert [vm.sku.memory_gib for vm in scheduler.list_vms()] == [8]
+    assert scheduler.count_free_slots(demand("NC_G12_56_v1")) == Interval(2, 2)
 
 
 def test_vms_of_unschedulable_machines_count() -> None:
     scheduler = RackScheduler([*rack("r1", 1, refusal="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)])
-    scheduler.occupy(VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,)))
+    scheduler.add_existing(
+        VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,))
+    )
     assert {scheduler.place(demand("NC_G2_8_v1"))[1].rack for _ in range(1)} == {"r2"}
 
 
@@ -361,7 +370,7 @@ def test_explain_shows_ties_next_best_and_every_refusal() -> None:
     assert [left.rule for left in first.filters] == [rule.name for rule in profile.FILTERS]
     assert {left.machines for left in first.filters} == {4}
     assert len(first.tied_racks) == 2
-    assert [(r.candidate, r.rule, r.reason) for r in first.refusals] == [
+    assert [(r.candidate, r.rule, r.reason) for r in first.rejections] == [
         ("r3-bm01", "schedulable", "cordoned")
     ]
     scheduler.place(demand("NC_P46_224_v1"))
@@ -380,9 +389,9 @@ def test_a_handle_that_left_is_unknown() -> None:
     handle, _ = scheduler.place(demand("NC_G2_8_v1"))
     twin = scheduler.copy()
     twin.release(handle)
-    assert scheduler.vm(handle).vm == demand("NC_G2_8_v1").vm
-    assert list(twin.vms()) == []
-    assert [vm.handle for vm in scheduler.vms()] == [handle]
+    assert scheduler.get_vm(handle).vm == demand("NC_G2_8_v1").vm
+    assert list(twin.list_vms()) == []
+    assert [vm.handle for vm in scheduler.list_vms()] == [handle]
 
 
 def test_own_extra_large_vms_are_no_company() -> None:
@@ -390,9 +399,9 @@ def test_own_extra_large_vms_are_no_company() -> None:
     own = VmSku("own-xl", 4, 0, 20, 0, extra_large=True)
     scheduler = RackScheduler(rack("r1", 2))
     there, here = (Placement(f"r1-bm{n:02d}", "r1", "1", (0,)) for n in (1, 2))
-    scheduler.occupy(VmName("c", "c", "p", 0), own, there)
-    scheduler.occupy(VmName("c", "c", "p", 1), own, here)
-    scheduler.occupy(VmName("d", "d", "p", 0), own, here)  # company, and so more memory is used
+    scheduler.add_existing(VmName("c", "c", "p", 0), own, there)
+    scheduler.add_existing(VmName("c", "c", "p", 1), own, here)
+    scheduler.add_existing(VmName("d", "d", "p", 0), own, here)  # company, and so more memory is used
     for number in (2, 3):  # by the session's way, then beside a hint
         vm = Demand(VmName("c", "c", "p", number), own)
         explained = scheduler.explain(vm)
@@ -406,10 +415,10 @@ def test_own_extra_large_vms_are_no_company() -> None:
 def test_cells_of_a_vm_that_does_not_fit_are_the_least_used_ones() -> None:
     scheduler = RackScheduler(rack("r1", 1, cells=3))
     large, wide = SKUS["NC_P46_224_v1"], VmSku("wide", 90, 0, 400, 0, numa_cells=2)
-    scheduler.occupy(VmName("c", "c", "p", 0), large, Placement("r1-bm01", "r1", "1", (1,)))
-    assert scheduler.cells_for(wide, "r1-bm01") == (0, 2)
-    scheduler.occupy(VmName("c", "c", "p", 1), large, Placement("r1-bm01", "r1", "1", (0,)))
-    assert scheduler.cells_for(wide, "r1-bm01") == (0, 2)  # 0 and 1 are equal: the lower number
-    scheduler.occupy(VmName("c", "c", "p", 2), large, Placement("r1-bm01", "r1", "1", (0,)))
-    assert scheduler.cells_for(wide, "r1-bm01") == (1, 2)  # a debt counts as less than nothing left
-    assert scheduler.cells_for(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (0, 1, 2)
+    scheduler.add_existing(VmName("c", "c", "p", 0), large, Placement("r1-bm01", "r1", "1", (1,)))
+    assert scheduler.select_cells(wide, "r1-bm01") == (0, 2)
+    scheduler.add_existing(VmName("c", "c", "p", 1), large, Placement("r1-bm01", "r1", "1", (0,)))
+    assert scheduler.select_cells(wide, "r1-bm01") == (0, 2)  # 0 and 1 are equal: the lower number
+    scheduler.add_existing(VmName("c", "c", "p", 2), large, Placement("r1-bm01", "r1", "1", (0,)))
+    assert scheduler.select_cells(wide, "r1-bm01") == (1, 2)  # a debt counts as less than nothing left
+    assert scheduler.select_cells(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (0, 1, 2)

@@ -17,10 +17,14 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import Counts, Figure, Usage
 from nexusform.scheduling.racks.ledger import Ledger, Record
-from nexusform.scheduling.racks.opened import open_keys
-from nexusform.scheduling.racks.rule import CountFilter, Differs, Item, Key, Refuse
+from nexusform.scheduling.racks.open_rules import open_keys
+from nexusform.scheduling.racks.rule import CountFilter, Item, Key, KeyDependence, RejectionCheck
 from nexusform.scheduling.racks.site import Site
-from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, repeat, replay
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    PlaceOperation,
+    repeat_with_samples,
+    run_operations,
+)
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
     Demand,
@@ -28,8 +32,8 @@ from nexusform.scheduling.racks.vms import (
     HintScope,
     Interval,
     Machine,
+    PlacementConstraints,
     RackSpread,
-    Terms,
     VmName,
     VmSku,
 )
@@ -132,20 +136,20 @@ def test_keys_keep_their_promises(seed: int) -> None:
     records = [record_of(ledger, draw) for _ in range(12)]
     for record in records:
         ledger.add(record)
-    everybody = ledger.everybodys_usage()
-    asked = ledger.vm_name(records[0])
-    vm = Demand(asked, ledger.shape(records[0]).sku)
-    usage = ledger.live_usage(asked.owner, asked.pool)
+    everybody = ledger.get_neutral_usage()
+    asked = ledger.get_vm_name(records[0])
+    vm = Demand(asked, ledger.get_shape(records[0]).sku)
+    usage = ledger.get_live_usage(asked.owner, asked.pool)
     for keys, counts in (
         (profile.RACK_KEYS[RackSpread.CLUSTER], (usage.pool.racks, usage.cluster.racks)),
         (profile.MACHINE_KEYS, (usage.pool.machines, usage.cluster.machines)),
     ):
         for key in keys:
             own, other = figures(key, usage, vm), figures(key, everybody, vm)
-            if key.differs is Differs.ANYWHERE:
+            if key.dependence is KeyDependence.UNBOUNDED:
                 continue
             nowhere: Counts = Counts()
-            counted = (nowhere, *counts)[key.differs]
+            counted = (nowhere, *counts)[key.dependence]
             items = range(3) if keys is not profile.MACHINE_KEYS else range(6)
             before = {item: own(item) for item in items}
             assert all(before[item] >= other(item) for item in items)
@@ -162,9 +166,9 @@ def record_of(ledger: Ledger, draw: Random) -> Record:
     sku = draw.choice([VmSku("small", 1, 0, 4, 0), VmSku("small-xl", 1, 0, 6, 0, extra_large=True)])
     owner, pool = draw.choice("ab"), draw.choice("pq")
     site = ledger.site
-    shape, cells = site.shape(sku), site.rooms.cells_id((0,))
+    shape, cells = site.get_shape(sku), site.capacity_table.add_cells((0,))
     vm = VmName(owner, owner, pool, draw.randint(0, 99))
-    return Record(site.pool(vm), shape.number, draw.randrange(6), cells, vm.number)
+    return Record(site.add_pool(vm), shape.number, draw.randrange(6), cells, vm.number)
 
 
 def figures(key: Key, usage: Usage, vm: Demand) -> Figure:
@@ -188,7 +192,7 @@ def three_racks() -> list[Machine]:
 
 
 def per_rack(scheduler: RackScheduler, pool: str = "p") -> dict[str, int]:
-    return dict(Counter(vm.placement.rack for vm in scheduler.vms() if vm.vm.pool == pool))
+    return dict(Counter(vm.placement.rack for vm in scheduler.list_vms() if vm.vm.pool == pool))
 
 
 @pytest.mark.usefixtures("limited")
@@ -205,10 +209,10 @@ class TestAddedFilter:
     def test_a_vm_that_left_makes_room_again(self) -> None:
         scheduler = RackScheduler(three_racks())
         handles = [scheduler.place(demand(number))[0] for number in range(6)]
-        assert scheduler.attempt(demand(6)) is None
-        gone = scheduler.vm(handles[3]).placement.rack
+        assert scheduler.try_place(demand(6)) is None
+        gone = scheduler.get_vm(handles[3]).placement.rack
         scheduler.release(handles[3])
-        placed = scheduler.attempt(demand(3))
+        placed = scheduler.try_place(demand(3))
         assert placed is not None
         assert placed[1].rack == gone
 
@@ -216,57 +220,59 @@ class TestAddedFilter:
     def test_hinted_vms_and_those_with_a_last_resort_obey_it(self, hard: bool) -> None:
         scheduler = RackScheduler(three_racks())
         near = Hint(True, hard, HintScope.RACK, frozenset(), frozenset(["r1"]), "x")
-        racks = [scheduler.attempt(demand(n, terms=Terms(hints=(near,)))) for n in range(3)]
+        racks = [scheduler.try_place(demand(n, terms=PlacementConstraints(hints=(near,)))) for n in range(3)]
         assert [place and place[1].rack for place in racks] == [
             "r1",
             "r1",
             None if hard else racks[2][1].rack,
         ]
         assert racks[2] is None or racks[2][1].rack != "r1"
-        healed = scheduler.attempt(demand(9, last_resort="r2-bm01"))
+        healed = scheduler.try_place(demand(9, last_resort="r2-bm01"))
         assert healed is not None
         assert healed[1].rack == "r3"
 
     def test_room_is_counted_with_it(self) -> None:
         scheduler = RackScheduler(three_racks())
-        scheduler.place(demand(0, terms=Terms(frozenset("1"))))
-        assert scheduler.free_by_rack(demand(1)) == {
+        scheduler.place(demand(0, terms=PlacementConstraints(frozenset("1"))))
+        assert scheduler.count_free_slots_by_rack(demand(1)) == {
             "r1": Interval(1, 1),
             "r2": Interval(2, 2),
             "r3": Interval(2, 2),
         }
-        assert scheduler.count_free(demand(1, terms=Terms(frozenset("1")))) == Interval(1, 1)
-        assert scheduler.count_free(demand(1, pool="q")).least > 5
+        assert scheduler.count_free_slots(demand(1, terms=PlacementConstraints(frozenset("1")))) == Interval(
+            1, 1
+        )
+        assert scheduler.count_free_slots(demand(1, pool="q")).minimum > 5
 
     def test_explanations_and_pins_name_it(self) -> None:
         scheduler = RackScheduler(three_racks())
         for number in range(2):
-            scheduler.place(demand(number, terms=Terms(frozenset("1"))))
+            scheduler.place(demand(number, terms=PlacementConstraints(frozenset("1"))))
         explained = scheduler.explain(demand(2))
         assert (explained.filters[-1].rule, explained.filters[-1].machines) == ("pool_limit", 2)
         assert (explained.filters[-1].line, explained.filters[-1].text) == ("  pool_limit", "2 stay")
-        assert {r.reason for r in explained.refusals if r.rule == "pool_limit"} == {"2 VMs of p already"}
+        assert {r.reason for r in explained.rejections if r.rule == "pool_limit"} == {"2 VMs of p already"}
         placed = scheduler.place(demand(2))
         assert isinstance(placed, tuple)
         assert explained.placement == placed[1]
-        assert scheduler.refusal("r1-bm03", demand(3)) == "2 VMs of p already"
+        assert scheduler.find_rejection("r1-bm03", demand(3)) == "2 VMs of p already"
 
     def test_certainty_obeys_it(self) -> None:
         base = RackScheduler(three_racks())
-        steps = [VmPlaced(number, demand(number)) for number in range(7)]
-        answer = repeat(base, steps, 20)
+        steps = [PlaceOperation(number, demand(number)) for number in range(7)]
+        answer = repeat_with_samples(base, steps, 20)
         assert answer.pools[0].counts == {"r1": 2, "r2": 2, "r3": 2}
         assert answer.pools[0].certain_racks == ("r1", "r2", "r3")
-        assert all(replay(base, steps, seed)[6] is None for seed in range(20))
+        assert all(run_operations(base, steps, seed)[6] is None for seed in range(20))
 
 
 def test_an_added_filter_of_machines_leaves_the_room_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(1, Item.MACHINE)))
     scheduler = RackScheduler(rack("r1", 2))
-    assert [scheduler.attempt(demand(n)) is None for n in range(3)] == [False, False, True]
+    assert [scheduler.try_place(demand(n)) is None for n in range(3)] == [False, False, True]
     # That the rack is full for pool p says nothing of other pools with the same SKU.
-    assert scheduler.attempt(demand(0, pool="q")) is not None
-    assert scheduler.count_free(demand(0)) == NONE_FITS
+    assert scheduler.try_place(demand(0, pool="q")) is not None
+    assert scheduler.count_free_slots(demand(0)) == NONE_FITS
 
 
 @pytest.mark.parametrize("spread", list(RackSpread))
@@ -277,22 +283,24 @@ def test_an_added_key_is_obeyed_and_explained(spread: RackSpread, monkeypatch: p
     scheduler = RackScheduler(three_racks()[:5], spread)
     for number in range(3):
         explained = scheduler.explain(demand(number))
-        placed = scheduler.attempt(demand(number))
+        placed = scheduler.try_place(demand(number))
         assert placed is not None
         assert placed[1].machine == "r2-bm01"
         assert explained.placement == placed[1]
         assert explained.racks[0].keys[0].rule == "last_first"
-    only_r1: Demand = demand(9, terms=Terms(frozenset("1")))
-    assert scheduler.attempt(only_r1)[1].machine == "r1-bm04"
+    only_r1: Demand = demand(9, terms=PlacementConstraints(frozenset("1")))
+    assert scheduler.try_place(only_r1)[1].machine == "r1-bm04"
 
 
 def test_an_added_filter_that_opens_again_is_asked_for_every_vm(monkeypatch: pytest.MonkeyPatch) -> None:
-    def opens(usage: Usage, _demand: Demand) -> Refuse:
+    def opens(usage: Usage, _demand: Demand) -> RejectionCheck:
         return lambda number: "r1 has its two first" if number and usage.pool.racks[0] < 2 else None
 
-    rule = CountFilter(name="first", item=Item.RACK, opens=opens, sentence=lambda _scene: "none")
+    rule = CountFilter(
+        name="first", item=Item.RACK, build_check=opens, describe_shortage=lambda _scene: "none"
+    )
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
     scheduler = RackScheduler([*rack("r1", 1), *rack("r2", 1)])
-    placed = [scheduler.attempt(demand(number)) for number in range(4)]
+    placed = [scheduler.try_place(demand(number)) for number in range(4)]
     assert [place and place[1].rack for place in placed] == ["r1", "r1", "r2", "r2"]
-    assert scheduler.count_free(demand(9)).least > 4
+    assert scheduler.count_free_slots(demand(9)).minimum > 4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.contracts.http_state_server import state_server
 
 SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
@@ -22,7 +22,7 @@ def nf(
 
     def ask(*words: str) -> Told:
         capsys.readouterr()
-        code = run(list(words))
+        code = run_command_line(list(words))
         said = capsys.readouterr()
         return code, " ".join((said.out + said.err).replace("│", " ").split())
 
@@ -118,14 +118,14 @@ def test_a_migration_that_was_broken_off_is_finished_first(
     assert nf("init")[0] == 0
     assert nf("apply", "-auto-approve")[0] == 0
     configure("local", path="elsewhere.nfstate")
-    compact = LocalBackend.compact
+    compact = LocalBackend.rewrite_journal
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LocalBackend, "compact", killed)
+    monkeypatch.setattr(LocalBackend, "rewrite_journal", killed)
     assert nf("init", "-migrate-state")[0] != 0
-    monkeypatch.setattr(LocalBackend, "compact", compact)
+    monkeypatch.setattr(LocalBackend, "rewrite_journal", compact)
     for kind in ({"kind": "local", "path": "elsewhere.nfstate"}, {}):
         configure(**kind)
         code, said = nf("plan")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.loader import load
-from nexusform.workflow.opening.linting import lint
+from nexusform.configuration.loader import load_configuration
+from nexusform.workflow.opening.linting import lint_plan
 from tests.planning.harness import all_types, cluster, good, plan, pool, state_of
 
 BIG = "NC_P46_224_v1"
@@ -38,8 +38,8 @@ def test_an_upgrade_in_batches_is_measured_in_batches(tmp_path: Path, settings: 
     )
     upgraded = text.replace('"1"\n', '"2"\n', 1)
     result = good(plan(upgraded, state_of(text), directory=str(tmp_path)))
-    configuration, _ = load(str(tmp_path), cache_directory=None, **all_types().schemas)
+    configuration, _ = load_configuration(str(tmp_path), cache_directory=None, **all_types().schemas)
     assert configuration is not None
-    [pin] = [each for each in lint(result, configuration) if each.id == "zones-pinned"]
+    [pin] = [each for each in lint_plan(result, configuration) if each.id == "zones-pinned"]
     assert "not fit because" not in pin.detail
     assert f"all {count + 1} VMs fit on" in pin.detail

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.backends.local_file import LocalBackend
-from nexusform.cli.main import run
-from nexusform.workflow.opening.surroundings import SystemClock
-from nexusform.workflow.runs.locking import lock_info
+from nexusform.cli.main import run_command_line
+from nexusform.workflow.opening.system_io import SystemClock
+from nexusform.workflow.runs.locking import build_lock_info
 
 Shell = Callable[..., tuple[int, str]]
 
@@ -76,7 +76,7 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         monkeypatch.chdir(tmp_path / where)
         Path("main.nf.hcl").write_text(text)
         capsys.readouterr()
-        code = run(list(words))
+        code = run_command_line(list(words))
         both = capsys.readouterr()
         return code, " ".join((both.out + both.err).replace("│", " ").split())
 
@@ -88,7 +88,7 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which the site is applied."""
     place = tmp_path_factory.mktemp("site")
     (place / "main.nf.hcl").write_text(SITE)
-    assert run([f"-chdir={place}", "apply", "-auto-approve"]) == 0
+    assert run_command_line([f"-chdir={place}", "apply", "-auto-approve"]) == 0
     return place
 
 
@@ -153,7 +153,7 @@ def test_an_output_that_is_not_there_is_named(site: Shell) -> None:
 
 def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> None:
     backend = LocalBackend(str(tmp_path / "site/state/nexusform.nfstate"))
-    backend.lock(lock_info("apply", backend, SystemClock(), {}))
+    backend.lock(build_lock_info("apply", backend, SystemClock(), {}))
     assert site("fleet", READER, "plan")[0] == 0
 
 

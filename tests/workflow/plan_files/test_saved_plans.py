@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.workflow.opening.surroundings import commit_of
+from nexusform.cli.main import run_command_line
+from nexusform.workflow.opening.system_io import find_commit
 
 Shell = Callable[..., tuple[int, str]]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "inventory"
@@ -57,7 +57,7 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     def shell(*words: str) -> tuple[int, str]:
         capsys.readouterr()
-        code = run(list(words))
+        code = run_command_line(list(words))
         both = capsys.readouterr()
         return code, " ".join((both.out + both.err).replace("│", " ").split())
 
@@ -96,11 +96,11 @@ def test_another_configuration_is_told_with_its_commit(nf: Shell) -> None:
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "main.nf.hcl"], check=True)
     subprocess.run([*git, "commit", "-q", "-m", "one"], check=True)
-    first = commit_of(".", {})
+    first = find_commit(".", {})
     assert nf("plan", "-out=p")[0] == 0
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
     subprocess.run([*git, "pack-refs", "--all"], check=True)
-    second = commit_of(".", {})
+    second = find_commit(".", {})
     shown = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
     assert (len(first), second) == (40, shown.strip())
     Path("main.nf.hcl").write_text(SITE.replace("default = 2", "default = 3"))
@@ -121,22 +121,22 @@ def test_a_detached_head_a_work_tree_and_the_environment_name_the_commit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    assert commit_of(".", {}) == ""
+    assert find_commit(".", {}) == ""
     subprocess.run([*git, "init", "-q"], check=True)
-    assert commit_of(".", {}) == ""
+    assert find_commit(".", {}) == ""
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
     head = subprocess.run(
         [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
     ).stdout.strip()
     subprocess.run([*git, "worktree", "add", "-q", "-b", "more", "beside"], check=True)
-    assert commit_of("beside", {}) == head
+    assert find_commit("beside", {}) == head
     subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    assert commit_of("deep/er", {}) == head
-    assert commit_of(".", {"CI_COMMIT_SHA": "a" * 40}) == "a" * 40
-    assert commit_of(".", {"GITHUB_SHA": "$(reboot)"}) == head
+    assert find_commit("deep/er", {}) == head
+    assert find_commit(".", {"CI_COMMIT_SHA": "a" * 40}) == "a" * 40
+    assert find_commit(".", {"GITHUB_SHA": "$(reboot)"}) == head
     (tmp_path / ".git" / "HEAD").write_bytes(b"\xff\xfe")
-    assert commit_of(".", {}) == ""
+    assert find_commit(".", {}) == ""
 
 
 def test_a_state_that_was_edited_under_its_serial_is_noticed(nf: Shell) -> None:

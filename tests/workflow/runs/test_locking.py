@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.workflow.runs.locking import Locking, acquire, lock_info
+from nexusform.workflow.runs.locking import LockOptions, acquire_lock, build_lock_info
 
 
 class Waiting:
@@ -15,13 +15,13 @@ class Waiting:
         self.until = self.at + timedelta(seconds=until)
         self.sleeps: list[float] = []
 
-    def now(self) -> datetime:
+    def read_time(self) -> datetime:
         return self.at
 
     def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         self.at += timedelta(seconds=seconds)
-        holder = self.backend.holder()
+        holder = self.backend.read_lock()
         if holder is not None and self.at >= self.until:
             self.backend.unlock(holder.id)
 
@@ -29,15 +29,15 @@ class Waiting:
 def held(until: float) -> tuple[MemoryBackend, Waiting]:
     backend = MemoryBackend()
     clock = Waiting(backend, until)
-    backend.lock(lock_info("OperationTypeApply", backend, clock, {}))
+    backend.lock(build_lock_info("OperationTypeApply", backend, clock, {}))
     return backend, clock
 
 
 def test_a_lock_is_waited_for_with_growing_pauses_and_told_of_once() -> None:
     backend, clock = held(until=5)
     told: list[str] = []
-    lock, problems = acquire(
-        backend, "plan", Locking(timeout=60), clock=clock, environment={}, waiting=told.append
+    lock, problems = acquire_lock(
+        backend, "plan", LockOptions(timeout=60), clock=clock, environment={}, on_wait=told.append
     )
     assert lock is not None
     assert problems == []
@@ -46,23 +46,25 @@ def test_a_lock_is_waited_for_with_growing_pauses_and_told_of_once() -> None:
     assert told[0].startswith("Acquiring state lock. This may take a few moments...")
     assert "OperationTypeApply" in told[0]
     assert lock.release() == []
-    assert backend.holder() is None
+    assert backend.read_lock() is None
 
 
 def test_a_short_wait_is_not_worth_a_word() -> None:
     backend, clock = held(until=0.2)
     told: list[str] = []
-    lock, _ = acquire(backend, "plan", Locking(timeout=9), clock=clock, environment={}, waiting=told.append)
+    lock, _ = acquire_lock(
+        backend, "plan", LockOptions(timeout=9), clock=clock, environment={}, on_wait=told.append
+    )
     assert lock is not None
     assert told == []
 
 
 def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
     backend, clock = held(until=1000)
-    lock, problems = acquire(
-        backend, "plan", Locking(timeout=3), clock=clock, environment={}, waiting=lambda _: None
+    lock, problems = acquire_lock(
+        backend, "plan", LockOptions(timeout=3), clock=clock, environment={}, on_wait=lambda _: None
     )
-    holder = backend.holder()
+    holder = backend.read_lock()
     assert lock is None
     assert holder is not None
     assert sum(clock.sleeps) >= 3
@@ -73,11 +75,11 @@ def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
 def test_without_lock_nothing_is_taken() -> None:
     backend, clock = held(until=1000)
     for locking, ids in (
-        (Locking(enabled=False), ["the-state-is-not-locked"]),
-        (Locking(enabled=False, alone=True), []),
+        (LockOptions(enabled=False), ["the-state-is-not-locked"]),
+        (LockOptions(enabled=False, is_exclusive=True), []),
     ):
-        lock, problems = acquire(
-            backend, "plan", locking, clock=clock, environment={}, waiting=lambda _: None
+        lock, problems = acquire_lock(
+            backend, "plan", locking, clock=clock, environment={}, on_wait=lambda _: None
         )
         assert lock is None
         assert [problem.id for problem in problems] == ids
@@ -86,15 +88,17 @@ def test_without_lock_nothing_is_taken() -> None:
 def test_a_lock_tells_of_the_job_that_took_it() -> None:
     backend, clock = held(until=0)
     github = {"GITHUB_RUN_ID": "7", "GITHUB_REPOSITORY": "o/r"}
-    assert lock_info("x", backend, clock, github).link == "https://github.com/o/r/actions/runs/7"
-    assert lock_info("x", backend, clock, {"CI_JOB_URL": "https://ci/1"}).link == "https://ci/1"
-    assert lock_info("x", backend, clock, {}).link == ""
+    assert build_lock_info("x", backend, clock, github).link == "https://github.com/o/r/actions/runs/7"
+    assert build_lock_info("x", backend, clock, {"CI_JOB_URL": "https://ci/1"}).link == "https://ci/1"
+    assert build_lock_info("x", backend, clock, {}).link == ""
 
 
 def test_a_lock_broken_meanwhile_is_told_of() -> None:
     backend = MemoryBackend()
     clock = Waiting(backend, 0)
-    lock, _ = acquire(backend, "plan", Locking(), clock=clock, environment={}, waiting=lambda _: None)
+    lock, _ = acquire_lock(
+        backend, "plan", LockOptions(), clock=clock, environment={}, on_wait=lambda _: None
+    )
     assert lock is not None
     backend.force_unlock(lock.id)
     assert "Error releasing the state lock" in lock.release()[0].summary

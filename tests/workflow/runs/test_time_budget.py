@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from nexusform.diagnostics import Refused
-from nexusform.workflow.runs.time_budget import within
+from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.workflow.runs.time_budget import limit_time
 
 
 def busy(seconds: float) -> None:
@@ -21,10 +21,10 @@ def busy(seconds: float) -> None:
 
 def spend(seconds: int, at_work: float, told: list[str]) -> None:
     try:
-        with within(seconds):
+        with limit_time(seconds):
             busy(at_work)
         told.append("done")
-    except Refused as refused:
+    except DiagnosticsError as refused:
         told += [problem.id for problem in refused.diagnostics]
     busy(0.6)  # nothing comes afterwards
 
@@ -50,13 +50,13 @@ def test_what_is_taken_for_a_problem_of_its_own_is_said_again() -> None:
 
     def stubborn() -> None:
         try:
-            with within(1):
+            with limit_time(1):
                 for _ in range(2):
                     try:
                         busy(60)
-                    except Refused:
+                    except DiagnosticsError:
                         told.append("taken")
-        except Refused:
+        except DiagnosticsError:
             told.append("ended")
 
     thread = threading.Thread(target=stubborn)

@@ -1,1 +1,1 @@
-"""Commands of azure."""
+"""Commands of azure: inventory, predict, reconcile."""

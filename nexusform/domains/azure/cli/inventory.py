@@ -1,4 +1,4 @@
-"""`nexusform inventory`: how to capture a site, and what a capture holds."""
+"""`nexusform inventory`: capture a site, and check a capture."""
 
 from __future__ import annotations
 
@@ -7,43 +7,45 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFormFlags, tell
-from nexusform.cli.arguments import group, positional, text
-from nexusform.cli.commands import Entry, LazyGroup, command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.diagnostics import diagnostic_of, has_errors
+from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
+from nexusform.cli.arguments import declare_group, declare_positional, declare_text
+from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import convert_problem, has_errors
 
 
 class ScriptArguments(Struct, frozen=True, kw_only=True):
-    """What `inventory script` takes."""
+    """Arguments of `inventory script`."""
 
-    directory: str = text("Write the files to DIR", metavar="DIR", default="export")
-    location: str = text("Use only this extended location (custom location)")
-    view: ViewFlags = group(ViewFlags)
+    directory: str = declare_text("Write the files to DIR", metavar="DIR", default="export")
+    location: str = declare_text("Use only this extended location (custom location)")
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("script", ScriptArguments)
+@define_command("script", ScriptArguments)
 def script(arguments: ScriptArguments) -> int:
     """Print the commands that export a site with `az` and `kubectl`. Runs nothing.
 
     Read the script, then run it after signing in: `nexusform inventory script | bash`. It needs the
     az extension networkcloud, and kubectl for the creation times of nodes.
     """
-    from nexusform.domains.azure.importers.az_capture import capture_script
+    from nexusform.domains.azure.importers.az_capture import build_capture_script
 
-    arguments.view.screen().out(capture_script(arguments.directory, arguments.location), end="")
+    arguments.view.create_screen().print_text(
+        build_capture_script(arguments.directory, arguments.location), end=""
+    )
     return 0
 
 
 class CheckArguments(Struct, frozen=True, kw_only=True):
-    """What `inventory check` takes."""
+    """Arguments of `inventory check`."""
 
-    directory: str = positional(metavar="DIR")
-    answer: AnswerFormFlags = group(AnswerFormFlags)
-    view: ViewFlags = group(ViewFlags)
+    directory: str = declare_positional(metavar="DIR")
+    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("check", CheckArguments)
+@define_command("check", CheckArguments)
 def check(arguments: CheckArguments) -> int:
     """Check an exported directory.
 
@@ -52,24 +54,31 @@ def check(arguments: CheckArguments) -> int:
     without findings, 2 with findings, 1 if the export cannot be read.
     """
     from nexusform.domains.azure.providers.azure_export import read_export
-    from nexusform.domains.azure.questions.reconciliation import capture
-    from nexusform.domains.azure.rendering.inventory_outline import inventory_document, inventory_outline
+    from nexusform.domains.azure.questions.reconciliation import count_site
+    from nexusform.domains.azure.rendering.inventory_report import (
+        build_inventory_document,
+        build_inventory_report,
+    )
 
-    screen = arguments.view.screen()
+    screen = arguments.view.create_screen()
     directory = os.path.normpath(arguments.directory)
-    sites, findings = read_export(directory, {}, place_of().confinement.of_operator(directory))
-    captures = tuple(map(capture, sites))
-    diagnostics = tuple(map(diagnostic_of, findings))
+    sites, findings = read_export(
+        directory, {}, create_context().confinement.get_operator_confinement(directory)
+    )
+    captures = tuple(map(count_site, sites))
+    diagnostics = tuple(map(convert_problem, findings))
     if has_errors(diagnostics):
-        screen.diagnostics(diagnostics, {})
+        screen.print_diagnostics(diagnostics, {})
         return 1
-    outline = inventory_outline(arguments.directory, captures, diagnostics)
-    document = inventory_document(captures, diagnostics)
-    return tell(Answer("inventory", arguments.directory, outline, document), arguments.answer, screen)
+    report = build_inventory_report(arguments.directory, captures, diagnostics)
+    document = build_inventory_document(captures, diagnostics)
+    return write_answer(Answer("inventory", arguments.directory, report, document), arguments.answer, screen)
 
 
 _TABLE: Final = {
-    "script": Entry("nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"),
-    "check": Entry("nexusform.domains.azure.cli.inventory:check", "Check an exported directory"),
+    "script": CommandEntry(
+        "nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"
+    ),
+    "check": CommandEntry("nexusform.domains.azure.cli.inventory:check", "Check an exported directory"),
 }
 inventory = LazyGroup("inventory", _TABLE, summary="Export a site, check the export.")

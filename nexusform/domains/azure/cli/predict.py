@@ -1,4 +1,4 @@
-"""`nexusform predict`: where VMs would land that another tool makes."""
+"""`nexusform predict`: VM placement for another tool's plan."""
 
 from __future__ import annotations
 
@@ -9,51 +9,59 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import choice, group, number, switch, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.cli.plan import Showing, exit_code, limits_in, showing_of
-from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.diagnostics import warning
-from nexusform.domains.azure.workflow.predicting import (
-    Prediction,
-    Read,
-    Scheduler,
-    foretell,
-    predicted,
-    prediction_run,
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_group,
+    declare_number,
+    declare_switch,
+    declare_text,
 )
-from nexusform.plans.impact.guard_rails import Limit, guarded
+from nexusform.cli.commands import define_command
+from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse_limit_flag
+from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import build_warning
+from nexusform.domains.azure.workflow.prediction import (
+    Prediction,
+    ReadChanges,
+    SchedulerSettings,
+    open_prediction,
+    open_run,
+    plan_prediction,
+)
+from nexusform.plans.impact.guard_rails import Limit, apply_limits
 from nexusform.workflow.runs.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
-_NOTHING: Final = (
+_NO_CHANGES: Final = (
     "There is nothing of Microsoft.NetworkCloud in {path}: nothing is foretold, and whatever else it makes "
     "or changes takes no room on the site."
 )
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):
-    """What `predict` takes."""
+    """Arguments of `predict`."""
 
-    terraform_plan: str = text("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
-    arm_what_if: str = text("Read the JSON of `az deployment group what-if`", metavar="FILE")
-    deployment_stack: str = text("Read the what-if of a deployment stack (JSON)", metavar="FILE")
-    inventory: str = text("Read the site from this exported directory", metavar="DIR")
-    detailed_exitcode: bool = switch("Exit with 2 if there are changes")
-    as_json: bool = switch("Print a stream of JSON events", flag="json")
-    fail_on: str = text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
-    seed: int | None = number("Set the seed of the tie-break", default=None)
-    rack_spread: str = choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
-    tie_breaks: int | None = number("Set the number of tie-break samples; 0 disables them", default=None)
-    shown: PlacementFlags = group(PlacementFlags)
-    view: ViewFlags = group(ViewFlags)
-    show_sensitive: bool = switch("Show sensitive values")
+    terraform_plan: str = declare_text("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
+    arm_what_if: str = declare_text("Read the JSON of `az deployment group what-if`", metavar="FILE")
+    deployment_stack: str = declare_text("Read the what-if of a deployment stack (JSON)", metavar="FILE")
+    inventory: str = declare_text("Read the site from this exported directory", metavar="DIR")
+    detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
+    as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
+    fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    seed: int | None = declare_number("Set the seed of the tie-break", default=None)
+    rack_spread: str = declare_choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
+    tie_breaks: int | None = declare_number(
+        "Set the number of tie-break samples; 0 disables them", default=None
+    )
+    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    view: ViewFlags = declare_group(ViewFlags)
+    show_sensitive: bool = declare_switch("Show sensitive values")
 
 
-@command("predict", PredictArguments)
+@define_command("predict", PredictArguments)
 def predict(arguments: PredictArguments) -> int:
     """Predict VM placement for a Terraform, ARM or Bicep plan on an exported site.
 
@@ -62,46 +70,48 @@ def predict(arguments: PredictArguments) -> int:
     templates need the what-if. Writes nothing; needs no configuration and no state. Reports,
     -fail-on and exit codes are those of `plan`.
     """
-    path, read = _source(arguments)
-    limits = limits_in(arguments.fail_on)
-    showing = showing_of(
-        arguments.shown,
+    path, read_changes = _select_source(arguments)
+    limits = parse_limit_flag(arguments.fail_on)
+    display = create_display(
+        arguments.placement_flags,
         arguments.view,
         as_json=arguments.as_json,
         show_sensitive=arguments.show_sensitive,
     )
-    voice = showing.voice
-    scheduler = Scheduler(arguments.seed, arguments.rack_spread)
-    with predicted(place_of(), arguments.inventory, path, read, scheduler) as prediction:
+    voice = display.reporter
+    scheduler = SchedulerSettings(arguments.seed, arguments.rack_spread)
+    with open_prediction(create_context(), arguments.inventory, path, read_changes, scheduler) as prediction:
         if prediction.project is None:
-            voice.diagnostics(prediction.diagnostics, {})
+            voice.report_diagnostics(prediction.diagnostics, {})
             return 1
-        return _foretell(_told(prediction, path), arguments, showing, limits)
+        return _run_prediction(_add_empty_note(prediction, path), arguments, display, limits)
 
 
-def _told(prediction: Prediction, path: str) -> Prediction:
-    """With a note where there is nothing to foretell: "No changes" alone would speak for the whole plan."""
-    if prediction.changes:
+def _add_empty_note(prediction: Prediction, path: str) -> Prediction:
+    """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole
+    plan.
+    """
+    if prediction.change_count:
         return prediction
-    nothing = warning("nothing-to-foretell", _NOTHING.format(path=path))
-    return replace(prediction, diagnostics=(*prediction.diagnostics, nothing))
+    note = build_warning("nothing-to-foretell", _NO_CHANGES.format(path=path))
+    return replace(prediction, diagnostics=(*prediction.diagnostics, note))
 
 
-def _source(arguments: PredictArguments) -> tuple[str, Read]:
-    """The other tool's file, and who reads it."""
-    given = {flag: file for flag, file in _files(arguments).items() if file}
-    if len(given) > 1:
-        raise click.UsageError(f"Name only one: {' or '.join(given)}.")
-    if not given:
-        raise click.UsageError(f"Name what is to be foretold: {' or '.join(_files(arguments))}.")
+def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
+    """Return the other tool's file and its reader."""
+    named_files = {flag: file for flag, file in _list_files(arguments).items() if file}
+    if len(named_files) > 1:
+        raise click.UsageError(f"Name only one: {' or '.join(named_files)}.")
+    if not named_files:
+        raise click.UsageError(f"Name what is to be foretold: {' or '.join(_list_files(arguments))}.")
     if not arguments.inventory:
         raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
-    [(flag, file)] = given.items()
-    return file, _reader(flag)
+    [(flag, file)] = named_files.items()
+    return file, _find_reader(flag)
 
 
-def _files(arguments: PredictArguments) -> dict[str, str]:
-    """What may be foretold, by flag; "" for what is not named."""
+def _list_files(arguments: PredictArguments) -> dict[str, str]:
+    """Return the files by flag, "" for unset ones."""
     return {
         _TERRAFORM: arguments.terraform_plan,
         _WHAT_IF: arguments.arm_what_if,
@@ -109,11 +119,11 @@ def _files(arguments: PredictArguments) -> dict[str, str]:
     }
 
 
-def _reader(flag: str) -> Read:
+def _find_reader(flag: str) -> ReadChanges:
     from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
     from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
 
-    readers: dict[str, Read] = {
+    readers: dict[str, ReadChanges] = {
         _TERRAFORM: read_terraform_plan,
         _WHAT_IF: read_arm_what_if,
         _STACK: read_stack_what_if,
@@ -121,19 +131,21 @@ def _reader(flag: str) -> Read:
     return readers[flag]
 
 
-def _foretell(
-    prediction: Prediction, arguments: PredictArguments, showing: Showing, limits: Sequence[Limit]
+def _run_prediction(
+    prediction: Prediction, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[Limit]
 ) -> int:
-    """Foretell where VMs land, and judge it by the limits; the exit code."""
-    voice = showing.voice
+    """Plan the prediction, check the limits, and return the exit code."""
+    voice = display.reporter
     assert prediction.project is not None, "checked by the caller"
     sources = prediction.project.sources
-    options = PlanOptions(tie_breaks=arguments.tie_breaks, want_rejected=arguments.shown.placements == "all")
-    with prediction_run(prediction.project, showing.notices) as run:
-        voice.diagnostics(run.diagnostics, sources)
-        if not run.ready:
+    options = PlanOptions(
+        samples=arguments.tie_breaks, includes_rejections=arguments.placement_flags.placements == "all"
+    )
+    with open_run(prediction.project, display.notices) as run:
+        voice.report_diagnostics(run.diagnostics, sources)
+        if not run.is_ready:
             return 1
-        with voice.planning():
-            made = guarded(foretell(run, options, prediction), limits)
-        showing.tell(made, run, next_step=False)
-    return exit_code(made, run.diagnostics, detailed=arguments.detailed_exitcode)
+        with voice.track_planning():
+            checked_plan = apply_limits(plan_prediction(run, options, prediction), limits)
+        display.report_plan(checked_plan, run, next_step=False)
+    return get_exit_code(checked_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)

@@ -1,4 +1,4 @@
-"""`nexusform reconcile`."""
+"""`nexusform reconcile`: compare observed placement with state."""
 
 from __future__ import annotations
 
@@ -7,31 +7,39 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFormFlags, tell
-from nexusform.cli.arguments import group, switch, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
-from nexusform.cli.reconciling import SOURCES
-from nexusform.diagnostics import has_errors
-from nexusform.domains.azure.workflow.reconcile import Reconciled, reconcile
+from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
+from nexusform.cli.arguments import declare_group, declare_switch, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.comparison_sources import COMPARISON_SOURCES
+from nexusform.cli.shared_flags import (
+    LockFlags,
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.domains.azure.workflow.reconciler import ReconcileResult, reconcile_site
 from nexusform.workflow.runs.run import Notices
 
-RULE_BROKEN = 3  # exit code
+EXIT_RULE_VIOLATED = 3  # exit code
 
 
 class ReconcileArguments(Struct, frozen=True, kw_only=True):
-    """What `reconcile` takes."""
+    """Arguments of `reconcile`."""
 
-    source: str = text("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
-    replay: bool = switch("Re-place every VM in creation order, score the rule")
-    answer: AnswerFormFlags = group(AnswerFormFlags)
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    lock: LockFlags = group(LockFlags)
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    source: str = declare_text(
+        "Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from"
+    )
+    replay: bool = declare_switch("Re-place every VM in creation order, score the rule")
+    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    lock: LockFlags = declare_group(LockFlags)
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("reconcile", ReconcileArguments)
+@define_command("reconcile", ReconcileArguments)
 def reconcile_(arguments: ReconcileArguments) -> int:
     """Compare observed placement (an export, Azure or a hub) with state, update the state.
 
@@ -40,49 +48,54 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     differences, 2 with differences or unfinished changes, 3 with a violated separation rule, 1 for
     errors.
     """
-    screen = arguments.view.screen()
+    screen = arguments.view.create_screen()
     if not arguments.source:
         raise click.UsageError("Say what to compare with: -from=DIR, -from=azure, or -from=hub.")
-    place, notices = place_of(arguments.state, arguments.variables), Notices(waiting=screen.err)
-    if arguments.source in SOURCES:
+    location, notices = (
+        create_context(arguments.state, arguments.variables),
+        Notices(on_wait=screen.print_error),
+    )
+    if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
             raise click.UsageError(f"-replay is for VMs, and -from={arguments.source} compares none.")
-        found = SOURCES[arguments.source](place, arguments.lock.locking(), notices)
-        screen.diagnostics(found.diagnostics, found.sources)
-        if found.answer is None:
+        source_result = COMPARISON_SOURCES[arguments.source](
+            location, arguments.lock.build_options(), notices
+        )
+        screen.print_diagnostics(source_result.diagnostics, source_result.sources)
+        if source_result.answer is None:
             return 1
-        code = tell(found.answer, arguments.answer, screen)
-        return RULE_BROKEN if found.rule_is_broken else code
-    answer = reconcile(
-        place,
+        code = write_answer(source_result.answer, arguments.answer, screen)
+        return EXIT_RULE_VIOLATED if source_result.is_rule_violated else code
+    result = reconcile_site(
+        location,
         os.path.normpath(arguments.source),
-        arguments.lock.locking(),
+        arguments.lock.build_options(),
         notices,
         replays=arguments.replay,
     )
-    if has_errors(answer.diagnostics):
-        screen.diagnostics(answer.diagnostics, answer.sources)
+    if has_errors(result.diagnostics):
+        screen.print_diagnostics(result.diagnostics, result.sources)
         return 1
-    code = tell(_answer(answer, arguments.source), arguments.answer, screen)
-    return RULE_BROKEN if answer.broken else code
+    code = write_answer(_build_answer(result, arguments.source), arguments.answer, screen)
+    return EXIT_RULE_VIOLATED if result.violated_rules else code
 
 
-def _answer(answer: Reconciled, source: str) -> Answer:
-    """What was found out, laid out for every format."""
-    from nexusform.domains.azure.rendering.reconciliation_outline import (
-        reconciliation_document,
-        reconciliation_outline,
+def _build_answer(result: ReconcileResult, source: str) -> Answer:
+    """Build the answer in every format."""
+    from nexusform.domains.azure.rendering.reconciliation_report import (
+        build_reconciliation_document,
+        build_reconciliation_report,
     )
 
     parts = (
-        answer.checks,
-        answer.absent,
-        answer.unseen,
-        answer.not_done,
-        answer.remarks,
-        answer.rules,
-        answer.replays,
-        answer.claims,
+        result.checks,
+        result.absent,
+        result.uncaptured,
+        result.unfinished,
+        result.warnings,
+        result.rules,
+        result.replays,
+        result.predictions,
     )
-    outline = reconciliation_outline(source, *parts)
-    return Answer("reconcile", source, outline, reconciliation_document(*parts))
+    report = build_reconciliation_report(source, *parts)
+    return Answer("reconcile", source, report, build_reconciliation_document(*parts))

@@ -1,1 +1,1 @@
-"""What Azure says of a site, and what its tools plan there: `az` exports, what-ifs, Terraform plans."""
+"""Readers of Azure exports and of the plans of other tools: `az` lists, what-if results, Terraform plans."""

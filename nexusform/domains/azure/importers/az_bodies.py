@@ -1,42 +1,42 @@
-"""Our clusters, pools and VMs -> the bodies that Azure takes: the way back of az_adoption."""
+"""Azure request bodies of clusters, pools and VMs; the inverse of az_import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
-# Bytes of a page and how Azure writes its size, larger ones first.
-_PAGES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
+# Page size in bytes and in Azure notation, largest first.
+_PAGE_SIZES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
 
 
-def cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the attributes of a cluster say of its body; its pools are those that it is made with."""
+def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of a cluster, with its initial agent pools."""
     plane = values["control_plane"]
     version = values.get("kubernetes_version")
-    pools = {name: new_pool_properties(pool) for name, pool in ordered_pools(values)}
+    pools = {name: build_new_pool_properties(pool) for name, pool in list_pools(values)}
     return {
         **({"kubernetesVersion": version} if version else {}),
         "controlPlaneNodeConfiguration": {
             "count": plane["count"],
             "vmSkuName": plane["vm_sku_name"],
-            **_zones(plane),
+            **_build_zones(plane),
         },
         "initialAgentPoolConfigurations": [{"name": name, **body} for name, body in pools.items()],
     }
 
 
-def ordered_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The pools of a cluster in the order of their blocks."""
+def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """List the pools of a cluster in the order of their blocks."""
     pools = values.get("agent_pool") or {}
     for name in values.get("agent_pool_order") or sorted(pools):
         if name in pools:
             yield name, pools[name]
 
 
-def pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the arguments of an agent pool say of its body, whether a block (`count`) or a resource."""
+def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of an agent pool, given as a block (`count`) or a resource (`node_count`)."""
     labels, taints = values.get("labels") or {}, values.get("taint") or []
     settings = values.get("upgrade_settings") or {}
     upgrade = {
@@ -48,7 +48,7 @@ def pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         "count": values["count"] if "count" in values else values["node_count"],
         "mode": values.get("mode") or "User",
         "vmSkuName": values["vm_sku_name"],
-        **_zones(values),
+        **_build_zones(values),
     }
     if labels:
         body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
@@ -62,25 +62,27 @@ def pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a pool that is made, with what Azure takes then alone: hugepages of its nodes, one size."""
+def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of a new pool, with the hugepages of its nodes. Azure accepts hugepages only on
+    creation, and one size.
+    """
     declared = (values.get("kubelet") or {}).get("extended_resources") or {}
-    body = pool_properties(values)
-    for name, (size, written) in _PAGES.items():
+    body = build_pool_properties(values)
+    for name, (size, azure_size) in _PAGE_SIZES.items():
         amounts = declared.get(name)
-        count = sum(map(_bytes, amounts if isinstance(amounts, list) else [amounts])) // size
+        count = sum(map(_parse_bytes, amounts if isinstance(amounts, list) else [amounts])) // size
         if count:
-            return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": written}}
+            return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": azure_size}}
     return body
 
 
-def _bytes(amount: Any) -> int:
+def _parse_bytes(amount: Any) -> int:
     quantity = parse_quantity(str(amount)) if amount is not None else None
-    return 0 if quantity is None or isinstance(quantity, Malformed) else quantity.whole()
+    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
 
 
-def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the attributes of a VM say of its body, without placement hints: these name other resources."""
+def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the `properties` of a VM without placement hints."""
     disk = {"createOption": "Ephemeral", "deleteOption": "Delete", "diskSizeGB": values["disk_gib"]}
     return {
         "cpuCores": values["cpu_cores"],
@@ -89,8 +91,10 @@ def vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def placement_hints(values: Mapping[str, Any], resource_id: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """The placement hints of a VM's body; `resource_id` says what stands there for an id of ours."""
+def build_placement_hints(
+    values: Mapping[str, Any], resource_id: Callable[[str], Any]
+) -> list[dict[str, Any]]:
+    """Build the placement hints of a VM; `resource_id` maps a nexusform id to the value to write."""
     return [
         {
             "hintType": hint["hint_type"],
@@ -102,48 +106,54 @@ def placement_hints(values: Mapping[str, Any], resource_id: Callable[[str], Any]
     ]
 
 
-def _zones(values: Mapping[str, Any]) -> dict[str, Any]:
+def _build_zones(values: Mapping[str, Any]) -> dict[str, Any]:
     zones = values.get("availability_zones")
     return {"availabilityZones": sorted(zones)} if zones else {}
 
 
-def body_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The opaque body of an azure block, empty without one and while it is not known."""
+def read_opaque_body(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the opaque body of an azure block, {} if absent or unknown."""
     body = (values.get("azure") or {}).get("body")
     return dict(body) if isinstance(body, Mapping) else {}
 
 
-# --- bodies laid over one another ----------------------------------------------------------------
+# --- merge and comparison of bodies ---------------------------------------------------------------
 
 
-def merged(under: Any, over: Any) -> Any:
-    """A body with another one laid over it; only objects merge, everything else is taken as it is."""
-    if isinstance(under, Mapping) and isinstance(over, Mapping):
-        return {**under, **{name: merged(under.get(name), part) for name, part in over.items()}}
-    return over
+def merge_bodies(base: Any, overlay: Any) -> Any:
+    """Merge one body over another; objects merge recursively, everything else is replaced."""
+    if isinstance(base, Mapping) and isinstance(overlay, Mapping):
+        return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
+    return overlay
 
 
-def changed_part(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a body is other than before; objects are looked into."""
-    known = before if isinstance(before, Mapping) else {}
+def diff_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a body that differs from the previous one, recursively."""
+    previous = before if isinstance(before, Mapping) else {}
     changed: dict[str, Any] = {}
     for name, part in after.items():
-        if name in known and known[name] == part:
+        if name in previous and previous[name] == part:
             continue
-        changed[name] = changed_part(known.get(name), part) if isinstance(part, Mapping) else part
+        changed[name] = diff_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
     return changed
 
 
-def shows(seen: Any, asked: Any) -> bool:
-    """Whether what is seen holds everything that is asked for; lists must be the same but for their order."""
-    if isinstance(asked, Mapping):
-        return isinstance(seen, Mapping) and all(shows(seen.get(name), part) for name, part in asked.items())
-    if isinstance(asked, list):
-        return isinstance(seen, list) and len(seen) == len(asked) and all(_in(seen, each) for each in asked)
-    if not asked and not seen:
-        return asked == seen or asked is None or seen is None
-    return bool(seen == asked)
+def has_requested_values(observed: Any, requested: Any) -> bool:
+    """Return True if the observed value contains everything requested; lists compare without order."""
+    if isinstance(requested, Mapping):
+        return isinstance(observed, Mapping) and all(
+            has_requested_values(observed.get(name), part) for name, part in requested.items()
+        )
+    if isinstance(requested, list):
+        return (
+            isinstance(observed, list)
+            and len(observed) == len(requested)
+            and all(_contains_value(observed, element) for element in requested)
+        )
+    if not requested and not observed:
+        return requested == observed or requested is None or observed is None
+    return bool(observed == requested)
 
 
-def _in(seen: list[Any], asked: Any) -> bool:
-    return any(shows(each, asked) for each in seen)
+def _contains_value(observed: list[Any], requested: Any) -> bool:
+    return any(has_requested_values(element, requested) for element in observed)

@@ -1,6 +1,5 @@
-"""Capturing a site: the commands for it, the files of an exported directory sorted into kinds by their
-standard names, and what an export was not asked for. A file that is not there says nothing; an empty list
-says that there is none.
+"""Capture of a site: the commands, the files of an export directory by kind, and warnings about kinds that
+were not captured. A missing file means unknown; an empty list means none.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
 from nexusform.domains.azure.importers.az_documents import ANY, AzItems
 from nexusform.domains.azure.importers.az_model import STANDARD_FILES, AzCluster, AzInventory, StandardFile
-from nexusform.domains.azure.importers.az_sites import GROUND
-from nexusform.language.evaluation import FileProblem
-from nexusform.words import counted, first_of, form
+from nexusform.domains.azure.importers.az_sites import BASE_KINDS
+from nexusform.language.evaluation_run import FileProblem
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+=-]+")
+_SAFE_WORD: Final = re.compile(r"[A-Za-z0-9_./:@%+=-]+")
 
 _SCRIPT: Final = """\
 #!/usr/bin/env bash
@@ -60,35 +59,35 @@ az networkcloud kubernetescluster list --query "$(kept).[name, resourceGroup]" -
 """
 
 
-def capture_script(directory: str, location: str) -> str:
-    """A shell script; `location` "" captures everything that the subscription shows."""
-    return _SCRIPT.format(directory=_quoted(directory), location=_quoted(location))
+def build_capture_script(directory: str, location: str) -> str:
+    """Build a shell script that captures a site; `location` "" captures the whole subscription."""
+    return _SCRIPT.format(directory=_quote(directory), location=_quote(location))
 
 
-def _quoted(text: str) -> str:
-    """A word of a shell."""
-    return text if _PLAIN.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'"
+def _quote(text: str) -> str:
+    """Quote a word for the shell."""
+    return text if _SAFE_WORD.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'"
 
 
 # --- the files of a directory -------------------------------------------------------------------
 
 
-# Files under other names are read, too: their resources say what they are.
-_ENDINGS: Final = (".json", ".jsonl", ".yaml", ".yml")
-# Configuration that may stand beside an export.
-_OF_TOOLS: Final = (".nf.json", ".nfvars.json", ".tf.json", ".tfvars.json")
+# Files with other names are read too; the type of each resource gives its kind.
+_EXPORT_SUFFIXES: Final = (".json", ".jsonl", ".yaml", ".yml")
+# Configuration files in the same directory.
+_CONFIGURATION_SUFFIXES: Final = (".nf.json", ".nfvars.json", ".tf.json", ".tfvars.json")
 
 
 class Export(Struct, frozen=True):
-    """The documents of an export by kind, and what could not be read."""
+    """Documents of an export by kind, and the files that could not be read."""
 
     documents: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def take(
+    def read_file(
         self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()
     ) -> None:
-        """Read one file; `argument` is what names it."""
+        """Read one file; `argument` is the path of the argument that names it."""
         try:
             content = read(name)
         except FileProblem as problem:
@@ -98,33 +97,36 @@ class Export(Struct, frozen=True):
 
 
 def read_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> Export:
-    """Every file of an export. `names` are the files in the directory; `read` may raise FileProblem.
-
-    Racks and machines must be told by some file: by one of their own, by one that holds resources of several
-    kinds, or, both, by a Nexus cluster that is planned.
+    """Read every file of an export directory. `names` are the files in the directory; `read` may raise
+    FileProblem. Racks and machines must be in files of their own, in a file of mixed kinds, or in the
+    definition of a Nexus cluster.
     """
     export = Export()
     base = directory.rstrip("/") or "/"
     for name in sorted(names):
-        kind = _kind_of(name)
+        kind = _find_file_kind(name)
         if kind is not None:
-            export.take(read, f"{base}/{name}", kind, ("directory",))
+            export.read_file(read, f"{base}/{name}", kind, ("directory",))
     documents = set(export.documents)
-    planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
-    if ANY not in documents and not planned and not export.problems:
-        missing = [one for one in STANDARD_FILES if one.required and one.kind not in documents]
-        export.problems.extend(_missing(directory, one) for one in missing)
+    is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
+    if ANY not in documents and not is_planned and not export.problems:
+        missing = [
+            standard for standard in STANDARD_FILES if standard.is_required and standard.kind not in documents
+        ]
+        export.problems.extend(_build_missing_file_problem(directory, standard) for standard in missing)
     return export
 
 
-def is_expected(name: str) -> bool:
-    """Whether an export has a file of this name, so that nothing else may stand there."""
-    return _kind_of(name) not in (None, ANY)
+def is_export_file(name: str) -> bool:
+    """Return True for a standard file name of an export."""
+    return _find_file_kind(name) not in (None, ANY)
 
 
-def irregular(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
-    """The names of an export that stand for no file but a directory, a pipe or the like. `names` are the
-    files there; `exists` raises FileProblem for what is none.
+def find_irregular_files(
+    directory: str, names: Sequence[str], exists: Callable[[str], bool]
+) -> Iterator[str]:
+    """Find export files that are directories, pipes or other special files. `names` are the files in the
+    directory; `exists` raises FileProblem for a special file.
     """
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
@@ -135,21 +137,23 @@ def irregular(directory: str, names: Sequence[str], exists: Callable[[str], bool
                 yield standard.name
 
 
-def _kind_of(name: str) -> str | None:
-    """The kind of a standard file, `agent_pools.core.json` among them; that of others is told by what they
-    hold. None: not read.
+def _find_file_kind(name: str) -> str | None:
+    """Find the kind of a file by its name (also `agent_pools.core.json`); return ANY for other names, None
+    for files that are not read.
     """
-    if name.endswith(_OF_TOOLS) or not (name.endswith(_ENDINGS) or name == "exported_at"):
+    if name.endswith(_CONFIGURATION_SUFFIXES) or not (
+        name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"
+    ):
         return None
     stem = name.rpartition(".")[0] or name
     for standard in STANDARD_FILES:
         kind = standard.name.partition(".")[0]
-        if stem == kind or (standard.several and stem.startswith(f"{kind}.")):
+        if stem == kind or (standard.has_several_files and stem.startswith(f"{kind}.")):
             return standard.kind
     return ANY
 
 
-def _missing(directory: str, standard: StandardFile) -> Problem:
+def _build_missing_file_problem(directory: str, standard: StandardFile) -> Problem:
     return Problem(
         ("directory",),
         "missing-file",
@@ -159,151 +163,164 @@ def _missing(directory: str, standard: StandardFile) -> Problem:
     )
 
 
-# --- what was not captured ----------------------------------------------------------------------
+# --- kinds not captured ------------------------------------------------------------------------
 
 
 NOT_CAPTURED: Final = "not-captured"
 _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
-_MOST_NAMED: Final = 4
+_MAX_NAMES: Final = 4
 _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
 
-# What stands on machines, in words, and what follows where it was not captured.
-TENANTS: Final = {
+# Kinds that run on machines: plural, and consequence if not captured.
+WORKLOAD_KINDS: Final = {
     "kubernetes_clusters": ("Kubernetes clusters", "the room of their nodes counts as free"),
     "virtual_machines": ("virtual machines", "their room counts as free"),
 }
 
 
-def capture_command(kind: str) -> str:
-    """The command that captures a kind, with the file that it goes to."""
+def build_capture_command(kind: str) -> str:
+    """Build the command that captures a kind into its file."""
     standard = _FILES[kind]
     return f"{standard.command} > {standard.name}"
 
 
 CAPTURE_NODES: Final = (
-    f"Capture them with: {capture_command('kubernetes_clusters')} (where there are none, nodes is an empty "
+    f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, nodes is an "
+    f"empty "
     "list)."
 )
 
 
-def missing_ground(items: AzItems) -> list[Problem]:
-    """Errors for racks and machines that no file tells of; a Nexus cluster that is planned tells both."""
-    missing = [kind for kind in GROUND if not items.of(kind) and kind not in items.listed | items.unreadable]
-    if len(missing) == len(GROUND) and items.of("clusters"):
+def find_missing_base_kinds(items: AzItems) -> list[Problem]:
+    """Find errors for racks and machines missing in the export. A planned Nexus cluster defines both."""
+    missing = [
+        kind
+        for kind in BASE_KINDS
+        if not items.list_resources(kind) and kind not in items.listed_kinds | items.unreadable_kinds
+    ]
+    if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
         return []
     return [
         Problem(
             (),
             "missing-file",
             f"No file of the export holds {kind.replace('bare_metal', 'bare-metal').replace('_', ' ')}, and "
-            f"nothing can be said of a site without. Capture them with: {capture_command(kind)}",
+            f"nothing can be said of a site without. Capture them with: {build_capture_command(kind)}",
         )
         for kind in missing
     ]
 
 
-def not_captured(
+def find_uncaptured(
     items: AzItems, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Warnings of what else is missing, where machines stand. `numbers_nodes`: the reader numbers
-    nodes, so that it matters when they were made.
+    """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: the reader numbers
+    nodes, so creation times matter.
     """
-    if not any(inventory.machines for inventory in inventories) or not items.of("bare_metal_machines"):
+    if not any(inventory.machines for inventory in inventories) or not items.list_resources(
+        "bare_metal_machines"
+    ):
         return
-    for kind, (words, consequence) in TENANTS.items():
-        is_contradicted = kind == "kubernetes_clusters" and items.clusters_lacking
-        if kind not in items.listed and not is_contradicted:
-            yield from _missing_tenants(kind, words, consequence, items)
+    for kind, (plural, consequence) in WORKLOAD_KINDS.items():
+        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters
+        if kind not in items.listed_kinds and not is_contradicted:
+            yield from _find_missing_workloads(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
-    if items.clusters_lacking:
-        yield _warning(clusters_missing(items.clusters_lacking))
-    without_pools = [cluster for cluster in clusters if not cluster.pools_listed]
+    if items.unlisted_clusters:
+        yield _build_warning(describe_missing_clusters(items.unlisted_clusters))
+    without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
     if without_pools:
-        yield _warning(_missing_pools(without_pools))
-    without_nodes = [cluster for cluster in clusters if not cluster.nodes_listed]
+        yield _build_warning(_describe_missing_pools(without_pools))
+    without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
     if without_nodes:
-        yield _warning(
-            f"{nodes_missing(without_nodes)} on which machines they are is not known, and their room "
+        yield _build_warning(
+            f"{describe_missing_nodes(without_nodes)} on which machines they are is not known, and their "
+            f"room "
             f"counts as free. {CAPTURE_NODES}"
         )
-    without_times = [cluster for cluster in clusters if numbers_nodes and _numbers_are_guessed(cluster)]
+    without_times = [cluster for cluster in clusters if numbers_nodes and _has_untimed_nodes(cluster)]
     if without_times:
-        yield _warning(_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
+        yield _build_warning(_describe_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
 
 
-def clusters_missing(names: Sequence[str]) -> str:
-    """What is said of clusters that only their agent pools show."""
-    themselves = form(len(names), "that cluster itself", "those clusters themselves")
+def describe_missing_clusters(names: Sequence[str]) -> str:
+    """Describe clusters known only from their agent pools."""
+    themselves = select_form(len(names), "that cluster itself", "those clusters themselves")
     return (
-        f"The agent pools of {first_of(names, _MOST_NAMED)} were captured, and not {themselves}: the list of "
+        f"The agent pools of {format_first(names, _MAX_NAMES)} were captured, and not {themselves}: the list "
+        f"of "
         "clusters is not whole, and the room of nodes that neither it nor the state tells counts as free. "
-        f"Capture all clusters with: {capture_command('kubernetes_clusters')} (of a cluster that is gone, "
+        f"Capture all clusters with: {build_capture_command('kubernetes_clusters')} (of a cluster that is "
+        f"gone, "
         "delete the file of agent pools)."
     )
 
 
-def _missing_tenants(kind: str, words: str, consequence: str, items: AzItems) -> Iterator[Problem]:
-    """What is said of a kind of tenants that was captured in part or not at all."""
-    command = capture_command(kind)
-    if not items.of(kind):
+def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzItems) -> Iterator[Problem]:
+    """Find warnings about a kind of workload captured in part or not at all."""
+    command = build_capture_command(kind)
+    if not items.list_resources(kind):
         name = _FILES[kind].name
-        yield _warning(
-            f"No file of the export lists {words} ({name}): none is read, and {consequence}. Capture them "
+        yield _build_warning(
+            f"No file of the export lists {plural} ({name}): none is read, and {consequence}. Capture them "
             f"with: {command} (where there are none, that is an empty list).",
-            brief=f"{words}: not captured, and {consequence}: {command}",
+            brief=f"{plural}: not captured, and {consequence}: {command}",
         )
-    elif kind not in items.incomplete:  # that a list is cut off is said already
-        yield _warning(
-            f"The export holds single {words}, and no list of them: the room of others counts as free. "
+    elif kind not in items.incomplete_kinds:  # a truncated list has a finding of its own
+        yield _build_warning(
+            f"The export holds single {plural}, and no list of them: the room of others counts as free. "
             f"Capture them with: {command}",
-            brief=f"{words}: some are not captured, and their room counts as free: {command}",
+            brief=f"{plural}: some are not captured, and their room counts as free: {command}",
         )
 
 
-def _missing_pools(clusters: Sequence[AzCluster]) -> str:
-    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
-    of = form(len(clusters), "it was", "they were")
+def _describe_missing_pools(clusters: Sequence[AzCluster]) -> str:
+    names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
+    clause = select_form(len(clusters), "it was", "they were")
     return (
-        f"The agent pools of {counted(len(clusters), 'cluster')} were not captured ({names}). Their mode, "
-        f"zones, labels and taints are those that {of} made with, and where only nodes tell of a pool those "
+        f"The agent pools of {format_count(len(clusters), 'cluster')} were not captured ({names}). Their "
+        f"mode, "
+        f"zones, labels and taints are those that {clause} made with, and where only nodes tell of a pool "
+        f"those "
         "of its nodes: an import would write them so, and a later plan would re-place the VMs of pools that "
         "have others. Capture them, cluster by cluster: "
-        f"{pool_command(clusters[0])}"
+        f"{build_pool_command(clusters[0])}"
     )
 
 
-def nodes_missing(clusters: Sequence[AzCluster]) -> str:
-    """What is said of clusters whose nodes were not captured, up to what follows from that."""
-    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
-    return f"The nodes of {counted(len(clusters), 'cluster')} were not captured ({names}):"
+def describe_missing_nodes(clusters: Sequence[AzCluster]) -> str:
+    """Return the start of a message about clusters without captured nodes."""
+    names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
+    return f"The nodes of {format_count(len(clusters), 'cluster')} were not captured ({names}):"
 
 
-def pool_command(cluster: AzCluster) -> str:
-    """The command that captures the agent pools of a cluster."""
+def build_pool_command(cluster: AzCluster) -> str:
+    """Build the command that captures the agent pools of a cluster."""
     parts = cluster.id.split("/")
     lowered = [part.lower() for part in parts]
-    at = lowered.index("resourcegroups") + 1 if "resourcegroups" in lowered[:-1] else 0
-    group = shlex.quote(parts[at]) if at else "RESOURCE_GROUP"
+    group_index = lowered.index("resourcegroups") + 1 if "resourcegroups" in lowered[:-1] else 0
+    group = shlex.quote(parts[group_index]) if group_index else "RESOURCE_GROUP"
     standard = _FILES["agent_pools"]
     command = standard.command.replace("RESOURCE_GROUP", group).replace("CLUSTER", shlex.quote(cluster.name))
     return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
 
 
-def _numbers_are_guessed(cluster: AzCluster) -> bool:
-    """Whether nodes of one pool are numbered by their names alone."""
+def _has_untimed_nodes(cluster: AzCluster) -> bool:
+    """Return True if a pool has several nodes without a creation time."""
     untimed = [node.pool for node in cluster.nodes if node.created_at is None]
     return len(untimed) > len(set(untimed))
 
 
-def _missing_times(clusters: Sequence[AzCluster], of: int) -> str:
-    names = first_of([cluster.name for cluster in clusters], _MOST_NAMED)
+def _describe_missing_times(clusters: Sequence[AzCluster], total: int) -> str:
+    names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
     return (
-        f"When nodes were made is not known for {len(clusters):,} of {counted(of, 'cluster')} ({names}): "
+        f"When nodes were made is not known for {len(clusters):,} of {format_count(total, 'cluster')} "
+        f"({names}): "
         "numbers follow their names, and which node came first is unknown. Where the clusters can be "
         f"reached: kubectl --context {shlex.quote(clusters[0].name)} get nodes --output json > "
         f"{shlex.quote(f'nodes.{clusters[0].name}.json')}"
     )
 
 
-def _warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:
+def _build_warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:
     return Problem((), kind, detail, Severity.WARNING, brief=brief)

@@ -1,8 +1,5 @@
-"""What another tool is about to make, change and remove of a site's clusters, agent pools and VMs, laid over
-the site as an export shows it.
-
-A body in a plan has the properties of one that stands, so both are read by the same readers: bodies of
-what stands are merged, new ones join them, and what goes leaves.
+"""Changes planned by another tool to clusters, agent pools and VMs, merged into the resources of an export.
+Template bodies and exported bodies have the same properties, so the same readers read both.
 """
 
 from __future__ import annotations
@@ -15,15 +12,15 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean
-from nexusform.documents.shapes import mapping_at, mappings_at, text_at, value_at
-from nexusform.domains.azure.importers.arm import SHAPE, Item, id_key, kind_of, name_of
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.diagnostics.phrases import format_list
+from nexusform.documents.field_shapes import get_mapping, get_text, get_value, list_mappings
+from nexusform.domains.azure.importers.arm import SHAPE, Item, describe_type, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_pools
-from nexusform.plain_data import Path
+from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.words import listed
 
 CLUSTERS: Final = "kubernetes_clusters"
 POOLS: Final = "agent_pools"
@@ -38,7 +35,7 @@ INITIAL_POOLS: Final = "initialAgentPoolConfigurations"
 
 # What decides where VMs go, or whether they are made anew: it must be known. "*" is any entry of a list.
 _POOL_FIELDS: Final = ("count", "vmSkuName", "availabilityZones")
-_DECIDING: Final[Mapping[str, tuple[Path, ...]]] = {
+_PLACEMENT_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     CLUSTERS: (
         *(("controlPlaneNodeConfiguration", name) for name in _POOL_FIELDS),
         *((INITIAL_POOLS, "*", name) for name in (*_POOL_FIELDS, "name")),
@@ -46,13 +43,13 @@ _DECIDING: Final[Mapping[str, tuple[Path, ...]]] = {
     POOLS: tuple((name,) for name in _POOL_FIELDS),
     VMS: (("cpuCores",), ("memorySizeGB",), ("storageProfile", "osDisk"), ("placementHints",)),
 }
-# What makes a pool or cluster that stands anew where it changes.
-_DECIDING_FOR_STANDING: Final[Mapping[str, tuple[Path, ...]]] = {
+# Fields whose change re-creates an existing pool or cluster.
+_RECREATION_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     CLUSTERS: (("kubernetesVersion",),),
     POOLS: (("labels",), ("taints",), ("mode",)),
     VMS: (),
 }
-_NEEDED: Final[Mapping[str, tuple[Path, ...]]] = {
+_REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     CLUSTERS: (
         ("controlPlaneNodeConfiguration", "count"),
         ("controlPlaneNodeConfiguration", "vmSkuName"),
@@ -63,384 +60,407 @@ _NEEDED: Final[Mapping[str, tuple[Path, ...]]] = {
 
 
 class AzAction(StrEnum):
-    """What becomes of an object. `make` and `change` say whether it stands."""
+    """Action on an object. CREATE and UPDATE imply if the object exists; PUT does either."""
 
-    MAKE = "make"
-    CHANGE = "change"
-    REMOVE = "remove"
+    CREATE = "make"
+    UPDATE = "change"
+    DELETE = "remove"
     REPLACE = "replace"
     KEEP = "keep"
 
 
 class AzChange(Struct, frozen=True):
-    """One object of another tool's plan.
-
-    `names` are its own and, before it, its parent's. `id` is its ARM id, "" where only the names tell which
-    one it is. `body` is what is asked for, without what is `unknown` (why, by the path in it, () = all of
-    it). `place` is what the other tool calls it, `file` where that stands; `needs` are the places that it
-    comes after.
+    """Change of one object by another tool. `names`: parent and own name. `id`: ARM id, "" if only names
+    identify the object. `body`: requested values without the `unknown` ones (reason by path, () = all).
+    `address`: the object in the other tool, `file` its document; `dependencies`: addresses of objects created
+    earlier.
     """
 
     kind: str
     names: tuple[str, ...]
     action: AzAction
-    place: str
+    address: str
     file: str
     id: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[Path, str] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        """Its names for people: `cluster/pool`."""
+        """Parent and own name: `cluster/pool`."""
         return "/".join(self.names)
 
 
 class NewPool(Struct, frozen=True):
-    """An agent pool that comes as an object of its own; `cluster_id` is its cluster's ARM id."""
+    """A new agent pool with the ARM id of its cluster."""
 
     cluster_id: str
     pool: AzPool
-    place: str
+    address: str
 
 
 class ChangedItems(Struct, frozen=True):
-    """A site's resources after the changes.
-
-    `pools` are the agent pools that come, `replaced` the ids (their keys) of clusters and VMs that are made
-    anew, `places` what the other tool calls the objects that come, by id key, in the order of their
-    creation. `touched` are the id keys of clusters, VMs and pools that come, and of those that stand and
-    change, in the order of what is done; a pool that stands is its cluster's.
+    """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created
+    clusters and VMs. `addresses`: address in the other tool by id key of new objects, in creation order.
+    `affected_ids`: id keys of new and changed objects in execution order; an existing pool counts as its
+    cluster.
     """
 
     items: AzItems
     pools: tuple[NewPool, ...] = ()
-    replaced: frozenset[str] = frozenset()
-    places: Mapping[str, str] = field(default_factory=dict)
-    touched: tuple[str, ...] = ()
+    recreated_ids: frozenset[str] = frozenset()
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    affected_ids: tuple[str, ...] = ()
 
 
-def lay_over(items: AzItems, changes: Sequence[AzChange], findings: list[Problem]) -> ChangedItems:
-    """The resources of an export as the changes, in the order of creation, leave them."""
-    laid = _Laying(items, findings)
+def apply_changes(items: AzItems, changes: Sequence[AzChange], findings: list[Problem]) -> ChangedItems:
+    """Apply the changes, in creation order, to the resources of an export."""
+    overlay = _Overlay(items, findings)
     for change in changes:
-        laid.take(change)
-    return laid.result()
+        overlay.apply_change(change)
+    return overlay.build_result()
 
 
-def _by_id_key(items: Iterable[Item]) -> dict[str, Item]:
-    return {id_key(str(item.value("id") or item.value("name"))): item for item in items}
+def _index_by_id(items: Iterable[Item]) -> dict[str, Item]:
+    return {normalize_id(str(item.read_value("id") or item.read_value("name"))): item for item in items}
 
 
-class _Laying:
-    """The bodies of a site while changes are laid over them, by kind and id key."""
+class _Overlay:
+    """Bodies of a site by kind and id key, with changes applied in turn."""
 
     def __init__(self, items: AzItems, findings: list[Problem]) -> None:
         self.items = items
         self.findings = findings
-        self.bodies = {kind: _by_id_key(items.of(kind)) for kind in TYPE_OF_KIND}
-        self.locations = _locations(items)
-        self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_skus_in_use(self.bodies))
+        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
+        self.locations = _collect_locations(items)
+        self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_list_current_skus(self.bodies))
         self.pools: list[NewPool] = []
-        self.replaced: set[str] = set()
-        self.without: set[str] = set()  # clusters of which a pool goes
-        self.places: dict[str, str] = {}
-        self.touched: dict[str, None] = {}
+        self.recreated_ids: set[str] = set()
+        self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
+        self.addresses: dict[str, str] = {}
+        self.affected_ids: dict[str, None] = {}
 
-    def result(self) -> ChangedItems:
-        by_kind = {**self.items.by_kind, **{kind: list(held.values()) for kind, held in self.bodies.items()}}
-        # A cluster that is made anew has the pools that it is made with, whatever was captured of it.
-        standing = [self.bodies[CLUSTERS].get(owner) for owner in self.without - self.replaced]
-        told = frozenset(str(item.value("name")).lower() for item in standing if item is not None)
-        items = replace(self.items, by_kind=by_kind, pools_of=told)
+    def build_result(self) -> ChangedItems:
+        by_kind = {
+            **self.items.by_kind,
+            **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()},
+        }
+        # A re-created cluster has its initial pools, regardless of the captured ones.
+        remaining_clusters = [
+            self.bodies[CLUSTERS].get(owner) for owner in self.clusters_losing_pools - self.recreated_ids
+        ]
+        cluster_names = frozenset(
+            str(item.read_value("name")).lower() for item in remaining_clusters if item is not None
+        )
+        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ChangedItems(
             items=items,
             pools=tuple(self.pools),
-            replaced=frozenset(self.replaced),
-            places=self.places,
-            touched=tuple(self.touched),
+            recreated_ids=frozenset(self.recreated_ids),
+            addresses=self.addresses,
+            affected_ids=tuple(self.affected_ids),
         )
 
-    def take(self, change: AzChange) -> None:
-        """Lay one change over what is there."""
+    def apply_change(self, change: AzChange) -> None:
+        """Apply one change to the current bodies."""
         if change.action is AzAction.KEEP:
             return
-        key = self._key(change)
+        key = self._find_key(change)
         if key is None:
             return
-        if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.replaced:
-            change = replace(change, action=AzAction.MAKE)  # the old pool went with its cluster
-        stands = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
-        if not self._agrees(change, stands=stands):
+        if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.recreated_ids:
+            change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
+        exists = key in self.bodies[change.kind] or self._has_initial_pool(change, key)
+        if not self._is_consistent(change, exists=exists):
             return
-        # A pool comes to its cluster, so what changes of the cluster is done before.
-        self.touched[key.partition("/agentpools/")[0]] = None
-        self.touched[key] = None
-        if change.action is AzAction.REMOVE:
-            self._remove(change, key)
+        # Changes of a cluster precede those of its pools.
+        self.affected_ids[key.partition("/agentpools/")[0]] = None
+        self.affected_ids[key] = None
+        if change.action is AzAction.DELETE:
+            self._remove_object(change, key)
             return
-        if not self._is_known(change, stands=stands and change.action is not AzAction.REPLACE):
+        if not self._is_known(change, exists=exists and change.action is not AzAction.REPLACE):
             return
         if change.kind == POOLS:
-            self._take_pool(change, key, stands=stands)
+            self._apply_pool(change, key, exists=exists)
             return
         if change.action is AzAction.REPLACE:
-            self._remove(change, key)
-            self.replaced.add(key)
-            stands = False
-        self.bodies[change.kind][key] = self._changed(change, key) if stands else self._made(change, key)
+            self._remove_object(change, key)
+            self.recreated_ids.add(key)
+            exists = False
+        self.bodies[change.kind][key] = (
+            self._update_item(change, key) if exists else self._create_item(change, key)
+        )
 
-    # --- which object is meant ---
+    # --- identification of the object ---
 
-    def _key(self, change: AzChange) -> str | None:
-        """The id key of the object that is meant; None where that cannot be told, which is said."""
+    def _find_key(self, change: AzChange) -> str | None:
+        """Find the id key of the changed object; add a finding and return None if it is ambiguous or
+        missing.
+        """
         if change.kind != POOLS:
-            return self._key_of(change.kind, change.names[-1], change.id, change)
+            return self._find_key_by_name(change.kind, change.names[-1], change.id, change)
         cluster_id = change.id.rpartition("/")[0].rpartition("/")[0] if change.id else ""
-        owner = self._key_of(CLUSTERS, change.names[0], cluster_id, change)
+        owner = self._find_key_by_name(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None or owner in self.bodies[CLUSTERS]:
             return None if owner is None else f"{owner}/agentpools/{change.names[-1].lower()}"
-        if change.action is not AzAction.REMOVE:  # a pool goes with its cluster
+        if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
             detail = (
                 f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor made here.'
             )
-            self._say(change, "cluster-of-pool-not-there", detail)
+            self._report(change, "cluster-of-pool-not-there", detail)
         return None
 
-    def _key_of(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
-        """The id key of the object that a change is about, a made-up one for a new object; None, and a
-        finding, when several have its name.
+    def _find_key_by_name(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
+        """Find the id key of an object by id or name; build one for a new object. Add a finding and return
+        None if several have the name.
         """
         if arm_id:
-            return id_key(arm_id)
-        end = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
-        keys = [key for key in self.bodies[kind] if key.endswith(end)]
-        location = _location_of(change.body)
+            return normalize_id(arm_id)
+        suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
+        keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
+        location = _read_location(change.body)
         if len(keys) > 1 and location:
-            keys = [key for key in keys if _location_of_item(self.bodies[kind][key]) == location]
+            keys = [key for key in keys if _read_item_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = (
                 f'the inventory holds {len(keys)} of the name "{name}", and nothing here tells which one.'
             )
-            self._say(change, "object-not-told", detail)
+            self._report(change, "object-not-told", detail)
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
-    def _agrees(self, change: AzChange, *, stands: bool) -> bool:
-        """Whether the inventory can be gone on with: it has what is changed. Where it has what is made, or
-        lacks what goes, that is said alone.
+    def _is_consistent(self, change: AzChange, *, exists: bool) -> bool:
+        """Return False if the inventory lacks the changed object. Warn about an object created though
+        present, or deleted though absent.
         """
-        if change.action in (AzAction.CHANGE, AzAction.REPLACE) and not stands:
+        if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = f'the inventory has no "{change.title}" to change. Capture it again, or name another.'
-            self._say(change, "not-in-the-inventory", detail)
+            self._report(change, "not-in-the-inventory", detail)
             return False
-        if change.action is AzAction.REMOVE and not stands:
+        if change.action is AzAction.DELETE and not exists:
             detail = f'the inventory has no "{change.title}" to remove: it is as if it were gone already.'
-            self._say(change, "not-in-the-inventory", detail, warns=True)
+            self._report(change, "not-in-the-inventory", detail, is_warning=True)
             return False
-        if change.action is AzAction.MAKE and stands:
+        if change.action is AzAction.CREATE and exists:
             detail = (
                 f'"{change.title}" is to be made, and the inventory has it already: taken as a change of it.'
             )
-            self._say(change, "stands-already", detail, warns=True)
+            self._report(change, "stands-already", detail, is_warning=True)
         return True
 
-    # --- what is known ---
+    # --- unknown values ---
 
-    def _is_known(self, change: AzChange, *, stands: bool) -> bool:
-        """Whether all that decides placement is known; what is not is named."""
-        deciding = _DECIDING[change.kind] + (_DECIDING_FOR_STANDING[change.kind] if stands else ())
-        known = True
-        for path, why in change.unknown.items():
-            at = path[1:] if path[:1] == ("properties",) else path
-            if path in ((), ("properties",)) or any(_meet(at, one) for one in deciding):
-                known = False
-                self._say(
-                    change, "not-known-in-the-plan", f"{why}, so nobody can tell where the VMs land.", path
+    def _is_known(self, change: AzChange, *, exists: bool) -> bool:
+        """Return True if every value relevant to placement is known; report the unknown ones."""
+        decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
+        is_complete = True
+        for path, reason in change.unknown.items():
+            property_path = path[1:] if path[:1] == ("properties",) else path
+            if path in ((), ("properties",)) or any(
+                _is_path_overlap(property_path, decisive) for decisive in decisive_paths
+            ):
+                is_complete = False
+                self._report(
+                    change, "not-known-in-the-plan", f"{reason}, so nobody can tell where the VMs land.", path
                 )
         properties = change.body.get("properties")
         if properties is not None and not isinstance(properties, Mapping):
-            detail = f"an object is needed here, not {kind_of(properties)}."
-            self._say(change, SHAPE, detail, ("properties",))
+            detail = f"an object is needed here, not {describe_type(properties)}."
+            self._report(change, SHAPE, detail, ("properties",))
             return False
-        if not known or not self._are_skus_known(change):
+        if not is_complete or not self._has_known_skus(change):
             return False
-        if stands:
+        if exists:
             return True
-        missing = [path for path in _NEEDED[change.kind] if value_at(properties, *path) is None]
+        missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value(properties, *path) is None]
         for path in missing:
-            self._say(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
+            self._report(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
         return not missing
 
-    def _are_skus_known(self, change: AzChange) -> bool:
-        """Whether the catalogue or the site has the VM SKUs that are named; what nobody knows is said."""
-        properties = mapping_at(change.body, "properties")
-        unknown = [sku for sku in dict.fromkeys(_skus_of(properties)) if sku not in self.skus]
+    def _has_known_skus(self, change: AzChange) -> bool:
+        """Return True if the catalogue or the site has all VM SKUs of the body; report the unknown ones."""
+        properties = get_mapping(change.body, "properties")
+        unknown = [sku for sku in dict.fromkeys(_list_skus(properties)) if sku not in self.skus]
         for sku in unknown:
-            near = did_you_mean(sku, self.skus)
-            detail = f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{near}'
-            self._say(change, "unknown-vm-sku", detail)
+            suggestion = suggest_name(sku, self.skus)
+            detail = f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{suggestion}'
+            self._report(change, "unknown-vm-sku", detail)
         return not unknown
 
     # --- bodies ---
 
-    def _made(self, change: AzChange, key: str) -> Item:
+    def _create_item(self, change: AzChange, key: str) -> Item:
         body = {
             **change.body,
             "id": key,
             "name": change.names[-1],
             "type": TYPE_OF_KIND[change.kind],
-            # Behind everything that stands, in the order in which they come.
-            "systemData": {"createdAt": f"later-{len(self.places):06}"},
+            # Sorts after every existing object, in creation order.
+            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},
         }
-        self._settle_location(change, body)
-        self.places[key] = change.place
-        return Item(change.file, (change.place,), body, self.findings)
+        self._set_location(change, body)
+        self.addresses[key] = change.address
+        return Item(change.file, (change.address,), body, self.findings)
 
-    def _settle_location(self, change: AzChange, body: dict[str, Any]) -> None:
-        """A new object stands at the one site that there is, or where its location says."""
-        location = _location_of(body)
+    def _set_location(self, change: AzChange, body: dict[str, Any]) -> None:
+        """Set the location of a new object: its own, or that of the only site."""
+        location = _read_location(body)
         if location in self.locations:
             return
         body.pop("extendedLocation", None)
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
         elif self.locations:
-            names = [name_of(one) for one in self.locations]
-            # Locations of one name in two subscriptions or groups are told apart by all of their ids.
-            is_alike = bool(location) and name_of(location) in names
-            called = location if is_alike else name_of(location)
-            said = f'its extended location is "{called}"' if location else "it names none that is known"
-            sites = listed(list(self.locations) if is_alike else names)
-            detail = f"{said}, and the inventory is of {sites}."
-            self._say(change, "extended-location-not-in-the-inventory", detail, ("extendedLocation", "name"))
+            names = [extract_name(site_location) for site_location in self.locations]
+            # Locations of one name in two subscriptions or groups need their full ids.
+            is_alike = bool(location) and extract_name(location) in names
+            display_name = location if is_alike else extract_name(location)
+            message = (
+                f'its extended location is "{display_name}"' if location else "it names none that is known"
+            )
+            sites = format_list(list(self.locations) if is_alike else names)
+            detail = f"{message}, and the inventory is of {sites}."
+            self._report(
+                change, "extended-location-not-in-the-inventory", detail, ("extendedLocation", "name")
+            )
 
-    def _changed(self, change: AzChange, key: str) -> Item:
-        """A body that stands with what is asked for over it; what is not said stays."""
+    def _update_item(self, change: AzChange, key: str) -> Item:
+        """Return an existing body with the requested values merged over it."""
         item = self.bodies[change.kind][key]
-        asked = dict(mapping_at(change.body, "properties"))
-        initial = asked.pop(INITIAL_POOLS, None)
+        requested = dict(get_mapping(change.body, "properties"))
+        initial = requested.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):
-            self._compare_initial(change, key, initial)
-        return item.over(change.file, (change.place,), asked)
+            self._compare_initial_pools(change, key, initial)
+        return item.merge_properties(change.file, (change.address,), requested)
 
-    def _compare_initial(self, change: AzChange, key: str, initial: list[Any]) -> None:
-        """Azure reads these only when it makes a cluster: of what stands they change nothing."""
-        self._list_pools(key)
-        for entry in mappings_at(initial):
+    def _compare_initial_pools(self, change: AzChange, key: str, initial: list[Any]) -> None:
+        """Warn about differing initial pools: Azure reads them only on creation of the cluster."""
+        self._add_initial_pools(key)
+        for entry in list_mappings(initial):
             item = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
-            stands = item.whole("count") if item is not None else None
-            if stands != entry.get("count"):
-                stand = f"{stands} stand" if item is not None else "there is no such pool"
+            count = item.read_number("count") if item is not None else None
+            if count != entry.get("count"):
+                current = f"{count} stand" if item is not None else "there is no such pool"
                 detail = (
-                    f'the pool "{entry.get("name")}" asks for {entry.get("count")} VMs here and {stand}: '
+                    f'the pool "{entry.get("name")}" asks for {entry.get("count")} VMs here and {current}: '
                     f"{INITIAL_POOLS} is read when a cluster is made, and changes nothing now. Give the "
                     f"pool a resource of type {TYPE_OF_KIND[POOLS]}."
                 )
-                self._say(change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), warns=True)
+                self._report(
+                    change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True
+                )
 
     # --- agent pools ---
 
     def _has_initial_pool(self, change: AzChange, key: str) -> bool:
-        """Whether a pool stands that no list of agent pools names: one that its cluster was made with."""
+        """Return True if a pool exists only as an initial pool of its cluster."""
         if change.kind != POOLS:
             return False
         owner = key.rpartition("/")[0].rpartition("/")[0]
-        if owner in self.places:
+        if owner in self.addresses:
             return False
-        self._list_pools(owner)
+        self._add_initial_pools(owner)
         return key in self.bodies[POOLS]
 
-    def _list_pools(self, owner: str) -> None:
-        """Put the pools that a cluster was made with among the agent pools, where none of it are listed."""
-        held = self.bodies[POOLS]
+    def _add_initial_pools(self, owner: str) -> None:
+        """Add the initial pools of a cluster to the agent pools if none of them are listed."""
+        pool_bodies = self.bodies[POOLS]
         cluster = self.bodies[CLUSTERS].get(owner)
-        if cluster is None or any(key.startswith(f"{owner}/agentpools/") for key in held):
+        if cluster is None or any(key.startswith(f"{owner}/agentpools/") for key in pool_bodies):
             return
-        for entry in cluster.items(INITIAL_POOLS):
-            name = entry.text("name")
+        for entry in cluster.read_objects(INITIAL_POOLS):
+            name = entry.read_text("name")
             if name:
                 key = f"{owner}/agentpools/{name.lower()}"
-                held[key] = entry.over(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
+                pool_bodies[key] = entry.merge_properties(
+                    entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"}
+                )
 
-    def _take_pool(self, change: AzChange, key: str, *, stands: bool) -> None:
-        """Put a pool as it is asked for in place of the one that stands, or among the new ones."""
-        if stands and change.action is not AzAction.REPLACE:
-            self.bodies[POOLS][key] = self._changed(change, key)
+    def _apply_pool(self, change: AzChange, key: str, *, exists: bool) -> None:
+        """Apply a pool change: update the existing pool or add a new one."""
+        if exists and change.action is not AzAction.REPLACE:
+            self.bodies[POOLS][key] = self._update_item(change, key)
             return
-        if stands:
-            self._remove(change, key)
+        if exists:
+            self._remove_object(change, key)
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
-        item = Item(change.file, (change.place,), body, self.findings)
+        item = Item(change.file, (change.address,), body, self.findings)
         for pool in read_pools([item]).get(owner, []):
-            self.pools.append(NewPool(owner, pool, change.place))
-            self.places[key] = change.place
+            self.pools.append(NewPool(owner, pool, change.address))
+            self.addresses[key] = change.address
 
-    def _remove(self, change: AzChange, key: str) -> None:
-        """Take an object away, and with a pool its nodes."""
+    def _remove_object(self, change: AzChange, key: str) -> None:
+        """Remove an object, and the nodes of a removed pool."""
         self._has_initial_pool(change, key)
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS]
-            for pool in [one for one in pools if one.startswith(f"{key}/")]:
+            for pool in [pool_key for pool_key in pools if pool_key.startswith(f"{key}/")]:
                 del pools[pool]
         if change.kind != POOLS:
             return
         owner = key.rpartition("/agentpools/")[0]
-        self.without.add(owner)
+        self.clusters_losing_pools.add(owner)
         cluster = self.bodies[CLUSTERS][owner]
-        nodes = cluster.value("nodes")
+        nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
-            left = [node for node in nodes if not _is_of_pool(node, key)]
-            self.bodies[CLUSTERS][owner] = cluster.over(cluster.file, cluster.path, {"nodes": left})
+            remaining_nodes = [node for node in nodes if not _is_node_of_pool(node, key)]
+            self.bodies[CLUSTERS][owner] = cluster.merge_properties(
+                cluster.file, cluster.path, {"nodes": remaining_nodes}
+            )
 
-    def _say(self, change: AzChange, kind: str, detail: str, path: Path = (), *, warns: bool = False) -> None:
-        severity = Severity.WARNING if warns else Severity.ERROR
-        self.findings.append(Problem((change.place, *path), kind, detail, severity, file=change.file))
+    def _report(
+        self, change: AzChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False
+    ) -> None:
+        severity = Severity.WARNING if is_warning else Severity.ERROR
+        self.findings.append(Problem((change.address, *path), kind, detail, severity, file=change.file))
 
 
-def _skus_of(body: Mapping[str, Any]) -> Iterator[str]:
-    """The VM SKUs that the body of a cluster or a pool names."""
-    listed_parts = chain.from_iterable(mappings_at(body, name) for name in (INITIAL_POOLS, "nodes"))
+def _list_skus(body: Mapping[str, Any]) -> Iterator[str]:
+    """List the VM SKUs in the body of a cluster or pool."""
+    listed_parts = chain.from_iterable(list_mappings(body, name) for name in (INITIAL_POOLS, "nodes"))
     for part in (body, body.get("controlPlaneNodeConfiguration"), *listed_parts):
-        sku = value_at(part, "vmSkuName")
+        sku = get_value(part, "vmSkuName")
         if isinstance(sku, str):
             yield sku
 
 
-def _skus_in_use(bodies: Mapping[str, Mapping[str, Item]]) -> Iterator[str]:
-    """The VM SKUs of what stands."""
+def _list_current_skus(bodies: Mapping[str, Mapping[str, Item]]) -> Iterator[str]:
+    """List the VM SKUs of existing clusters and pools."""
     names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
     for kind in (CLUSTERS, POOLS):
         for item in bodies[kind].values():
-            yield from _skus_of({name: item.value(name) for name in names})
+            yield from _list_skus({name: item.read_value(name) for name in names})
 
 
-def _meet(path: Path, deciding: Path) -> bool:
-    """Whether one leads to the other, or into it."""
-    return all(mine in {"*", other} or other == "*" for mine, other in zip(deciding, path, strict=False))
+def _is_path_overlap(path: Path, pattern: Path) -> bool:
+    """Return True if one path is a prefix of the other."""
+    return all(
+        step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False)
+    )
 
 
-def _is_of_pool(node: Any, key: str) -> bool:
-    return id_key(str(value_at(node, "agentPoolId") or "")) == key
+def _is_node_of_pool(node: Any, key: str) -> bool:
+    return normalize_id(str(get_value(node, "agentPoolId") or "")) == key
 
 
-def _location_of(body: Mapping[str, Any]) -> str:
-    return id_key(text_at(body, "extendedLocation", "name"))
+def _read_location(body: Mapping[str, Any]) -> str:
+    return normalize_id(get_text(body, "extendedLocation", "name"))
 
 
-def _location_of_item(item: Item) -> str:
-    return _location_of({"extendedLocation": item.value("extendedLocation")})
+def _read_item_location(item: Item) -> str:
+    return _read_location({"extendedLocation": item.read_value("extendedLocation")})
 
 
-def _locations(items: AzItems) -> dict[str, None]:
-    """The extended locations of machines and racks, and those that Nexus clusters give their tenants."""
+def _collect_locations(items: AzItems) -> dict[str, None]:
+    """Collect the extended locations of machines, racks and Nexus cluster tenants."""
     keys: dict[str, None] = {}
     for kind in ("racks", "bare_metal_machines"):
-        keys |= dict.fromkeys(_location_of_item(item) for item in items.of(kind))
-    for item in items.of("clusters"):
-        keys[_location_of({"extendedLocation": item.value("clusterExtendedLocation")})] = None
+        keys |= dict.fromkeys(_read_item_location(item) for item in items.list_resources(kind))
+    for item in items.list_resources("clusters"):
+        keys[_read_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
     keys.pop("", None)
     return keys

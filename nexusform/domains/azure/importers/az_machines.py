@@ -1,6 +1,5 @@
-"""Racks and bare-metal machines of an export, joined.
-
-What a server is, names of SKUs tell: of its rack, its own, or of a list of rack SKUs.
+"""Racks and bare-metal machines of an export, joined. The hardware of a machine follows from SKU names: its
+rack's, its own, or a list of rack SKUs.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
-from nexusform.domains.azure.importers.arm import Item, id_key, name_of
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_model import AzMachine, AzRack
-from nexusform.resource_types.machine_facts import EXPORTED_FACTS, default_facts
+from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import MachineSku
-from nexusform.words import counted
 
-# Parts of SKU names and the hardware that they stand for, as published for near-edge racks.
+# Parts of SKU names and their hardware, as published for near-edge racks.
 SKU_HARDWARE: Final[tuple[tuple[str, str], ...]] = (
     ("r760", "bom-2.0"),
     ("vnearedge4", "bom-2.0"),
@@ -30,38 +29,38 @@ SKU_HARDWARE: Final[tuple[tuple[str, str], ...]] = (
 )
 COMPUTE: Final = "compute-plane"
 MANAGEMENT: Final = "management-plane"
-# How a machine's SKU id begins, and the role that it stands for (exports before API 2024-07 name none).
+# Prefix of a machine's SKU id and its role, for exports before API 2024-07.
 _ROLE_OF_SKU: Final = (("controller", MANAGEMENT), ("compute", COMPUTE))
-_FIGURES: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
+_SIZE_IN_SKU: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
 
 
 class RackSku(Struct, frozen=True):
-    """What a rack SKU houses by slot: a machine SKU of the catalogue (None: one that it lacks) and a role."""
+    """Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role."""
 
     servers: Mapping[int, tuple[str | None, str]] = field(default_factory=dict)
 
 
-def machine_sku_of(sku_id: str | None) -> str | None:
-    """The catalogue's machine SKU for the id of a SKU; None when its name tells nothing."""
-    name = name_of(sku_id or "").lower()
+def find_machine_sku(sku_id: str | None) -> str | None:
+    """Find the catalogue's machine SKU for a SKU id, None if its name is not known."""
+    name = extract_name(sku_id or "").lower()
     return next((sku for part, sku in SKU_HARDWARE if part in name), None)
 
 
-def role_of_sku(sku_id: str | None) -> str | None:
-    """The role that a machine's SKU id begins with; None when it tells none."""
-    name = name_of(sku_id or "").lower()
+def find_sku_role(sku_id: str | None) -> str | None:
+    """Find the role in the prefix of a machine's SKU id, None if absent."""
+    name = extract_name(sku_id or "").lower()
     return next((role for start, role in _ROLE_OF_SKU if name.startswith(start)), None)
 
 
-def figures_of_sku(sku_id: str | None) -> MachineSku | None:
-    """The cores and memory that a machine's SKU id names (`Controller_DellR650_8C_128GB_2d8n`), as one
-    cell without disk; None when it names none.
+def parse_sku_size(sku_id: str | None) -> MachineSku | None:
+    """Parse cores and memory from a machine's SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one
+    cell without disk; None if absent.
     """
-    match = _FIGURES.search(name_of(sku_id or "").lower())
+    match = _SIZE_IN_SKU.search(extract_name(sku_id or "").lower())
     if match is None:
         return None
     return MachineSku(
-        name=name_of(sku_id or ""),
+        name=extract_name(sku_id or ""),
         cells=1,
         cpus_per_cell=int(match[1]),
         memory_gib_per_cell=int(match[2]),
@@ -70,158 +69,163 @@ def figures_of_sku(sku_id: str | None) -> MachineSku | None:
 
 
 def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
-    """The rack SKUs that `az networkcloud racksku list` prints, by name in lower case."""
+    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case."""
     skus: dict[str, RackSku] = {}
     for item in items:
-        name = item.needed_text("name")
+        name = item.read_required_text("name")
         if name is None:
             continue
         servers: dict[int, tuple[str | None, str]] = {}
         for key, role in (("computeMachines", COMPUTE), ("controllerMachines", MANAGEMENT)):
-            for server in item.items(key):
-                slot = server.whole("rackSlot")
+            for server in item.read_objects(key):
+                slot = server.read_number("rackSlot")
                 if slot is not None:
-                    servers[slot] = (machine_sku_of(server.text("model")), role)
-        skus[id_key(name)] = RackSku(servers)
+                    servers[slot] = (find_machine_sku(server.read_text("model")), role)
+        skus[normalize_id(name)] = RackSku(servers)
     return skus
 
 
-_OF_EVERY_MACHINE: Final = ("rackId", "rackSlot")
+_REQUIRED_MACHINE_FIELDS: Final = ("rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
-_HOW_SKUS_TELL: Final = " Rack SKUs may tell it: az networkcloud racksku list --output json > rack_skus.json"
+_RACK_SKU_HINT: Final = " Rack SKUs may tell it: az networkcloud racksku list --output json > rack_skus.json"
 
 
 def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
-    """The racks by id key. The second of two racks of one name is reported and left out."""
+    """Read the racks by id key; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
     names: set[str] = set()
     for item in items:
-        name = item.needed_text("name")
-        rack_id = item.text("id") or name
+        name = item.read_required_text("name")
+        rack_id = item.read_text("id") or name
         if name is None or rack_id is None:
             continue
         if name in names:
             item.report("name", "duplicate-rack", f'a rack "{name}" stands further up already.')
             continue
         names.add(name)
-        sku_id = item.text("rackSkuId")
-        racks[id_key(rack_id)] = AzRack(
+        sku_id = item.read_text("rackSkuId")
+        racks[normalize_id(rack_id)] = AzRack(
             name=name,
             id=rack_id,
-            availability_zone=item.text("availabilityZone"),
+            availability_zone=item.read_text("availabilityZone"),
             rack_sku_id=sku_id,
-            machine_sku=machine_sku_of(sku_id),
+            machine_sku=find_machine_sku(sku_id),
         )
     return racks
 
 
-def compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
-    """The racks by name, without aggregator racks that hold no machine."""
+def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
+    """Select the racks without empty aggregator racks, sorted by name."""
     used = {machine.rack for machine in machines}
-    kept = [r for r in racks.values() if r.name in used or AGGREGATOR not in (r.rack_sku_id or "").lower()]
-    return tuple(sorted(kept, key=lambda rack: rack.name))
+    selected = [
+        r for r in racks.values() if r.name in used or AGGREGATOR not in (r.rack_sku_id or "").lower()
+    ]
+    return tuple(sorted(selected, key=lambda rack: rack.name))
 
 
-class MachineReading(Struct, frozen=True):
-    """What machines are read with: the racks by id key, what the user says of machine SKU ids, and the rack
-    SKUs by name. `judges_racks`: the list of racks was read, so a rack that it lacks is an error.
+class MachineReadOptions(Struct, frozen=True):
+    """Options for reading machines: racks by id key, user-defined machine SKUs by SKU id, rack SKUs by name.
+    `has_rack_list`: the list of racks was read, so an unknown rack is an error.
     """
 
     racks: Mapping[str, AzRack]
     by_sku_id: Mapping[str, str] = field(default_factory=dict)
     rack_skus: Mapping[str, RackSku] = field(default_factory=dict)
-    judges_racks: bool = True
+    has_rack_list: bool = True
 
 
-def read_machines(items: Iterable[Item], reading: MachineReading) -> dict[str, AzMachine]:
-    """The machines by id key; those without a name, a rack or a slot are reported and left out."""
-    by_sku_id = {key.strip().lower(): sku for key, sku in reading.by_sku_id.items()}
-    reading = replace(reading, by_sku_id=by_sku_id)
-    listed = list(items)
-    if _is_cut_short(listed):
+def read_machines(items: Iterable[Item], options: MachineReadOptions) -> dict[str, AzMachine]:
+    """Read the machines by id key; report and skip those without name, rack or slot."""
+    by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
+    options = replace(options, by_sku_id=by_sku_id)
+    item_list = list(items)
+    if _is_truncated_list(item_list):
         return {}
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     without_roles: list[tuple[Item, AzMachine]] = []
-    for item in listed:
-        machine = _machine(item, reading)
+    for item in item_list:
+        machine = _read_machine(item, options)
         if machine is None:
             continue
         if machine.name in names:
             item.report("name", "duplicate-machine", f'a machine "{machine.name}" stands further up already.')
             continue
         names.add(machine.name)
-        machines[id_key(machine.id)] = machine
-        if item.value("machineRoles") is None:
+        machines[normalize_id(machine.id)] = machine
+        if item.read_value("machineRoles") is None:
             without_roles.append((item, machine))
-    _say_roles(without_roles)
+    _report_derived_roles(without_roles)
     return machines
 
 
-def _is_cut_short(items: Sequence[Item]) -> bool:
-    """Whether all of several machines lack what each of them has, which is said once."""
-    lacking = [name for name in _OF_EVERY_MACHINE if all(item.value(name) is None for item in items)]
-    if len(items) < 2 or not lacking:
+def _is_truncated_list(items: Sequence[Item]) -> bool:
+    """Return True, with one finding, if all of several machines lack a required field."""
+    missing_fields = [
+        name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)
+    ]
+    if len(items) < 2 or not missing_fields:
         return False
     items[0].report(
-        lacking[0],
+        missing_fields[0],
         "missing-field",
-        f"none of {len(items):,} machines has {' and '.join(lacking)}: the list holds a part of each machine "
+        f"none of {len(items):,} machines has {' and '.join(missing_fields)}: the list holds a part of each "
+        f"machine "
         "alone (`az resource list`, or a --query). Capture it with: az networkcloud baremetalmachine list "
         "--resource-group MANAGED_RESOURCE_GROUP --output json",
     )
     return True
 
 
-def _machine(item: Item, reading: MachineReading) -> AzMachine | None:
-    """A machine of a rack that was read; None, and a finding, without name, rack or slot. A state that is
-    not there counts as not ready.
+def _read_machine(item: Item, options: MachineReadOptions) -> AzMachine | None:
+    """Read a machine; add a finding and return None without name, rack or slot. A machine without a state
+    counts as not ready.
     """
-    name = item.needed_text("name")
-    rack_id = item.needed_text("rackId")
-    slot = item.needed_whole("rackSlot")
+    name = item.read_required_text("name")
+    rack_id = item.read_required_text("rackId")
+    slot = item.read_required_number("rackSlot")
     if name is None or rack_id is None or slot is None:
         return None
-    rack = reading.racks.get(id_key(rack_id))
+    rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
-        if reading.judges_racks:
+        if options.has_rack_list:
             _report_unknown_rack(item, name, rack_id)
         return None
-    sku_id = item.text("machineSkuId")
-    _, slot_role = _server_in(rack, slot, reading.rack_skus)
-    sku, hardware = _hardware(sku_id, rack, slot, reading)
+    sku_id = item.read_text("machineSkuId")
+    _, slot_role = _find_server(rack, slot, options.rack_skus)
+    sku, hardware = _find_hardware(sku_id, rack, slot, options)
     if sku is None and hardware is None:
-        _report_unknown_sku(item, name, sku_id, rack, lists_skus=bool(reading.rack_skus))
-    facts = _facts(item, name)
-    if item.value("machineRoles") is None:
-        facts["roles"] = [role_of_sku(sku_id) or slot_role or COMPUTE]
+        _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
+    facts = _read_facts(item, name)
+    if item.read_value("machineRoles") is None:
+        facts["roles"] = [find_sku_role(sku_id) or slot_role or COMPUTE]
     return AzMachine(
         name=name,
-        id=item.text("id") or name,
+        id=item.read_text("id") or name,
         rack=rack.name,
         slot=slot,
         machine_sku=sku,
         machine_sku_id=sku_id,
-        machine_name=item.text("machineName"),
+        machine_name=item.read_text("machineName"),
         facts=facts,
         hardware=hardware,
     )
 
 
-def _facts(item: Item, machine: str) -> dict[str, Any]:
-    """What an export says of a machine, by the names of the facts; one that lacks a state is not ready."""
-    facts = default_facts()
+def _read_facts(item: Item, machine: str) -> dict[str, Any]:
+    """Read the facts of a machine by name; a machine without a state counts as not ready."""
+    facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
         if fact.name == "roles":
-            facts["roles"] = list(plain_roles(item.texts(fact.exported)))
+            facts["roles"] = list(parse_roles(item.read_texts(fact.export_field)))
             continue
-        said = item.text(fact.exported)
-        if said is not None:
-            facts[fact.name] = said
-        elif fact.absent is not None:
-            facts[fact.name] = fact.absent
-            absent.append(fact.exported)
+        text = item.read_text(fact.export_field)
+        if text is not None:
+            facts[fact.name] = text
+        elif fact.absent_value is not None:
+            facts[fact.name] = fact.absent_value
+            absent.append(fact.export_field)
     if absent:
         facts["ready_state"] = "False"
         detail = f'the machine "{machine}" has no {", ".join(sorted(absent))}; it counts as not ready.'
@@ -229,35 +233,40 @@ def _facts(item: Item, machine: str) -> dict[str, Any]:
     return facts
 
 
-def _server_in(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
-    """Hardware and role of what stands in a slot, as the list of rack SKUs says it."""
-    sku = rack_skus.get(id_key(name_of(rack.rack_sku_id or "")))
+def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
+    """Find hardware and role of the server in a slot, from the list of rack SKUs."""
+    sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id or "")))
     return sku.servers.get(slot, (None, None)) if sku is not None else (None, None)
 
 
-def _hardware(
-    sku_id: str | None, rack: AzRack, slot: int, reading: MachineReading
+def _find_hardware(
+    sku_id: str | None, rack: AzRack, slot: int, options: MachineReadOptions
 ) -> tuple[str | None, MachineSku | None]:
-    """The machine SKU of the catalogue, or figures of the machine's own, from the surest source down."""
-    sku = reading.by_sku_id.get((sku_id or "").strip().lower()) or machine_sku_of(sku_id)
-    figures = figures_of_sku(sku_id) if sku is None else None
-    if sku is None and figures is None:
-        sku = _server_in(rack, slot, reading.rack_skus)[0] or rack.machine_sku
-    return sku, figures
+    """Find the machine SKU of the catalogue or the machine's own size, most reliable source first."""
+    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
+    own_size = parse_sku_size(sku_id) if sku is None else None
+    if sku is None and own_size is None:
+        sku = _find_server(rack, slot, options.rack_skus)[0] or rack.machine_sku
+    return sku, own_size
 
 
-def _say_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
-    """Say once that roles were derived: exports before API 2024-07 have none."""
+def _report_derived_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
+    """Add one warning about roles derived from SKU ids (exports before API 2024-07 have none)."""
     if not machines:
         return
     item, _ = machines[0]
-    with_role = sum(role_of_sku(machine.machine_sku_id) is not None for _, machine in machines)
-    rest = len(machines) - with_role
-    assumed = f"; {counted(rest, 'machine')} without a telling SKU id counts as compute-plane" if rest else ""
+    with_role = sum(find_sku_role(machine.machine_sku_id) is not None for _, machine in machines)
+    assumed_count = len(machines) - with_role
+    assumed = (
+        f"; {format_count(assumed_count, 'machine')} without a telling SKU id counts as compute-plane"
+        if assumed_count
+        else ""
+    )
     item.report(
         "name",
         "derived-at-reading",
-        f"{counted(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have none): "
+        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have "
+        f"none): "
         f"the roles come from machineSkuId{assumed}.",
         Severity.WARNING,
     )
@@ -267,27 +276,30 @@ def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
     item.report(
         "rackId",
         "unknown-rack",
-        f'the machine "{name}" stands in the rack "{name_of(rack_id)}", which the list of racks does not '
+        f'the machine "{name}" stands in the rack "{extract_name(rack_id)}", which the list of racks does '
+        f"not "
         "have. Capture both lists again, at one time.",
     )
 
 
-def _report_unknown_sku(item: Item, name: str, sku_id: str | None, rack: AzRack, *, lists_skus: bool) -> None:
-    way_out = (
+def _report_unknown_sku(
+    item: Item, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool
+) -> None:
+    remedy = (
         f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "a machine block of your own"
     )
-    more = "" if lists_skus else _HOW_SKUS_TELL
+    hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
         "machineSkuId" if sku_id else "name",
         "unknown-hardware",
         f'what hardware the machine "{name}" is, neither its SKU nor the rack SKU '
-        f'"{name_of(rack.rack_sku_id or "")}" tells. Say it, for example with {way_out}.{more}',
+        f'"{extract_name(rack.rack_sku_id or "")}" tells. Say it, for example with {remedy}.{hint}',
         Severity.WARNING,
     )
 
 
-def plain_roles(labels: Iterable[str]) -> tuple[str, ...]:
-    """The roles without the platform's prefix and `=true`, sorted; a role set to false is none."""
+def parse_roles(labels: Iterable[str]) -> tuple[str, ...]:
+    """Parse roles from labels: without prefix and `=true`, sorted; a role set to false is skipped."""
     roles = set()
     for label in labels:
         name, _, flag = label.rpartition("/")[2].partition("=")
@@ -299,61 +311,64 @@ def plain_roles(labels: Iterable[str]) -> tuple[str, ...]:
 # --- a site before a server is racked ----------------------------------------------------------
 
 
-def planned_site(
-    clusters: Iterable[Item], reading: MachineReading
+def read_planned_site(
+    clusters: Iterable[Item], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
-    """The racks and machines that Nexus clusters define, by id key: what stands once they are deployed. Every
-    machine is taken as ready.
-    """
+    """Read the racks and machines defined by Nexus clusters, by id key. Every machine counts as ready."""
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
-        single = cluster.item("aggregatorOrSingleRackDefinition")
-        definitions = [*([single] if single is not None else []), *cluster.items("computeRackDefinitions")]
+        single = cluster.read_object("aggregatorOrSingleRackDefinition")
+        definitions = [
+            *([single] if single is not None else []),
+            *cluster.read_objects("computeRackDefinitions"),
+        ]
         for number, definition in enumerate(definitions, 0 if single is not None else 1):
-            rack = _planned_rack(cluster, definition, number)
-            servers = definition.items("bareMetalMachineConfigurationData")
-            racks[id_key(rack.id)] = rack
+            rack = _read_planned_rack(cluster, definition, number)
+            servers = definition.read_objects("bareMetalMachineConfigurationData")
+            racks[normalize_id(rack.id)] = rack
             for server in servers:
-                machine = _planned_machine(server, rack, reading)
+                machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
-                    machines[id_key(f"{rack.id}/{machine.name}")] = machine
-        _say_planned(cluster, reading, has_racks=bool(definitions))
+                    machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
+        _report_planned(cluster, options, has_racks=bool(definitions))
     return racks, machines
 
 
-def _say_planned(cluster: Item, reading: MachineReading, *, has_racks: bool) -> None:
-    """Say once that the machines which a Nexus cluster defines stand in for captured ones."""
-    nothing = "neither racks nor machines were captured, and this Nexus cluster defines none."
-    roles = "" if reading.rack_skus else ", and as compute-plane, since no rack_skus.json tells the slots"
-    planned = (
+def _report_planned(cluster: Item, options: MachineReadOptions, *, has_racks: bool) -> None:
+    """Add one warning about machines taken from the definition of a Nexus cluster."""
+    missing_detail = "neither racks nor machines were captured, and this Nexus cluster defines none."
+    roles = "" if options.rack_skus else ", and as compute-plane, since no rack_skus.json tells the slots"
+    planned_detail = (
         f"no racks and machines were captured: those that it defines stand in, each taken as ready{roles}."
     )
     kind = "derived-at-reading" if has_racks else "missing-field"
-    cluster.report("computeRackDefinitions", kind, planned if has_racks else nothing, Severity.WARNING)
-
-
-def _planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
-    network_rack = definition.text("networkRackId")
-    name = name_of(network_rack) if network_rack else definition.text("rackSerialNumber")
-    name = name or f"{cluster.text('name') or 'cluster'}-rack{number}"
-    sku_id = definition.text("rackSkuId")
-    return AzRack(
-        name=name,
-        id=name,
-        availability_zone=definition.text("availabilityZone"),
-        rack_sku_id=sku_id,
-        machine_sku=machine_sku_of(sku_id),
+    cluster.report(
+        "computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING
     )
 
 
-def _planned_machine(server: Item, rack: AzRack, reading: MachineReading) -> AzMachine | None:
-    """A machine that a Nexus cluster defines, as if it were ready."""
-    slot = server.needed_whole("rackSlot")
+def _read_planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
+    network_rack = definition.read_text("networkRackId")
+    name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
+    name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
+    sku_id = definition.read_text("rackSkuId")
+    return AzRack(
+        name=name,
+        id=name,
+        availability_zone=definition.read_text("availabilityZone"),
+        rack_sku_id=sku_id,
+        machine_sku=find_machine_sku(sku_id),
+    )
+
+
+def _read_planned_machine(server: Item, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:
+    """Read a machine from the definition of a Nexus cluster; it counts as ready."""
+    slot = server.read_required_number("rackSlot")
     if slot is None:
         return None
-    sku, role = _server_in(rack, slot, reading.rack_skus)
-    name = server.text("machineName") or f"{rack.name}-slot{slot:02d}"
+    sku, role = _find_server(rack, slot, options.rack_skus)
+    name = server.read_text("machineName") or f"{rack.name}-slot{slot:02d}"
     return AzMachine(
         name=name,
         id=f"{rack.id}/{name}",
@@ -361,6 +376,6 @@ def _planned_machine(server: Item, rack: AzRack, reading: MachineReading) -> AzM
         slot=slot,
         machine_sku=sku or rack.machine_sku,
         machine_sku_id=None,
-        machine_name=server.text("machineName"),
-        facts={**default_facts(), "roles": [role or COMPUTE]},
+        machine_name=server.read_text("machineName"),
+        facts={**get_default_facts(), "roles": [role or COMPUTE]},
     )

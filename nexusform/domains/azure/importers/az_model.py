@@ -1,5 +1,5 @@
-"""An export of `az networkcloud`: the standard files of a site, the commands that capture them, and what they
-say. Frozen; ids are ARM ids as written.
+"""Records of an `az networkcloud` export: standard files, capture commands, resources. All are frozen; ids
+are ARM ids as captured.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.plans.room.other_room import RuntimeVersion
+from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
 class AzRack(Struct, frozen=True):
-    """A compute rack. `machine_sku` is what its rack SKU stands for in the catalogue, or None."""
+    """Compute rack. `machine_sku` is the catalogue's hardware for its rack SKU, or None."""
 
     name: str
     id: str
@@ -24,10 +24,9 @@ class AzRack(Struct, frozen=True):
 
 
 class AzMachine(Struct, frozen=True):
-    """A bare-metal machine, and the facts about it (resource_types/machine_facts.py), roles in plain words.
-
-    `name` is the ARM name, `machine_name` the host name that operators set. `machine_sku` None: the catalogue
-    does not have it; `hardware` then is what its SKU id names, or None.
+    """Bare-metal machine with its facts (resource_types/machine_facts.py) and plain role names. `name` is the
+    ARM name, `machine_name` the host name set by operators. If `machine_sku` is None (absent in the
+    catalogue), `hardware` is the size in its SKU id, or None.
     """
 
     name: str
@@ -42,12 +41,12 @@ class AzMachine(Struct, frozen=True):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Its roles, sorted."""
+        """Roles, sorted."""
         return tuple(self.facts["roles"])
 
 
 class AzPlacement(Struct, frozen=True):
-    """Where a VM stands. Azure does not report NUMA cells."""
+    """Location of a VM. Azure does not report NUMA cells."""
 
     machine: str
     rack: str
@@ -55,7 +54,7 @@ class AzPlacement(Struct, frozen=True):
 
 
 class AzShape(Struct, frozen=True):
-    """What a VM takes on its machine: host vCPUs, GiB of memory and disk, how many NUMA cells."""
+    """Size of a VM on its machine: host vCPUs, GiB of memory and disk, number of NUMA cells."""
 
     cpu_cores: int
     memory_gib: int
@@ -64,10 +63,9 @@ class AzShape(Struct, frozen=True):
 
 
 class AzNode(Struct, frozen=True):
-    """A node of an NKS cluster; `placement` None while it is not scheduled.
-
-    `shape` is the larger of the node's own figures and those of its SKU. `is_second`: a further record of a
-    node that stands elsewhere as well: nothing but room that is taken.
+    """Node of an NKS cluster; `placement` is None until it is scheduled. `shape` is the larger of the node's
+    own size and its SKU's. `is_duplicate`: a further record of a node on another machine; it only occupies
+    capacity.
     """
 
     name: str
@@ -79,11 +77,11 @@ class AzNode(Struct, frozen=True):
     placement: AzPlacement | None
     detailed_status: str | None = None
     created_at: str | None = None
-    is_second: bool = False
+    is_duplicate: bool = False
 
 
 class AzHint(Struct, frozen=True):
-    """A placement hint of a virtual machine, as the platform stores it."""
+    """Placement hint of a virtual machine, as stored by the platform."""
 
     hint_type: str
     resource_id: str
@@ -92,7 +90,7 @@ class AzHint(Struct, frozen=True):
 
 
 class AzVirtualMachine(Struct, frozen=True):
-    """A plain virtual machine; `placement` None while it is not scheduled."""
+    """Plain virtual machine; `placement` is None until it is scheduled."""
 
     name: str
     id: str
@@ -103,7 +101,7 @@ class AzVirtualMachine(Struct, frozen=True):
 
 
 class AzTaint(Struct, frozen=True):
-    """A taint; Azure packs value and effect into one text."""
+    """Taint; Azure joins value and effect in one string."""
 
     key: str
     value: str
@@ -111,8 +109,8 @@ class AzTaint(Struct, frozen=True):
 
 
 class AzPool(Struct, frozen=True):
-    """An agent pool. `availability_zones` () = all. `hugepages`: how many pages each node sets aside, and of
-    which size ("2M" or "1G").
+    """Agent pool. `availability_zones` () means all. `hugepages`: pages per node and their size ("2M" or
+    "1G").
     """
 
     name: str
@@ -131,10 +129,10 @@ class AzPool(Struct, frozen=True):
 
 
 class AzCluster(Struct, frozen=True):
-    """An NKS cluster with its pools in order of creation and its nodes by name. Without `pools_listed` its
-    agent pools were not captured: they are those that it was made with, and those that nodes name. Without
-    `nodes_listed` nothing says which nodes it has. `seconds` are further records of nodes, `upgrades` the
-    Kubernetes versions that the platform offers it.
+    """NKS cluster with pools in creation order and nodes by name. Without `pools_listed` the agent pools were
+    not captured: the pools are the initial ones and those referenced by nodes. Without `nodes_listed` the
+    nodes are unknown. `duplicate_nodes`: further records of nodes. `available_upgrades`: Kubernetes versions
+    offered by the platform.
     """
 
     name: str
@@ -146,15 +144,15 @@ class AzCluster(Struct, frozen=True):
     pools: tuple[AzPool, ...]
     nodes: tuple[AzNode, ...]
     created_at: str | None = None
-    pools_listed: bool = True
-    nodes_listed: bool = True
-    seconds: tuple[AzNode, ...] = ()
-    upgrades: tuple[str, ...] = ()
+    has_pool_list: bool = True
+    has_node_list: bool = True
+    duplicate_nodes: tuple[AzNode, ...] = ()
+    available_upgrades: tuple[str, ...] = ()
 
 
-class AzTrouble(Struct, frozen=True):
-    """An object of which the platform says that it failed: its kind (StandardFile.kind), its name (with its
-    cluster's for a pool), the state that says so ("" for nodes that lack) and the platform's reason.
+class AzFailure(Struct, frozen=True):
+    """Failed object: kind (StandardFile.kind), name (a pool's includes its cluster), state ("" for missing
+    nodes) and the platform's reason.
     """
 
     kind: str
@@ -164,8 +162,8 @@ class AzTrouble(Struct, frozen=True):
 
 
 class AzNetwork(Struct, frozen=True):
-    """An L3 network: the key of its id, and how many IPv4 addresses its prefix has for hosts (None: it has
-    no such prefix). The platform keeps some of these for its own.
+    """L3 network: id key, and number of host addresses in its IPv4 prefix (None without one). The platform
+    reserves some of them.
     """
 
     name: str
@@ -174,7 +172,7 @@ class AzNetwork(Struct, frozen=True):
 
 
 class AzAppliance(Struct, frozen=True):
-    """A storage appliance: GiB in all, and used; None where the platform does not say."""
+    """Storage appliance: total and used GiB, None if not reported."""
 
     name: str
     capacity_gib: int | None
@@ -182,9 +180,8 @@ class AzAppliance(Struct, frozen=True):
 
 
 class AzClusterNetwork(Struct, frozen=True):
-    """What a Kubernetes cluster says of its networks: the key of the id of the L3 network that its nodes have
-    their addresses of, how many IPv4 addresses its pods have, those of its load balancers by pool; and how
-    many nodes its body shows.
+    """Networks of a Kubernetes cluster: id key of the L3 network of its nodes, number of IPv4 addresses for
+    pods and per load balancer pool, and number of nodes in its body.
     """
 
     cluster: str
@@ -195,10 +192,9 @@ class AzClusterNetwork(Struct, frozen=True):
 
 
 class AzSupplies(Struct, frozen=True):
-    """What a site has beside machines; None for a kind that was not captured. `volumes`: how many, and their
-    MiB; `volume_sizes`: how many of each MiB. `versions`: the Kubernetes versions that clusters there may
-    have, each with the day on which its support ends ("" where nobody told). `attached`: how many VMs are
-    attached to each network, by the key of its id. `runtime`: the version of its machines.
+    """Supplies of a site besides machines; None for a kind that was not captured. `volumes`: count and total
+    MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with end of support ("" if
+    unknown). `attached`: number of VMs by network id key. `runtime`: runtime version of the machines.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
@@ -206,20 +202,16 @@ class AzSupplies(Struct, frozen=True):
     volumes: tuple[int, int] | None = None
     versions: tuple[tuple[str, str], ...] | None = None
     clusters: tuple[AzClusterNetwork, ...] = ()
-    attached: tuple[tuple[str, int], ...] = ()
+    attachments: tuple[tuple[str, int], ...] = ()
     runtime: RuntimeVersion | None = None
     volume_sizes: tuple[tuple[int, int], ...] = ()
 
 
 class AzInventory(Struct, frozen=True):
-    """A whole site: everything sorted by name.
-
-    `vm_skus` are the SKUs of nodes that the catalogue does not have, with the largest figures seen.
-    `exported_at` (RFC 3339) is None when nothing in the export tells its age; `age_certain` says
-    that the export itself named it. `listed` are the kinds (StandardFile.kind) of which the export has a
-    whole list: what that lacks is not there. `clusters_lacking` are clusters of which it has agent pools
-    alone, by name, of this or another site. `troubles` are what the platform says is not well, `supplies`
-    what there is beside machines.
+    """One site, everything sorted by name. `vm_skus`: SKUs of nodes absent in the catalogue, with the largest
+    observed size. `exported_at` (RFC 3339): None if the age is unknown; `is_age_certain`: the export itself
+    has the time. `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`:
+    clusters with captured agent pools only, by name. `failures`: reported by the platform.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -228,10 +220,10 @@ class AzInventory(Struct, frozen=True):
     clusters: tuple[AzCluster, ...] = ()
     vm_skus: tuple[VmSku, ...] = ()
     exported_at: str | None = None
-    age_certain: bool = False
-    listed: frozenset[str] = frozenset()
-    clusters_lacking: tuple[str, ...] = ()
-    troubles: tuple[AzTrouble, ...] = ()
+    is_age_certain: bool = False
+    listed_kinds: frozenset[str] = frozenset()
+    unlisted_clusters: tuple[str, ...] = ()
+    failures: tuple[AzFailure, ...] = ()
     supplies: AzSupplies = AzSupplies()
     update_strategy: Mapping[str, Any] | None = None
 
@@ -244,17 +236,15 @@ class AzSite(Struct, frozen=True):
 
 
 class StandardFile(Struct, frozen=True):
-    """One kind of document.
-
-    `several`: files with a word before the ending are read with it (`agent_pools.core.json`, one per
-    cluster). `command` captures it; words in capitals are to be filled in.
+    """One kind of document. `several`: files with an infix are read too (`agent_pools.core.json`, one per
+    cluster). `command` captures it; words in capitals are placeholders.
     """
 
     kind: str
     name: str
     command: str
-    required: bool = False
-    several: bool = False
+    is_required: bool = False
+    has_several_files: bool = False
 
 
 EXPORTED_AT: Final = "exported_at"
@@ -264,13 +254,13 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "racks",
         "racks.json",
         "az networkcloud rack list --resource-group MANAGED_RESOURCE_GROUP --output json",
-        required=True,
+        is_required=True,
     ),
     StandardFile(
         "bare_metal_machines",
         "bare_metal_machines.json",
         "az networkcloud baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
-        required=True,
+        is_required=True,
     ),
     StandardFile(
         "virtual_machines",
@@ -287,7 +277,7 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "agent_pools.json",
         "az networkcloud kubernetescluster agentpool list --kubernetes-cluster-name CLUSTER "
         "--resource-group RESOURCE_GROUP --output json",
-        several=True,
+        has_several_files=True,
     ),
     StandardFile(
         "clusters",
@@ -323,7 +313,7 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "nodes",
         "nodes.json",
         "kubectl get nodes --output json",
-        several=True,
+        has_several_files=True,
     ),
     StandardFile(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
 )

@@ -1,4 +1,6 @@
-"""What a site has beside machines: addresses of L3 networks, of pods and of load balancers, and storage."""
+"""Supplies of a site besides machines: addresses of L3 networks, pods and load balancers, storage, and
+versions.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueE
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics import Severity
-from nexusform.domains.azure.importers.arm import Item, id_key, name_of
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
-from nexusform.plans.room.other_room import (
+from nexusform.plans.site_capacity.other_capacity import (
     ClusterNetworks,
     NetworkSupply,
     RuntimeUpgradeOffer,
@@ -28,132 +30,137 @@ VOLUMES: Final = "volumes"
 VERSIONS: Final = "kubernetes_versions"
 _INVALID: Final = "invalid-addresses"
 _IPV6: Final = ":"
-_BUNDLE: Final = "patchVersion:"
+_BUNDLE_KEY: Final = "patchVersion:"
 _BUNDLE_NAME: Final = re.compile(r"\s*(v?\d[0-9.]*(?:-[0-9.]+)?)(?![\w.-])")
-_NEXT: Final = "components:"
-# A year of 0001 is Azure's way to say that nobody told.
-_UNTIL: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
+_NEXT_BUNDLE: Final = "components:"
+# Azure writes the year 0001 for an unknown date.
+_SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
 def read_supplies(items: AzItems) -> AzSupplies:
-    """What the resources of a site say of these; what was not listed is not known."""
-    networks = tuple(_networks(items.of(NETWORKS))) if _is_told(items, NETWORKS) else None
-    appliances = tuple(_appliances(items.of(APPLIANCES))) if _is_told(items, APPLIANCES) else None
+    """Read the supplies of a site; kinds without a complete list are unknown (None)."""
+    networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_listed(items, NETWORKS) else None
+    appliances = (
+        tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
+    )
     volumes, sizes = None, []
-    if _is_told(items, VOLUMES):
-        sizes = [item.whole("sizeMiB") or 0 for item in items.of(VOLUMES)]
+    if _is_listed(items, VOLUMES):
+        sizes = [item.read_number("sizeMiB") or 0 for item in items.list_resources(VOLUMES)]
         volumes = len(sizes), sum(sizes)
     versions = None
-    if _is_told(items, VERSIONS):
-        minors = chain.from_iterable(item.items("values") for item in items.of(VERSIONS))
-        versions = tuple(dict(chain.from_iterable(map(_versions, minors))).items())
+    if _is_listed(items, VERSIONS):
+        minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
+        versions = tuple(dict(chain.from_iterable(map(_parse_versions, minors))).items())
     return AzSupplies(
         networks=networks,
         appliances=appliances,
         volumes=volumes,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=versions,
-        clusters=tuple(_clusters(items.of("kubernetes_clusters"))),
-        attached=tuple(sorted(_attached(items.of("virtual_machines")).items())),
-        runtime=_runtime(items.of("clusters")),
+        clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"))),
+        attachments=tuple(sorted(_count_attachments(items.list_resources("virtual_machines")).items())),
+        runtime=_read_runtime(items.list_resources("clusters")),
     )
 
 
-def _runtime(clusters: Sequence[Item]) -> RuntimeVersion | None:
-    """What the machines run, as the Nexus cluster says it; None where none says it, or several do."""
+def _read_runtime(clusters: Sequence[Item]) -> RuntimeVersion | None:
+    """Read the runtime version of the only Nexus cluster; None if there is none or several."""
     if len(clusters) != 1:
         return None
-    version = clusters[0].text("clusterVersion")
-    offered = clusters[0].items("availableUpgradeVersions")
-    offers = [_offer(one, to) for one in offered if (to := one.text("targetClusterVersion"))]
+    version = clusters[0].read_text("clusterVersion")
+    upgrade_items = clusters[0].read_objects("availableUpgradeVersions")
+    offers = [
+        _read_upgrade_offer(item, to)
+        for item in upgrade_items
+        if (to := item.read_text("targetClusterVersion"))
+    ]
     return RuntimeVersion(version or "", tuple(offers)) if version or offers else None
 
 
-def _offer(item: Item, version: str) -> RuntimeUpgradeOffer:
-    """One version that is offered."""
-    told = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
-    return RuntimeUpgradeOffer(version, *(item.text(name) or "" for name in told))
+def _read_upgrade_offer(item: Item, version: str) -> RuntimeUpgradeOffer:
+    field_names = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
+    return RuntimeUpgradeOffer(version, *(item.read_text(name) or "" for name in field_names))
 
 
-def _versions(minor: Item) -> Iterator[tuple[str, str]]:
-    """The versions of one entry of the catalog, each with the day on which its support ends. The bundles of a
-    minor version and their days stand in a text, one after the other:
-    `{ components: {...}, patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
+def _parse_versions(minor: Item) -> Iterator[tuple[str, str]]:
+    """Parse the versions of one catalogue entry, each with its end of support. The bundles of a minor version
+    are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30
+    00:00:00 +0000 UTC }`.
     """
-    version = minor.text("version")
-    _, *bundles = (minor.text("description") or "").split(_BUNDLE)
-    found = [
-        (bundle[1], until[1] if (until := _UNTIL.search(text.partition(_NEXT)[0])) else "")
+    version = minor.read_text("version")
+    _, *bundles = (minor.read_text("description") or "").split(_BUNDLE_KEY)
+    parsed = [
+        (bundle[1], until[1] if (until := _SUPPORT_END.search(text.partition(_NEXT_BUNDLE)[0])) else "")
         for text in bundles
         if (bundle := _BUNDLE_NAME.match(text))
     ]
-    if found or version:
-        yield from found or [(version or "", "")]
+    if parsed or version:
+        yield from parsed or [(version or "", "")]
 
 
-def _is_told(items: AzItems, kind: str) -> bool:
-    """Whether the export has the whole list of a kind."""
-    return kind in items.listed
+def _is_listed(items: AzItems, kind: str) -> bool:
+    """Return True if the export has a complete list of a kind."""
+    return kind in items.listed_kinds
 
 
-def _networks(items: Iterable[Item]) -> Iterator[AzNetwork]:
-    """The networks by name, each with its IPv4 prefix, None where it has none that can be read."""
+def _read_networks(items: Iterable[Item]) -> Iterator[AzNetwork]:
+    """Read the networks by name with their IPv4 host addresses, None without a valid prefix."""
     for item in items:
-        name = item.needed_text("name")
+        name = item.read_required_text("name")
         if name is None:
             continue
-        prefix = item.text("ipv4ConnectedPrefix")
-        size = _size_of(item, "ipv4ConnectedPrefix", prefix) if prefix else None
+        prefix = item.read_text("ipv4ConnectedPrefix")
+        size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
         usable = None if size is None else max(size - 2, 1) if size > 1 else size
-        yield AzNetwork(name, id_key(item.text("id") or name), usable)
+        yield AzNetwork(name, normalize_id(item.read_text("id") or name), usable)
 
 
-def _appliances(items: Iterable[Item]) -> Iterator[AzAppliance]:
+def _read_appliances(items: Iterable[Item]) -> Iterator[AzAppliance]:
     for item in items:
-        name = item.needed_text("name")
+        name = item.read_required_text("name")
         if name is not None:
-            yield AzAppliance(name, item.whole("capacity"), item.whole("capacityUsed"))
+            yield AzAppliance(name, item.read_number("capacity"), item.read_number("capacityUsed"))
 
 
-def _clusters(items: Iterable[Item]) -> Iterator[AzClusterNetwork]:
-    """What the clusters say of their networks; one that says nothing is left out."""
+def _read_cluster_networks(items: Iterable[Item]) -> Iterator[AzClusterNetwork]:
+    """Read the networks of clusters; skip clusters without any."""
     for item in items:
-        name, network = item.text("name"), item.item("networkConfiguration")
+        name, network = item.read_text("name"), item.read_object("networkConfiguration")
         if name is None or network is None:
             continue
-        cidrs = network.texts("podCidrs")
-        pods = [size for cidr in cidrs if (size := _size_of(network, "podCidrs", cidr)) is not None]
+        cidrs = network.read_texts("podCidrs")
+        pods = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
         yield AzClusterNetwork(
             cluster=name,
-            node_network=id_key(network.text("cniNetworkId") or ""),
+            node_network=normalize_id(network.read_text("cniNetworkId") or ""),
             pod_addresses=sum(pods) if pods else None,
-            balancer_addresses=tuple(_balancers(network)),
-            nodes=len(item.items("nodes")),
+            balancer_addresses=tuple(_read_balancers(network)),
+            nodes=len(item.read_objects("nodes")),
         )
 
 
-def _balancers(network: Item) -> Iterator[tuple[str, int]]:
-    """The address pools of services of the type LoadBalancer, by name, and how many addresses each has."""
+def _read_balancers(network: Item) -> Iterator[tuple[str, int]]:
+    """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
-        balancer = network.item(field)
-        for pool in balancer.items("ipAddressPools") if balancer is not None else ():
-            sizes = [_size_of(pool, "addresses", text) for text in pool.texts("addresses")]
-            yield pool.text("name") or "", sum(size for size in sizes if size is not None)
+        balancer = network.read_object(field)
+        for pool in balancer.read_objects("ipAddressPools") if balancer is not None else ():
+            sizes = [_count_addresses(pool, "addresses", text) for text in pool.read_texts("addresses")]
+            yield pool.read_text("name") or "", sum(size for size in sizes if size is not None)
 
 
-def _attached(items: Iterable[Item]) -> Counter[str]:
-    """How many VMs are attached to each network, by the key of its id."""
+def _count_attachments(items: Iterable[Item]) -> Counter[str]:
+    """Count the attached VMs of each network by id key."""
     return Counter(
-        id_key(network)
+        normalize_id(network)
         for item in items
-        for attachment in item.items("networkAttachments")
-        if (network := attachment.text("attachedNetworkId")) is not None
+        for attachment in item.read_objects("networkAttachments")
+        if (network := attachment.read_text("attachedNetworkId")) is not None
     )
 
 
-def _size_of(item: Item, field: str, text: str) -> int | None:
-    """How many IPv4 addresses a prefix, a range or an address stands for; None, and a finding, for anything
-    else. IPv6 addresses are none of these, and never lack.
+def _count_addresses(item: Item, field: str, text: str) -> int | None:
+    """Count the IPv4 addresses of a prefix, range or address; add a finding and return None for anything
+    else. IPv6 is skipped.
     """
     if _IPV6 in text:
         return None
@@ -172,24 +179,25 @@ def _size_of(item: Item, field: str, text: str) -> int | None:
     return None
 
 
-# --- as plans and questions read it -------------------------------------------------------------
+# --- records for plans and questions --------------------------------------------------------------
 
 
-def supplies_of(supplies: AzSupplies) -> Supplies:
-    """The same by names: what a network is called is unique, and clusters name networks so."""
+def build_supplies(supplies: AzSupplies) -> Supplies:
+    """Build the supplies with unique network names instead of ids."""
     networks = supplies.networks or ()
-    names = {network.key: _label(network, networks) for network in networks}
-    attached = dict(supplies.attached)
+    names = {network.key: _build_network_name(network, networks) for network in networks}
+    attached = dict(supplies.attachments)
     return Supplies(
         networks=None
         if supplies.networks is None
         else tuple(
-            NetworkSupply(names[each.key], each.addresses, attached.get(each.key, 0)) for each in networks
+            NetworkSupply(names[supply.key], supply.addresses, attached.get(supply.key, 0))
+            for supply in networks
         ),
         storage=None
         if supplies.appliances is None
         else tuple(
-            StorageSupply(each.name, each.capacity_gib, each.used_gib) for each in supplies.appliances
+            StorageSupply(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances
         ),
         volumes=supplies.volumes,
         volume_sizes=supplies.volume_sizes,
@@ -198,19 +206,19 @@ def supplies_of(supplies: AzSupplies) -> Supplies:
         runtime=supplies.runtime,
         clusters=tuple(
             ClusterNetworks(
-                cluster=each.cluster,
-                network=names.get(each.node_network, name_of(each.node_network)),
-                pod_addresses=each.pod_addresses,
-                balancers=each.balancer_addresses,
-                nodes=each.nodes,
+                cluster=supply.cluster,
+                network=names.get(supply.node_network, extract_name(supply.node_network)),
+                pod_addresses=supply.pod_addresses,
+                load_balancer_pools=supply.balancer_addresses,
+                nodes=supply.nodes,
             )
-            for each in supplies.clusters
+            for supply in supplies.clusters
         ),
     )
 
 
-def _label(network: AzNetwork, networks: Iterable[AzNetwork]) -> str:
-    """The name of a network; with its resource group where another one has the same."""
+def _build_network_name(network: AzNetwork, networks: Iterable[AzNetwork]) -> str:
+    """Return the name of a network, with its resource group if it is not unique."""
     if sum(other.name == network.name for other in networks) == 1:
         return network.name
     parts = network.key.split("/")

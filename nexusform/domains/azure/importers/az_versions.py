@@ -1,4 +1,6 @@
-"""To which Kubernetes versions a cluster goes: never back, one minor at a time, what the platform offers."""
+"""Allowed Kubernetes upgrades of a cluster: no downgrade, one minor version at a time, offered by the
+platform.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +8,48 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.words import first_of
+from nexusform.diagnostics.phrases import format_first
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:-(\d+))?")
-_MOST_NAMED: Final = 4
+_MAX_NAMES: Final = 4
 
 
-def _parts(version: str) -> tuple[int, ...] | None:
-    """The numbers of a version as far as it says them; None for what is none."""
+def _parse_version(version: str) -> tuple[int, ...] | None:
+    """Parse the numbers of a version, None if it is invalid."""
     match = _VERSION.fullmatch(version.strip())
     return tuple(int(part) for part in match.groups() if part is not None) if match is not None else None
 
 
-def upgrade_refusal(current: str, wanted: str) -> str:
-    """Why no cluster goes from one version to the other, "" where it may."""
-    before, after = _parts(current), _parts(wanted)
+def explain_upgrade_rejection(current: str, target: str) -> str:
+    """Explain why an upgrade between two versions is not allowed, "" if it is."""
+    before, after = _parse_version(current), _parse_version(target)
     if before is None or after is None:
         return ""
     shared = min(len(before), len(after))
     if after[:shared] < before[:shared]:
-        return f"{current} -> {wanted} goes back, and a Kubernetes cluster goes to no older version."
+        return f"{current} -> {target} goes back, and a Kubernetes cluster goes to no older version."
     if after[0] != before[0] or after[1] - before[1] <= 1:
         return ""
     hops = [f"v{before[0]}.{minor}" for minor in range(before[1] + 1, after[1])]
-    dots = ["..."] if len(hops) > _MOST_NAMED else []
-    chain = " -> ".join([current, *hops[:_MOST_NAMED], *dots, wanted])
+    dots = ["..."] if len(hops) > _MAX_NAMES else []
+    chain = " -> ".join([current, *hops[:_MAX_NAMES], *dots, target])
     return (
-        f"{current} -> {wanted} leaves out {first_of(hops, _MOST_NAMED)}: a cluster goes up one minor "
+        f"{current} -> {target} leaves out {format_first(hops, _MAX_NAMES)}: a cluster goes up one minor "
         f"version at a time. Write and apply one after the other: {chain}."
     )
 
 
-def not_offered(current: str, wanted: str, offered: Sequence[str]) -> str:
-    """What to say where the platform says what a cluster can go to, and it is something else; else ""."""
-    before, after = _parts(current), _parts(wanted)
-    if not offered or after is None or before is None:
+def explain_not_offered(current: str, target: str, available_versions: Sequence[str]) -> str:
+    """Explain that the platform offers other versions, "" if it offers the target or nothing is known."""
+    before, after = _parse_version(current), _parse_version(target)
+    if not available_versions or after is None or before is None:
         return ""
     if after[: len(before)] == before[: len(after)]:
         return ""
-    if any((_parts(one) or ())[: len(after)] == after for one in offered):
+    if any((_parse_version(version) or ())[: len(after)] == after for version in available_versions):
         return ""
     return (
-        f"{current} -> {wanted}: the platform offers {first_of(list(offered), _MOST_NAMED)} for this "
+        f"{current} -> {target}: the platform offers {format_first(list(available_versions), _MAX_NAMES)} "
+        f"for this "
         "cluster, and may refuse another."
     )

@@ -1,6 +1,5 @@
-"""NKS clusters, agent pools, nodes and plain virtual machines of an export.
-
-Where they stand is a machine's ARM id here; az_cells.py turns it into a placement.
+"""NKS clusters, agent pools, nodes and plain virtual machines of an export. VMs refer to their machine by ARM
+id; az_inventory.py resolves it to a placement.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
-from nexusform.domains.azure.importers.arm import SHAPE, Item, id_key
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.azure.importers.arm import SHAPE, Item, normalize_id
 from nexusform.domains.azure.importers.az_model import (
     AzCluster,
     AzHint,
@@ -25,25 +24,24 @@ from nexusform.domains.azure.importers.az_model import (
 from nexusform.domains.azure.importers.az_pools import (
     ClusterNodes,
     DerivedPool,
-    ReadNode,
-    pools_with_nodes,
+    NodeReading,
+    complete_pools,
+    find_uncatalogued_sizes,
+    has_workers,
     read_labels,
     read_taint,
-    say_derived_pools,
-    say_unlisted_pools,
-    shows_workers,
-    sizes_beyond,
+    report_derived_pools,
+    report_unlisted_pools,
 )
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
-# The API's words, the default first.
+# Values of the API, the default first.
 _PAGE_SIZES: Final = ("2M", "1G")
 
 
 class ListedVm(Struct, frozen=True):
-    """A VM and the id of the machine that the export puts it on, "" while it is not scheduled.
-
-    `item` is the place in the document, for findings.
+    """VM with the ARM id of its machine, "" until it is scheduled. `item` locates it in the document for
+    findings.
     """
 
     vm: AzNode | AzVirtualMachine
@@ -51,30 +49,30 @@ class ListedVm(Struct, frozen=True):
     item: Item
 
 
-def created_at(item: Item) -> str | None:
-    """When the platform says that the resource was made, RFC 3339."""
-    system = item.item("systemData")
-    return system.text("createdAt") if system else None
+def read_creation_time(item: Item) -> str | None:
+    """Read the creation time of a resource, RFC 3339."""
+    system = item.read_object("systemData")
+    return system.read_text("createdAt") if system else None
 
 
-def node_creation_times(items: Iterable[Item]) -> dict[str, str]:
-    """When each node of `kubectl get nodes -o json` was made, RFC 3339, by its name."""
+def read_node_creation_times(items: Iterable[Item]) -> dict[str, str]:
+    """Read the creation time of each node in `kubectl get nodes -o json`, RFC 3339, by name."""
     times: dict[str, str] = {}
     for item in items:
-        metadata = item.item("metadata")
-        name = metadata.text("name") if metadata else None
-        created = metadata.text("creationTimestamp") if metadata else None
-        if name and created:
-            times[name] = created
+        metadata = item.read_object("metadata")
+        name = metadata.read_text("name") if metadata else None
+        creation_time = metadata.read_text("creationTimestamp") if metadata else None
+        if name and creation_time:
+            times[name] = creation_time
     return times
 
 
 def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
-    """The agent pools by the id key of their cluster, each list in order of creation, then name."""
+    """Read the agent pools by cluster id key, each list sorted by creation time, then name."""
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
-        pool_id, count = item.needed_text("id"), item.needed_whole("count")
-        sku = item.needed_text("vmSkuName")
+        pool_id, count = item.read_required_text("id"), item.read_required_number("count")
+        sku = item.read_required_text("vmSkuName")
         if pool_id is None or count is None or sku is None:
             continue
         owner, _, name = pool_id.strip().rstrip("/").rpartition("/")
@@ -82,34 +80,39 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
-        by_cluster.setdefault(id_key(cluster_id), []).append(_pool(item, name, pool_id, count, sku))
+        by_cluster.setdefault(normalize_id(cluster_id), []).append(
+            _build_pool(item, name, pool_id, count, sku)
+        )
     for pools in by_cluster.values():
         pools.sort(key=lambda pool: (pool.created_at or "", pool.name))
     return by_cluster
 
 
-def _pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> AzPool:
-    """An agent pool that was read."""
-    upgrade, options = item.item("upgradeSettings"), item.item("agentOptions")
+def _build_pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> AzPool:
+    upgrade, options = item.read_object("upgradeSettings"), item.read_object("agentOptions")
     return AzPool(
-        name=item.text("name") or name,
+        name=item.read_text("name") or name,
         id=pool_id,
         count=count,
         vm_sku_name=sku,
-        mode=item.text("mode") or "User",
-        availability_zones=tuple(sorted(set(item.texts("availabilityZones")))),
+        mode=item.read_text("mode") or "User",
+        availability_zones=tuple(sorted(set(item.read_texts("availabilityZones")))),
         labels=tuple(sorted(read_labels(item))),
-        taints=tuple(read_taint(part) for part in item.items("taints")),
-        max_surge=upgrade.text("maxSurge") if upgrade else None,
-        max_unavailable=upgrade.text("maxUnavailable") if upgrade else None,
-        drain_timeout=upgrade.whole("drainTimeout") if upgrade else None,
-        created_at=created_at(item),
-        hugepages=_hugepages(options) if options else (0, ""),
+        taints=tuple(read_taint(part) for part in item.read_objects("taints")),
+        max_surge=upgrade.read_text("maxSurge") if upgrade else None,
+        max_unavailable=upgrade.read_text("maxUnavailable") if upgrade else None,
+        drain_timeout=upgrade.read_number("drainTimeout") if upgrade else None,
+        created_at=read_creation_time(item),
+        hugepages=_read_hugepages(options) if options else (0, ""),
     )
 
 
-def _hugepages(options: Item) -> tuple[int, str]:
-    count, size = options.whole("hugepagesCount") or 0, options.text("hugepagesSize") or _PAGE_SIZES[0]
+def _read_hugepages(options: Item) -> tuple[int, str]:
+    """Read count and size of hugepages per node."""
+    count, size = (
+        options.read_number("hugepagesCount") or 0,
+        options.read_text("hugepagesSize") or _PAGE_SIZES[0],
+    )
     if size not in _PAGE_SIZES:
         options.report("hugepagesSize", SHAPE, f'"{size}" is no size of pages: "2M" or "1G".')
         return 0, ""
@@ -117,17 +120,17 @@ def _hugepages(options: Item) -> tuple[int, str]:
 
 
 class PoolLists(Struct, frozen=True):
-    """The agent pools that were captured, by the id key of their cluster, and the clusters of which a file of
-    its own says so (by name, in lower case): without pools in it they have none.
+    """Captured agent pools by cluster id key. `captured_clusters`: names, in lower case, of clusters with a
+    file of pools; without entries they have no pools.
     """
 
     by_cluster: Mapping[str, list[AzPool]]
-    captured: frozenset[str] = frozenset()
+    captured_clusters: frozenset[str] = frozenset()
 
-    def of(self, cluster_id: str, name: str) -> tuple[AzPool, ...] | None:
-        """The pools of a cluster, None where they were not captured."""
-        pools = self.by_cluster.get(id_key(cluster_id))
-        if pools is None and name.lower() not in self.captured:
+    def find_pools(self, cluster_id: str, name: str) -> tuple[AzPool, ...] | None:
+        """Return the pools of a cluster, None if not captured."""
+        pools = self.by_cluster.get(normalize_id(cluster_id))
+        if pools is None and name.lower() not in self.captured_clusters:
             return None
         return tuple(pools or ())
 
@@ -135,108 +138,118 @@ class PoolLists(Struct, frozen=True):
 def read_clusters(
     items: Iterable[Item], pools: PoolLists, catalogue: Mapping[str, VmSku]
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
-    """The clusters (without nodes yet), all their nodes, and the VM SKUs that the catalogue lacks."""
-    read = list(_each_cluster(items, pools))
-    readings = [reading for reading, _ in read]
-    skus = sizes_beyond(readings, catalogue)
-    known = {**catalogue, **{sku.name: sku for sku in skus}}
+    """Read the clusters without nodes, all their nodes, and the VM SKUs absent in the catalogue."""
+    cluster_readings = list(_read_distinct_clusters(items, pools))
+    readings = [reading for reading, _ in cluster_readings]
+    skus = find_uncatalogued_sizes(readings, catalogue)
+    known_skus = {**catalogue, **{sku.name: sku for sku in skus}}
     clusters: list[AzCluster] = []
     nodes: list[ListedVm] = []
     derived: list[DerivedPool] = []
     for reading in readings:
         cluster = reading.cluster
-        nodes += [_node(node, cluster.name, known) for node in reading.nodes]
-        nodes += [_node(node, cluster.name, known, is_second=True) for node in reading.seconds]
-        pools_after = pools_with_nodes(reading, derived)
+        nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
+        nodes += [
+            _build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates
+        ]
+        complete = complete_pools(reading, derived)
         with_pools = replace(
             cluster,
-            pools=pools_after,
-            pools_listed=cluster.pools_listed or not pools_after,
-            nodes_listed=_tells_nodes(reading.item, cluster),
+            pools=complete,
+            has_pool_list=cluster.has_pool_list or not complete,
+            has_node_list=_has_node_list(reading.item, cluster),
         )
         clusters.append(with_pools)
-    say_derived_pools(readings, derived)
-    say_unlisted_pools([(reading, captured) for reading, captured in read if captured is not None])
+    report_derived_pools(readings, derived)
+    report_unlisted_pools(
+        [(reading, captured) for reading, captured in cluster_readings if captured is not None]
+    )
     return clusters, nodes, skus
 
 
-def _each_cluster(
+def _read_distinct_clusters(
     items: Iterable[Item], pools: PoolLists
 ) -> Iterator[tuple[ClusterNodes, tuple[AzPool, ...] | None]]:
-    """Every cluster once, with the agent pools that were captured of it (None: no list was)."""
+    """Read every distinct cluster with its captured agent pools (None without a list)."""
     names: set[str] = set()
     for item in items:
-        name = item.needed_text("name")
+        name = item.read_required_text("name")
         if name is None:
             continue
         if name in names:
             item.report("name", "duplicate-cluster", f'a cluster "{name}" stands further up already.')
             continue
         names.add(name)
-        cluster_id = item.text("id") or name
-        captured = pools.of(cluster_id, name)
-        listed = None if captured == () and shows_workers(item) else captured
-        initial = tuple(_initial_pools(item))
-        cluster = _cluster(item, name, cluster_id, initial if listed is None else listed)
-        cluster = replace(cluster, pools_listed=listed is not None)
+        cluster_id = item.read_text("id") or name
+        captured = pools.find_pools(cluster_id, name)
+        pool_list = None if captured == () and has_workers(item) else captured
+        initial = tuple(_read_initial_pools(item))
+        cluster = _build_cluster(item, name, cluster_id, initial if pool_list is None else pool_list)
+        cluster = replace(cluster, has_pool_list=pool_list is not None)
         yield ClusterNodes(item, cluster, initial), captured
 
 
-def _tells_nodes(item: Item, cluster: AzCluster) -> bool:
-    """Whether a cluster's body says which nodes there are: an empty list does, and so do counts of 0."""
+def _has_node_list(item: Item, cluster: AzCluster) -> bool:
+    """Return True if the body of a cluster lists its nodes; an empty list or counts of 0 qualify."""
     counts = (cluster.control_plane_count, *(pool.count for pool in cluster.pools))
-    return item.value("nodes") is not None or not any(counts)
+    return item.read_value("nodes") is not None or not any(counts)
 
 
-def _cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
-    """A cluster that was read, without its nodes yet."""
-    control = item.item("controlPlaneNodeConfiguration")
+def _build_cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
+    """Build a cluster without its nodes."""
+    control = item.read_object("controlPlaneNodeConfiguration")
     return AzCluster(
         name=name,
         id=cluster_id,
-        kubernetes_version=item.text("kubernetesVersion"),
-        control_plane_count=(control.whole("count") or 0) if control else 0,
-        control_plane_sku=control.text("vmSkuName") if control else None,
-        control_plane_zones=tuple(sorted(set(control.texts("availabilityZones")))) if control else (),
+        kubernetes_version=item.read_text("kubernetesVersion"),
+        control_plane_count=(control.read_number("count") or 0) if control else 0,
+        control_plane_sku=control.read_text("vmSkuName") if control else None,
+        control_plane_zones=tuple(sorted(set(control.read_texts("availabilityZones")))) if control else (),
         pools=pools,
         nodes=(),
-        created_at=created_at(item),
-        upgrades=tuple(
-            version for one in item.items("availableUpgrades") if (version := one.text("version")) is not None
+        created_at=read_creation_time(item),
+        available_upgrades=tuple(
+            version
+            for upgrade in item.read_objects("availableUpgrades")
+            if (version := upgrade.read_text("version")) is not None
         ),
     )
 
 
-def _initial_pools(cluster: Item) -> Iterator[AzPool]:
-    """The pools that a cluster was made with: what stands where no list of agent pools was captured."""
-    for item in cluster.items("initialAgentPoolConfigurations"):
-        pool, count, sku = item.needed_text("name"), item.needed_whole("count"), item.needed_text("vmSkuName")
+def _read_initial_pools(cluster: Item) -> Iterator[AzPool]:
+    """Read the initial pools of a cluster, used if no agent pools were captured."""
+    for item in cluster.read_objects("initialAgentPoolConfigurations"):
+        pool, count, sku = (
+            item.read_required_text("name"),
+            item.read_required_number("count"),
+            item.read_required_text("vmSkuName"),
+        )
         if pool is not None and count is not None and sku is not None:
-            yield _pool(item, pool, "", count, sku)
+            yield _build_pool(item, pool, "", count, sku)
 
 
-def _node(node: ReadNode, cluster: str, skus: Mapping[str, VmSku], *, is_second: bool = False) -> ListedVm:
-    """A node that was read, as a VM on the machine that it names."""
+def _build_node(
+    node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False
+) -> ListedVm:
+    """Build a VM from a node and the id of its machine."""
     item = node.item
     vm = AzNode(
-        name=f"{node.name} (stands twice)" if is_second else node.name,
+        name=f"{node.name} (stands twice)" if is_duplicate else node.name,
         cluster=cluster,
         pool=node.pool,
         role="ControlPlane" if node.pool == CONTROL_PLANE else "Worker",
         vm_sku_name=node.sku_name,
-        shape=_node_shape(node, skus),
+        shape=_compute_node_shape(node, skus),
         placement=None,
-        detailed_status=item.text("detailedStatus"),
-        created_at=item.text("createdAt") or created_at(item),
-        is_second=is_second,
+        detailed_status=item.read_text("detailedStatus"),
+        created_at=item.read_text("createdAt") or read_creation_time(item),
+        is_duplicate=is_duplicate,
     )
-    return ListedVm(vm, item.text("bareMetalMachineId") or "", item)
+    return ListedVm(vm, item.read_text("bareMetalMachineId") or "", item)
 
 
-def _node_shape(node: ReadNode, skus: Mapping[str, VmSku]) -> AzShape:
-    """What the node takes on its machine: its SKU's figures, which count emulator threads, or its own where
-    these are larger.
-    """
+def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzShape:
+    """Compute the size of a node on its machine: its SKU's with emulator threads, or its own if larger."""
     sku = skus.get(node.sku_name)
     cpus, memory, disk = node.figures
     if sku is None:
@@ -258,12 +271,12 @@ def _node_shape(node: ReadNode, skus: Mapping[str, VmSku]) -> AzShape:
 
 
 def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
-    """The plain virtual machines."""
+    """Read the plain virtual machines."""
     vms = []
     names: set[str] = set()
     for item in items:
-        name = item.needed_text("name")
-        cores, memory = item.needed_whole("cpuCores"), item.needed_whole("memorySizeGB")
+        name = item.read_required_text("name")
+        cores, memory = item.read_required_number("cpuCores"), item.read_required_number("memorySizeGB")
         if name is None or cores is None or memory is None:
             continue
         if name in names:
@@ -272,29 +285,29 @@ def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
         names.add(name)
         vm = AzVirtualMachine(
             name=name,
-            id=item.text("id") or name,
-            shape=AzShape(cores, memory, _disk_on_machine(item), 1),
+            id=item.read_text("id") or name,
+            shape=AzShape(cores, memory, _read_local_disk(item), 1),
             placement=None,
-            hints=tuple(_hint(part) for part in item.items("placementHints")),
-            created_at=created_at(item),
+            hints=tuple(_read_hint(part) for part in item.read_objects("placementHints")),
+            created_at=read_creation_time(item),
         )
-        vms.append(ListedVm(vm, item.text("bareMetalMachineId") or "", item))
+        vms.append(ListedVm(vm, item.read_text("bareMetalMachineId") or "", item))
     return vms
 
 
-def _disk_on_machine(item: Item) -> int:
-    """GiB of the machine's own disk: a persistent OS disk lives on the storage appliance."""
-    profile = item.item("storageProfile")
-    disk = profile.item("osDisk") if profile else None
-    if disk is None or (disk.text("createOption") or "Ephemeral").lower() == "persistent":
+def _read_local_disk(item: Item) -> int:
+    """Return the GiB on the machine's own disk; a persistent OS disk is on the storage appliance."""
+    profile = item.read_object("storageProfile")
+    disk = profile.read_object("osDisk") if profile else None
+    if disk is None or (disk.read_text("createOption") or "Ephemeral").lower() == "persistent":
         return 0
-    return disk.whole("diskSizeGB") or 0
+    return disk.read_number("diskSizeGB") or 0
 
 
-def _hint(item: Item) -> AzHint:
+def _read_hint(item: Item) -> AzHint:
     return AzHint(
-        item.text("hintType") or "",
-        item.text("resourceId") or "",
-        item.text("schedulingExecution") or "",
-        item.text("scope") or "",
+        item.read_text("hintType") or "",
+        item.read_text("resourceId") or "",
+        item.read_text("schedulingExecution") or "",
+        item.read_text("scope") or "",
     )

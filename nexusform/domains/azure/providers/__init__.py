@@ -1,6 +1,6 @@
-"""Providers of azure."""
+"""Providers of azure: live sites and captured exports."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "azure_budget": "BUDGET_VARIABLE",
 }

@@ -1,4 +1,4 @@
-"""The `azure` provider: sites as Azure shows them now, read and changed through its SDK."""
+"""The `azure` provider: reads and changes live sites through the Azure SDK."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.ports import ProviderProblem
+from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.providers.registry import ProviderKind
-from nexusform.regular_files import FREE, Confinement
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import BOOL, STRING
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import BOOL, STRING
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_model import AzSite
@@ -28,7 +28,7 @@ GUID_PATTERN: Final = r"(?i:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 SETTINGS: Final = BlockSchema(
     {
-        "subscription_id": Attribute(
+        "subscription_id": AttributeSchema(
             STRING,
             "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. A confined run accepts no other without "
             "-allow-remote.",
@@ -36,25 +36,25 @@ SETTINGS: Final = BlockSchema(
             pattern=GUID_PATTERN,
             pattern_hint="a GUID, as `az account show --query id` prints it",
         ),
-        "resource_group": Attribute(
+        "resource_group": AttributeSchema(
             STRING,
             "Read only clusters and VMs of this resource group, and create new ones there. Capacity of "
             "skipped ones counts as free. Default: all.",
             optional=True,
         ),
-        "extended_location": Attribute(
+        "extended_location": AttributeSchema(
             STRING,
             "Read only this extended location: the id or its last part. Default: all.",
             optional=True,
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
-        "read_only": Attribute(
+        "read_only": AttributeSchema(
             BOOL,
             "Send nothing. Changes are made outside nexusform; apply checks them.",
             optional=True,
             default=False,
         ),
-        "act_on_machines": Attribute(
+        "act_on_machines": AttributeSchema(
             BOOL,
             "Cordon and uncordon machines (evacuate, cordon_status). Needs permissions for these actions. "
             "Default: manual cordoning.",
@@ -68,66 +68,71 @@ SETTINGS: Final = BlockSchema(
 )
 
 
-def make(
-    settings: Mapping[str, Any], _directory: str, leaving: ExitStack, _confinement: Confinement = FREE
+def make_provider(
+    settings: Mapping[str, Any],
+    _directory: str,
+    exit_stack: ExitStack,
+    _confinement: Confinement = UNCONFINED,
 ) -> ObservedSites:
-    """The provider for evaluated settings; nothing is asked of Azure before a plan asks what stands. Raises
+    """Create the provider for evaluated settings; no request is sent before the first read. Raises
     ProviderProblem.
     """
-    # What talks to Azure is loaded where a configuration names this provider.
+    # The Azure modules are loaded only if a configuration names this provider.
     from nexusform.domains.azure.providers.azure_site import AzureSites
     from nexusform.domains.azure.providers.azure_subscription import Subscription
 
-    subscription = Subscription(_with_subscription(settings), leaving)
+    subscription = Subscription(_add_subscription(settings), exit_stack)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
-        return ObservedSites(NAME, source, "wait until it is done", subscription.read)
+        return ObservedSites(NAME, source, "wait until it is done", subscription.read_sites)
     acts_on_machines = bool(settings.get("act_on_machines"))
     return AzureSites(NAME, source, subscription, acts_on_machines=acts_on_machines)
 
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:
-    """The sites that a subscription shows now. Raises ProviderProblem."""
+    """Read the current sites of a subscription. Raises ProviderProblem."""
     from nexusform.domains.azure.providers.azure_subscription import Subscription
 
-    with ExitStack() as leaving:
-        return Subscription(_with_subscription(settings), leaving).read()
+    with ExitStack() as exit_stack:
+        return Subscription(_add_subscription(settings), exit_stack).read_sites()
 
 
-def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Where settings lead the credentials of the environment: to the subscription that they name, unless the
+def list_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the URLs to which settings send the environment's credentials: the named subscription, unless the
     environment names the same. Raises ProviderProblem.
     """
-    from nexusform.domains.azure.providers.azure_subscription import endpoint
+    from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 
-    named = str(settings.get("subscription_id") or "")
-    if named.lower() in {"", _subscription_of_environment().lower()}:
+    subscription_id = str(settings.get("subscription_id") or "")
+    if subscription_id.lower() in {"", _read_environment_subscription().lower()}:
         return ()
-    return (f"{endpoint()}/subscriptions/{named}",)
+    return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
 
 
-def subscription_of(settings: Mapping[str, Any]) -> str:
-    """The subscription that settings name, else the one of the environment. Raises ProviderProblem."""
-    named = str(settings.get("subscription_id") or "")
-    subscription = named or _subscription_of_environment()
+def resolve_subscription(settings: Mapping[str, Any]) -> str:
+    """Return the subscription id of the settings, else of the environment. Raises ProviderProblem."""
+    configured = str(settings.get("subscription_id") or "")
+    subscription = configured or _read_environment_subscription()
     if not subscription:
         raise ProviderProblem(
             f"Which subscription is meant is not said: set {SUBSCRIPTION_VARIABLE}, or write subscription_id."
         )
     if not re.fullmatch(GUID_PATTERN, subscription):
-        origin = "subscription_id" if named else SUBSCRIPTION_VARIABLE
+        origin = "subscription_id" if configured else SUBSCRIPTION_VARIABLE
         raise ProviderProblem(
             f'{origin} must be a GUID, as `az account show --query id` prints it; it is "{subscription}".'
         )
     return subscription
 
 
-def _with_subscription(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**settings, "subscription_id": subscription_of(settings)}
+def _add_subscription(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**settings, "subscription_id": resolve_subscription(settings)}
 
 
-def _subscription_of_environment() -> str:
+def _read_environment_subscription() -> str:
     return os.environ.get(SUBSCRIPTION_VARIABLE, "")
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make, addresses=addresses, instead=WITHOUT_ADDRESS)
+PROVIDER: Final = ProviderKind(
+    SETTINGS, make_provider, list_addresses=list_addresses, alternative=WITHOUT_ADDRESS
+)

@@ -1,8 +1,6 @@
-"""How many requests a subscription is sent in a minute, over all processes that share a directory.
-
-Azure Resource Manager counts requests by subscription, and many sites may share one. Whoever is about to send
-takes the next free moment from a file, under the file's lock, and waits for it: requests are spread evenly,
-whichever process sends them.
+"""Rate limit of requests to a subscription, shared by all processes through a directory. Azure Resource
+Manager counts requests per subscription, shared by all its sites. A sender reserves the next free time slot
+in a locked file and waits for it, so requests are spread evenly over all processes.
 """
 
 from __future__ import annotations
@@ -17,51 +15,51 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.backends.deadlines import not_counted
-from nexusform.ports import ProviderProblem
-from nexusform.regular_files import PRIVATE
+from nexusform.backends.deadlines import pause_deadline
+from nexusform.files.regular_files import PRIVATE
+from nexusform.interfaces.plugins import ProviderProblem
 
 BUDGET_VARIABLE: Final = "NF_AZURE_REQUESTS"
-_WRITTEN: Final = re.compile(r"(\d{1,6}):(.+)")
-_LONGEST: Final = 64  # bytes of a moment
+_BUDGET_FORMAT: Final = re.compile(r"(\d{1,6}):(.+)")
+_MAX_BYTES: Final = 64  # length of a stored timestamp
 
 
 class Budget(Struct, frozen=True):
-    """So many requests a minute; `directory` holds a file for each subscription."""
+    """Maximum number of requests per minute; `directory` holds one file per subscription."""
 
-    a_minute: int
+    requests_per_minute: int
     directory: str
-    now: Callable[[], float] = time.time
+    read_time: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
 
-    def take(self, subscription_id: str) -> None:
+    def wait_for_slot(self, subscription_id: str) -> None:
         """Wait until the next request may be sent. Raises OSError."""
-        due = self._next(subscription_id)
-        left = due - self.now()
-        if left > 0:
-            self.sleep(left)
+        slot_time = self._reserve_slot(subscription_id)
+        delay = slot_time - self.read_time()
+        if delay > 0:
+            self.sleep(delay)
 
-    def _next(self, subscription_id: str) -> float:
-        """The next free moment, which is then taken."""
+    def _reserve_slot(self, subscription_id: str) -> float:
+        """Reserve the next free time slot and return its time."""
         path = Path(self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
         try:
-            _lock(descriptor)
-            text = os.read(descriptor, _LONGEST).decode(errors="replace")
-            now = self.now()
-            # A moment far ahead is that of another clock, or damage.
-            taken = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
-            due = max(now, min(taken, now + 60.0))
+            _lock_file(descriptor)
+            text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")
+            now = self.read_time()
+            # A time far in the future is from another clock or damaged.
+            last_slot = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
+            slot_time = max(now, min(last_slot, now + 60.0))
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{due + 60.0 / self.a_minute:.6f}".encode())
+            os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())
         finally:
-            os.close(descriptor)  # which gives the lock back
-        return due
+            os.close(descriptor)  # releases the lock
+        return slot_time
 
 
-def _lock(descriptor: int) -> None:
+def _lock_file(descriptor: int) -> None:
     if sys.platform == "win32":
         return
     import fcntl
@@ -69,32 +67,34 @@ def _lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def budget_of_environment() -> Budget | None:
-    """What NF_AZURE_REQUESTS=N:DIRECTORY says; None when it is not set. Raises ProviderProblem."""
+def read_environment_budget() -> Budget | None:
+    """Read NF_AZURE_REQUESTS=N:DIRECTORY, None if unset. Raises ProviderProblem."""
     text = os.environ.get(BUDGET_VARIABLE, "")
     if not text:
         return None
-    match = _WRITTEN.fullmatch(text)
+    match = _BUDGET_FORMAT.fullmatch(text)
     if match is None or not int(match[1]):
         raise ProviderProblem(f'{BUDGET_VARIABLE} must be N:DIRECTORY, N requests a minute; it is "{text}".')
     return Budget(int(match[1]), match[2])
 
 
-def sending_policies(subscription_id: str) -> list[Any]:
-    """What the SDK's pipeline asks before each request, a repeated one too. Raises ProviderProblem."""
-    found = budget_of_environment()
-    if found is None:
+def build_rate_limit_policies(subscription_id: str) -> list[Any]:
+    """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises
+    ProviderProblem.
+    """
+    environment_budget = read_environment_budget()
+    if environment_budget is None:
         return []
-    budget: Budget = found
+    budget: Budget = environment_budget
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-    class InTurn(SansIOHTTPPolicy[Any, Any]):
-        """Waits for its turn."""
+    class RateLimitPolicy(SansIOHTTPPolicy[Any, Any]):
+        """Policy that waits for the next time slot."""
 
         def on_request(self, request: Any) -> None:
-            """Before a request is sent."""
+            """Wait before a request is sent."""
             del request
-            with not_counted():
-                budget.take(subscription_id)
+            with pause_deadline():
+                budget.wait_for_slot(subscription_id)
 
-    return [InTurn()]
+    return [RateLimitPolicy()]

@@ -1,4 +1,4 @@
-"""A step on a cluster, a pool or a VM -> the changes of resources in Azure that bring it about, in order."""
+"""Azure changes for a step on a cluster, pool or VM, in execution order."""
 
 from __future__ import annotations
 
@@ -8,147 +8,164 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.importers.az_bodies import (
-    body_of,
-    changed_part,
-    cluster_properties,
-    merged,
-    new_pool_properties,
-    ordered_pools,
-    placement_hints,
-    pool_properties,
-    vm_properties,
+    build_cluster_properties,
+    build_new_pool_properties,
+    build_placement_hints,
+    build_pool_properties,
+    build_vm_properties,
+    diff_bodies,
+    list_pools,
+    merge_bodies,
+    read_opaque_body,
 )
 from nexusform.domains.azure.providers.azure_requests import ArmChange, Target, Verb
-from nexusform.kubernetes.quantity import amount_of
-from nexusform.ports import ChangeRequest, ProviderProblem
-from nexusform.values import UNKNOWN
-from nexusform.words import counted
+from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
+from nexusform.kubernetes.quantity import compute_amount
+from nexusform.values.value import UNKNOWN
 
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
 VM: Final = "nexus_virtual_machine"
-# What Azure changes of an agent pool that stands; with anything else it is made anew.
-_PATCHED: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
+# Properties of an agent pool that Azure updates in place; any other change re-creates it.
+_UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
 
 Values = Mapping[str, Any]
 
 
-class Surroundings(Struct, frozen=True):
-    """What a step's bodies need of the site: `group_of(cluster or VM id)`, the resource group in which it
-    stands ("" while it does not), `top` what bodies at the site begin with (location), and
-    `arm_id_of(id)` of what a placement hint names.
+class SiteContext(Struct, frozen=True):
+    """Site context of a step: resource group ("" if the object does not exist), common fields of bodies
+    (location), and lookup of ARM ids for placement hints.
     """
 
     group: str
-    top: Values
-    arm_id_of: Callable[[str], str]
+    common_fields: Values
+    find_arm_id: Callable[[str], str]
 
 
-def changes_of(request: ChangeRequest, around: Surroundings) -> list[ArmChange]:
-    """The changes of a step. Raises ProviderProblem for what Azure cannot do."""
+def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChange]:
+    """Build the changes of a step. Raises ProviderProblem for a change that Azure does not support."""
     kind = request.key.type
     prior, planned = request.prior, request.planned
-    target = _target(kind, (planned or prior or {}), around)
-    if request.releases:
-        return list(_releases(request, around))
+    target = _build_target(kind, (planned or prior or {}), context)
+    if request.is_release:
+        return list(_build_releases(request, context))
     if planned is None:
         return [ArmChange(Verb.DELETE, target)]
     if prior is None:
-        return [_creation(kind, target, planned, around)]
+        return [_build_creation(kind, target, planned, context)]
     if kind == CLUSTER:
-        changes = list(_cluster_changes(target, prior, planned, around))
+        changes = list(_build_cluster_changes(target, prior, planned, context))
     elif kind == POOL:
-        changes = list(_pool_changes(target, prior, planned, around.top))
+        changes = list(_build_pool_changes(target, prior, planned, context.common_fields))
     else:
-        changes = list(_vm_changes(target, prior, planned, around))
-    return changes if request.unfinished is None else _with_due(changes, request.unfinished, target, planned)
+        changes = list(_build_vm_changes(target, prior, planned, context))
+    return (
+        changes
+        if request.unfinished_change is None
+        else _add_pending(changes, request.unfinished_change, target, planned)
+    )
 
 
-def _with_due(changes: list[ArmChange], noted: Values, target: Target, planned: Values) -> list[ArmChange]:
-    """The changes of a step with the one that failed before: sent with the values that are wanted now.
-    Nothing of what goes, or is made anew.
-    """
-    name = str(noted.get("id", "")).rpartition("/")[2]
-    pools = dict(ordered_pools(planned)) if target.kind == "kubernetes_clusters" else {}
-    is_pool = target.kind == "kubernetes_clusters" and "/agentPools/" in str(noted.get("id"))
+def _add_pending(
+    changes: list[ArmChange], failed_change: Values, target: Target, planned: Values
+) -> list[ArmChange]:
+    """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
+    name = str(failed_change.get("id", "")).rpartition("/")[2]
+    pools = dict(list_pools(planned)) if target.kind == "kubernetes_clusters" else {}
+    is_pool = target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id"))
     if is_pool and name not in pools:
         return changes
-    due = _pool_target(target, name) if is_pool else target
-    if any(change.target == due and change.verb is not Verb.UPDATE for change in changes):
+    pending_target = _build_pool_target(target, name) if is_pool else target
+    if any(change.target == pending_target and change.verb is not Verb.UPDATE for change in changes):
         return changes
-    properties, values = _changeable(due, pools[name] if is_pool else planned)
-    parts = [part for part in noted.get("parts", ()) if part in properties] or list(properties)[:1]
-    shown = {part: properties[part] for part in parts}
-    under = body_of(values) if noted.get("body") else {}
-    failed = not noted.get("goes_on")  # what goes on is waited for, and sent once more if it fails
-    again = ArmChange(Verb.UPDATE, due, merged(under, {"properties": shown}), shown, again=failed)
+    properties, values = _build_updatable(pending_target, pools[name] if is_pool else planned)
+    part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[
+        :1
+    ]
+    expected = {part: properties[part] for part in part_names}
+    base_body = read_opaque_body(values) if failed_change.get("body") else {}
+    # a change in progress is awaited, and sent again if it fails
+    has_failed = not failed_change.get("goes_on")
+    retry = ArmChange(
+        Verb.UPDATE,
+        pending_target,
+        merge_bodies(base_body, {"properties": expected}),
+        expected,
+        is_retry=has_failed,
+    )
     for number, change in enumerate(changes):
-        if change.target == due:
-            body = merged(again.body, change.body)
-            more = replace(change, body=body, shown={**shown, **(change.shown or {})}, again=failed)
-            return [*changes[:number], more, *changes[number + 1 :]]
-    return [*changes, again]
+        if change.target == pending_target:
+            body = merge_bodies(retry.body, change.body)
+            combined = replace(
+                change, body=body, expected={**expected, **(change.expected or {})}, is_retry=has_failed
+            )
+            return [*changes[:number], combined, *changes[number + 1 :]]
+    return [*changes, retry]
 
 
-def _changeable(target: Target, values: Values) -> tuple[dict[str, Any], Values]:
-    """What Azure changes of a resource that stands, as the arguments have it."""
+def _build_updatable(target: Target, values: Values) -> tuple[dict[str, Any], Values]:
+    """Build the properties that Azure can update in place, and the arguments of the resource."""
     if target.kind == "kubernetes_clusters":
-        properties = cluster_properties(values)
+        properties = build_cluster_properties(values)
         del properties["initialAgentPoolConfigurations"]
         return properties, values
     if target.kind == "agent_pools":
-        properties = pool_properties(values)
-        return {name: part for name, part in properties.items() if name in _PATCHED}, values
+        properties = build_pool_properties(values)
+        return {name: part for name, part in properties.items() if name in _UPDATABLE_FIELDS}, values
     return {}, values
 
 
-def _releases(request: ChangeRequest, around: Surroundings) -> Iterator[ArmChange]:
-    """Of what brings the aim about: what removes VMs."""
-    update = replace(request, planned=request.aim, releases=False)
-    for change in changes_of(update, around):
+def _build_releases(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
+    """Build the deletions and size reductions of the final target, which release VMs."""
+    update = replace(request, planned=request.final_attributes, is_release=False)
+    for change in build_changes(update, context):
         if change.verb is Verb.DELETE:
             yield change
-        elif change.verb is Verb.UPDATE and change.fewer:
-            yield replace(change, body={"properties": change.fewer}, shown=change.fewer)
+        elif change.verb is Verb.UPDATE and change.reduction:
+            yield replace(change, body={"properties": change.reduction}, expected=change.reduction)
 
 
-def _target(kind: str, values: Values, around: Surroundings) -> Target:
+def _build_target(kind: str, values: Values, context: SiteContext) -> Target:
     name = str(values["name"])
     if kind == POOL:
         cluster = str(values["kubernetes_cluster_id"]).rpartition("/")[2]
-        return Target("agent_pools", around.group, (cluster, name))
-    return Target("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", around.group, (name,))
+        return Target("agent_pools", context.group, (cluster, name))
+    return Target("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
 
 
-def _creation(kind: str, target: Target, values: Values, around: Surroundings) -> ArmChange:
-    """The request that makes an object."""
+def _build_creation(kind: str, target: Target, values: Values, context: SiteContext) -> ArmChange:
+    """Build the request that creates an object."""
     if kind != POOL:
-        _refuse_without_body(target, values)
+        _require_body(target, values)
     if kind == CLUSTER:
-        return _new(target, _cluster_body(values), values, around.top)
+        return _build_create_change(target, _build_cluster_body(values), values, context.common_fields)
     if kind == POOL:
-        return _new(target, new_pool_properties(values), values, around.top)
-    return _new(target, _vm_body(values, around), values, around.top)
+        return _build_create_change(target, build_new_pool_properties(values), values, context.common_fields)
+    return _build_create_change(target, _build_vm_properties(values, context), values, context.common_fields)
 
 
-def _new(target: Target, properties: Values, values: Values, top: Values) -> ArmChange:
-    """A resource with all of its body: that of its azure block under what nexusform says."""
-    body = merged(merged(top, body_of(values)), {"properties": properties})
+def _build_create_change(
+    target: Target, properties: Values, values: Values, common_fields: Values
+) -> ArmChange:
+    """Build a create request: nexusform's properties over the body of the azure block."""
+    body = merge_bodies(merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties})
     return ArmChange(Verb.CREATE, target, body)
 
 
-def _refuse_without_body(target: Target, values: Values) -> None:
-    """Raises ProviderProblem for an object without the azure block that Azure needs."""
+def _require_body(target: Target, values: Values) -> None:
+    """Raise ProviderProblem if the required azure block is missing."""
     body = (values.get("azure") or {}).get("body")
     if body is UNKNOWN or body:
         return
-    needed = {
+    required_fields = {
         "kubernetes_clusters": "networkConfiguration (CNI network, cloud services network) and keys",
         "virtual_machines": "vmImage, adminUsername, cloudServicesNetworkAttachment and keys",
     }
     raise ProviderProblem(
-        f"Azure needs more of {target.title} than nexusform knows: {needed[target.kind]}. Write it in the "
+        f"Azure needs more of {target.title} than nexusform knows: {required_fields[target.kind]}. Write it "
+        f"in the "
         "block `azure { body = { properties = { ... } } }`."
     )
 
@@ -156,116 +173,128 @@ def _refuse_without_body(target: Target, values: Values) -> None:
 # --- clusters and pools --------------------------------------------------------------------------
 
 
-def _cluster_body(values: Values) -> dict[str, Any]:
-    properties = cluster_properties(values)
-    extra = {name: body_of(pool).get("properties") or {} for name, pool in ordered_pools(values)}
+def _build_cluster_body(values: Values) -> dict[str, Any]:
+    properties = build_cluster_properties(values)
+    extra = {name: read_opaque_body(pool).get("properties") or {} for name, pool in list_pools(values)}
     properties["initialAgentPoolConfigurations"] = [
-        merged(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+        merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
     ]
     return properties
 
 
-def _cluster_changes(
-    target: Target, prior: Values, planned: Values, around: Surroundings
+def _build_cluster_changes(
+    target: Target, prior: Values, planned: Values, context: SiteContext
 ) -> Iterator[ArmChange]:
-    """The cluster itself, then the pools that go, change and come."""
-    before, after = cluster_properties(prior), cluster_properties(planned)
-    shown = changed_part(
+    """Build changes of the cluster itself, then of deleted, changed and created pools."""
+    before, after = build_cluster_properties(prior), build_cluster_properties(planned)
+    expected = diff_bodies(
         {name: part for name, part in before.items() if name != "initialAgentPoolConfigurations"},
         {name: part for name, part in after.items() if name != "initialAgentPoolConfigurations"},
     )
     plane = "controlPlaneNodeConfiguration"
-    fewer = {plane: shown[plane]} if after[plane]["count"] < before[plane]["count"] else None
-    yield from _patch(target, shown, prior, planned, fewer)
-    olds, news = _pools_that_stand(prior), dict(ordered_pools(planned))
-    place = _place_of(merged(around.top, body_of(planned)))
-    for name in (name for name in olds if name not in news):  # in one order: a resumed step counts on it
-        yield ArmChange(Verb.DELETE, _pool_target(target, name))
-    for name, pool in news.items():
-        of_pool = _pool_target(target, name)
-        if name in olds:
-            yield from _pool_changes(of_pool, olds[name], pool, place)
+    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
+    yield from _build_update(target, expected, prior, planned, reduction)
+    old_pools, new_pools = _list_existing_pools(prior), dict(list_pools(planned))
+    location_fields = _select_location_fields(merge_bodies(context.common_fields, read_opaque_body(planned)))
+    # fixed order, required to resume a step
+    for name in (name for name in old_pools if name not in new_pools):
+        yield ArmChange(Verb.DELETE, _build_pool_target(target, name))
+    for name, pool in new_pools.items():
+        pool_target = _build_pool_target(target, name)
+        if name in old_pools:
+            yield from _build_pool_changes(pool_target, old_pools[name], pool, location_fields)
         else:
-            yield _new(of_pool, new_pool_properties(pool), pool, place)
+            yield _build_create_change(pool_target, build_new_pool_properties(pool), pool, location_fields)
 
 
-def _pools_that_stand(prior: Values) -> dict[str, Values]:
-    """The pools of a cluster in one order, those behind the others that were seen and never written."""
+def _list_existing_pools(prior: Values) -> dict[str, Values]:
+    """List the existing pools of a cluster in a fixed order; pools absent in the configuration are last."""
     pools = prior.get("agent_pool") or {}
-    written = dict(ordered_pools(prior))
-    return {**written, **{name: pools[name] for name in sorted(pools) if name not in written}}
+    configured = dict(list_pools(prior))
+    return {**configured, **{name: pools[name] for name in sorted(pools) if name not in configured}}
 
 
-def _place_of(body: Values) -> dict[str, Any]:
+def _select_location_fields(body: Values) -> dict[str, Any]:
     return {name: body[name] for name in ("location", "extendedLocation") if name in body}
 
 
-def _pool_target(cluster: Target, name: str) -> Target:
+def _build_pool_target(cluster: Target, name: str) -> Target:
     return Target("agent_pools", cluster.group, (*cluster.names, name))
 
 
-def _pool_changes(target: Target, prior: Values, planned: Values, top: Values) -> Iterator[ArmChange]:
-    """A change of an agent pool that stands: patched where Azure can, else deleted and made anew."""
-    before, after = pool_properties(prior), pool_properties(planned)
-    gone = before.keys() - after.keys() - {"upgradeSettings"}
-    shown = changed_part(before, after)
-    if not gone and _PATCHED.issuperset(shown):
-        fewer = {"count": after["count"]} if after["count"] < before["count"] else None
-        yield from _patch(target, shown, prior, planned, fewer)
+def _build_pool_changes(
+    target: Target, prior: Values, planned: Values, common_fields: Values
+) -> Iterator[ArmChange]:
+    """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
+    before, after = build_pool_properties(prior), build_pool_properties(planned)
+    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
+    expected = diff_bodies(before, after)
+    if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
+        reduction = {"count": after["count"]} if after["count"] < before["count"] else None
+        yield from _build_update(target, expected, prior, planned, reduction)
         return
-    _refuse_beyond(target, prior, planned)
-    lasting = {name: part for name, part in after.items() if name not in _PATCHED}
-    yield ArmChange(Verb.DELETE, target, unless_shown=lasting)
-    yield _new(target, new_pool_properties(planned), planned, top)
+    _check_max_unavailable(target, prior, planned)
+    fixed_properties = {name: part for name, part in after.items() if name not in _UPDATABLE_FIELDS}
+    yield ArmChange(Verb.DELETE, target, skip_if=fixed_properties)
+    yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 
-def _refuse_beyond(target: Target, prior: Values, planned: Values) -> None:
-    """A pool that is made anew is away as a whole: never more than its max_unavailable allows."""
-    count = int(pool_properties(prior)["count"])
-    allowed = unavailable(planned, count)
-    if count > allowed:
+def _check_max_unavailable(target: Target, prior: Values, planned: Values) -> None:
+    """Raise ProviderProblem if re-creating a pool exceeds its max_unavailable."""
+    count = int(build_pool_properties(prior)["count"])
+    max_nodes = compute_max_unavailable(planned, count)
+    if count > max_nodes:
         raise ProviderProblem(
             f"Azure changes this only by deleting the pool {target.title} and making it anew: its "
-            f"{counted(count, 'node')} would be away at once, and its max_unavailable allows {allowed}. Set "
+            f"{format_count(count, 'node')} would be away at once, and its max_unavailable allows "
+            f"{max_nodes}. Set "
             'max_unavailable = "100%" in its upgrade_settings, or add a pool with another name, drain this '
             "one and remove it."
         )
 
 
-def unavailable(values: Values, count: int) -> int:
-    """How many nodes of a pool of so many may be away at once, as its upgrade_settings say."""
+def compute_max_unavailable(values: Values, count: int) -> int:
+    """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its
+    upgrade_settings.
+    """
     text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
-    # As the plan rounds it, which tells of batches: what apply does must be what was shown.
-    return amount_of(text, count)
+    # Rounded like the plan's batches, so that apply matches the plan.
+    return compute_amount(text, count)
 
 
-def _patch(
-    target: Target, shown: Values, prior: Values, planned: Values, fewer: Values | None = None
+def _build_update(
+    target: Target, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
-    """What of a resource that stands is to be otherwise, the changed part of its azure block included."""
-    extra = changed_part(body_of(prior), body_of(planned))
-    if shown or extra:
-        body = merged(extra, {"properties": shown}) if shown else extra
-        yield ArmChange(Verb.UPDATE, target, body, shown, fewer=fewer)
+    """Build the update of an existing resource, including the changed part of its azure block; nothing if
+    equal.
+    """
+    extra = diff_bodies(read_opaque_body(prior), read_opaque_body(planned))
+    if expected or extra:
+        body = merge_bodies(extra, {"properties": expected}) if expected else extra
+        yield ArmChange(Verb.UPDATE, target, body, expected, reduction=reduction)
 
 
 # --- VMs -----------------------------------------------------------------------------------------
 
 
-def _vm_body(values: Values, around: Surroundings) -> dict[str, Any]:
-    hints = placement_hints(values, around.arm_id_of)
-    return {**vm_properties(values), **({"placementHints": hints} if hints else {})}
+def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]:
+    hints = build_placement_hints(values, context.find_arm_id)
+    return {**build_vm_properties(values), **({"placementHints": hints} if hints else {})}
 
 
-def _vm_changes(target: Target, prior: Values, planned: Values, around: Surroundings) -> Iterator[ArmChange]:
-    """A VM goes elsewhere by being made anew; a release only removes it."""
+def _build_vm_changes(
+    target: Target, prior: Values, planned: Values, context: SiteContext
+) -> Iterator[ArmChange]:
+    """Build changes of a VM: a move re-creates it, a release only deletes it."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
-        yield from _patch(target, {}, prior, planned)
+        yield from _build_update(target, {}, prior, planned)
         return
     if new_machine:
-        _refuse_without_body(target, planned)
+        _require_body(target, planned)
     if old_machine:
         yield ArmChange(Verb.DELETE, target)
     if new_machine:
-        yield _new(target, _vm_body(planned, around), planned, around.top)
+        yield _build_create_change(
+            target, _build_vm_properties(planned, context), planned, context.common_fields
+        )

@@ -1,52 +1,54 @@
-"""How long one request to Azure may take in all, signing in and everything that is tried again included."""
+"""Time limit of one request to Azure, including sign-in and retries."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nexusform.backends.deadlines import Deadline, GivenUp, silence_seconds, still_wanted
-from nexusform.ports import ProviderProblem
-from nexusform.state_ports import BackendProblem
+from nexusform.backends.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_wanted
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.interfaces.state_storage import BackendProblem
 
-_GIVEN_UP = "It was given up before it was sent."
+_CANCELLED_MESSAGE = "It was given up before it was sent."
 
 
-def within_deadline(endpoint: str) -> Any:
-    """What the SDK's pipeline runs each request in: it raises an AzureError when its time is up."""
+def build_deadline_policy(endpoint: str) -> Any:
+    """Build the SDK pipeline policy that raises AzureError after the time limit of a request."""
     from azure.core.exceptions import ServiceResponseError
     from azure.core.pipeline.policies import HTTPPolicy
 
     deadline = Deadline(lambda: endpoint)
 
-    class Within(HTTPPolicy[Any, Any]):
-        """Waits no longer than that."""
+    class DeadlinePolicy(HTTPPolicy[Any, Any]):
+        """Policy with a time limit."""
 
         def send(self, request: Any) -> Any:
-            """Send it on, in a thread that may be left behind."""
+            """Send the request in a thread that may outlive the time limit."""
             try:
-                return deadline.within("ask Azure", lambda: self.next.send(request))
-            except GivenUp as problem:
+                return deadline.run("ask Azure", lambda: self.next.send(request))
+            except OperationAbandoned as problem:
                 raise ServiceResponseError(str(problem)) from None
 
-    return Within()
+    return DeadlinePolicy()
 
 
-def wanted_transport() -> Any:
-    """What sends: nothing that nobody waits for, and with a limit on silence. Raises ProviderProblem."""
+def build_transport() -> Any:
+    """Build the transport with a read timeout; it does not send cancelled requests. Raises
+    ProviderProblem.
+    """
     from azure.core.exceptions import ServiceRequestError
     from azure.core.pipeline.transport import RequestsTransport
 
-    class Wanted(RequestsTransport):  # type: ignore[misc]  # the SDK has no types
-        """Sends what is still wanted."""
+    class CancellableTransport(RequestsTransport):  # type: ignore[misc]  # the SDK has no types
+        """Transport that skips cancelled requests."""
 
         def send(self, request: Any, **options: Any) -> Any:
-            """Send it."""
-            if not still_wanted():
-                raise ServiceRequestError(_GIVEN_UP)
+            """Send the request unless it was cancelled."""
+            if not is_wanted():
+                raise ServiceRequestError(_CANCELLED_MESSAGE)
             return super().send(request, **options)
 
     try:
-        seconds = silence_seconds()
+        seconds = compute_silence_limit()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
-    return Wanted(connection_timeout=seconds, read_timeout=seconds)
+    return CancellableTransport(connection_timeout=seconds, read_timeout=seconds)

@@ -1,4 +1,4 @@
-"""The `azure_export` provider: a site as `az networkcloud` printed it into a directory. It sends nothing."""
+"""The `azure_export` provider: sites from a directory of `az networkcloud` output. Sends nothing."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.language.evaluation import FileProblem
+from nexusform.files.regular_files import UNCONFINED, Confinement, NotRegular, TooLarge, read_regular
+from nexusform.language.evaluation_run import FileProblem
 from nexusform.providers.registry import ProviderKind
-from nexusform.regular_files import FREE, Confinement, NotRegular, TooLarge, read_regular
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import STRING, MapType
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import STRING, MapType
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_capture import Export
     from nexusform.domains.azure.importers.az_model import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
-_LARGEST: Final = 64 * 1024 * 1024  # bytes of one file
-MACHINE_SKU_BY_ID: Final = Attribute(
+_MAX_BYTES: Final = 64 * 1024 * 1024  # bytes of one file
+MACHINE_SKU_BY_ID: Final = AttributeSchema(
     MapType(STRING),
     "Machine SKU of the catalogue by machineSkuId. Default: from the SKU's name.",
     optional=True,
@@ -30,7 +30,7 @@ MACHINE_SKU_BY_ID: Final = Attribute(
 
 SETTINGS: Final = BlockSchema(
     {
-        "directory": Attribute(
+        "directory": AttributeSchema(
             STRING,
             "Directory with the exported files, relative to the root module.",
             required=True,
@@ -42,33 +42,33 @@ SETTINGS: Final = BlockSchema(
 )
 
 
-def make(
-    settings: Mapping[str, Any], directory: str, _leaving: ExitStack, confinement: Confinement = FREE
+def make_provider(
+    settings: Mapping[str, Any], directory: str, _leaving: ExitStack, confinement: Confinement = UNCONFINED
 ) -> ObservedSites:
-    """The provider for evaluated settings; the directory is read when it is first asked about, where the
-    `confinement` lets it.
+    """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows
+    it.
     """
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
-    return of_directory(path, settings.get("machine_sku_by_id") or {}, confinement)
+    return make_directory_sites(path, settings.get("machine_sku_by_id") or {}, confinement)
 
 
-def of_directory(
-    directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = FREE
+def make_directory_sites(
+    directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = UNCONFINED
 ) -> ObservedSites:
-    """The sites of an exported directory."""
+    """Create the sites of an exported directory."""
     return ObservedSites(
         NAME,
         f"the export in {directory}",
         "capture the export again",
         lambda: read_export(directory, machine_sku_by_id, confinement),
-        captured=True,
+        is_captured=True,
     )
 
 
 def read_export(
-    directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = FREE
+    directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = UNCONFINED
 ) -> tuple[tuple[AzSite, ...], list[Problem]]:
-    """The sites of a directory and everything wrong with its files."""
+    """Read the sites of a directory and all findings about its files."""
     from nexusform.domains.azure.importers.az_inventory import read_sites
 
     export = read_files(directory, confinement)
@@ -78,29 +78,29 @@ def read_export(
     return sites, list(findings)
 
 
-def read_files(directory: str, confinement: Confinement = FREE) -> Export:
-    """The files of a directory by kind, and what cannot be read."""
-    from nexusform.domains.azure.importers.az_capture import Export, is_expected, read_directory
+def read_files(directory: str, confinement: Confinement = UNCONFINED) -> Export:
+    """Read the files of a directory by kind, and problems about unreadable ones."""
+    from nexusform.domains.azure.importers.az_capture import Export, is_export_file, read_directory
 
     try:
-        entries = os.scandir(confinement.admitted(directory))
-        names = [entry.name for entry in entries if entry.is_file() or is_expected(entry.name)]
+        entries = os.scandir(confinement.resolve(directory))
+        names = [entry.name for entry in entries if entry.is_file() or is_export_file(entry.name)]
     except OSError as problem:
         detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
         return Export(problems=[Problem((), "unreadable-file", detail)])
-    return read_directory(directory, names, lambda path: _content(path, confinement))
+    return read_directory(directory, names, lambda path: _read_content(path, confinement))
 
 
-def _content(path: str, confinement: Confinement) -> bytes:
-    """The bytes of a file. Raises FileProblem."""
+def _read_content(path: str, confinement: Confinement) -> bytes:
+    """Read the bytes of a file. Raises FileProblem."""
     try:
-        return read_regular(confinement.admitted(path), _LARGEST)
+        return read_regular(confinement.resolve(path), _MAX_BYTES)
     except NotRegular:
         raise FileProblem(f'"{path}" is not a regular file.') from None
     except TooLarge:
-        raise FileProblem(f'"{path}" is larger than {_LARGEST} bytes, the most that is read.') from None
+        raise FileProblem(f'"{path}" is larger than {_MAX_BYTES} bytes, the most that is read.') from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make)
+PROVIDER: Final = ProviderKind(SETTINGS, make_provider)

@@ -1,8 +1,6 @@
-"""What a plan asks of machines: which are cordoned before their VMs leave, and which take VMs again.
-
-Azure is asked for it where the provider block says `act_on_machines`; elsewhere people do it. A machine is
-cordoned as long as its block says `evacuate` or `cordon_status = "Cordoned"`; it is uncordoned only by the
-change that takes both away, never by anything else.
+"""Cordon and uncordon requests of a plan for machines. Azure performs them if the provider block has
+`act_on_machines`; otherwise an operator does. A machine is cordoned while its block has `evacuate` or
+`cordon_status = "Cordoned"`, and uncordoned only by the change that removes both.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.domains.azure.providers.azure_requests import ArmChange, Target, Verb
-from nexusform.domains.azure.providers.azure_subscription import MACHINES, group_of
-from nexusform.ports import ChangeRequest
+from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_group
+from nexusform.interfaces.plugins import ChangeRequest
 
 MACHINE: Final = "nexus_bare_metal_machine"
 RACK: Final = "nexus_rack"
@@ -24,42 +22,42 @@ _UNCORDONED: Final = "Uncordoned"
 _STATUS: Final = "cordonStatus"
 
 
-class Wish(StrEnum):
-    """What a plan asks for a machine."""
+class CordonAction(StrEnum):
+    """Action requested by a plan for a machine."""
 
     CORDON = "cordon"
     UNCORDON = "uncordon"
-    EMPTY = "empty"  # its VMs leave, and nothing says that it is cordoned
+    EMPTY = "empty"  # its VMs move away and it is not cordoned
 
 
-class Asked(Struct, frozen=True):
-    """A wish for one machine (`id`: <site>/<rack>/<machine>)."""
+class CordonRequest(Struct, frozen=True):
+    """Action for one machine (`id`: <site>/<rack>/<machine>)."""
 
     id: str
-    wish: Wish
+    action: CordonAction
 
     @property
     def name(self) -> str:
-        """The machine's name."""
+        """Name of the machine."""
         return self.id.rpartition("/")[2]
 
 
-def asked_of_machines(request: ChangeRequest) -> Iterator[Asked]:
-    """What a planned step asks of machines that Azure does."""
-    before, after = (_states(request.key.id, side or {}) for side in (request.prior, request.planned))
+def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
+    """Find the cordon requests of a planned step."""
+    before, after = (_read_states(request.key.id, side or {}) for side in (request.prior, request.planned))
     for machine in dict.fromkeys([*before, *after]):
-        was_cordoned, was_emptied = before.get(machine, (False, False))
-        is_cordoned, is_emptied = after.get(machine, (False, False))
+        was_cordoned, was_evacuated = before.get(machine, (False, False))
+        is_cordoned, is_evacuated = after.get(machine, (False, False))
         if is_cordoned and not was_cordoned:
-            yield Asked(machine, Wish.CORDON)
-        elif is_emptied and not was_emptied and not is_cordoned:
-            yield Asked(machine, Wish.EMPTY)
-        elif not (is_cordoned or is_emptied) and (was_cordoned or was_emptied):
-            yield Asked(machine, Wish.UNCORDON)
+            yield CordonRequest(machine, CordonAction.CORDON)
+        elif is_evacuated and not was_evacuated and not is_cordoned:
+            yield CordonRequest(machine, CordonAction.EMPTY)
+        elif not (is_cordoned or is_evacuated) and (was_cordoned or was_evacuated):
+            yield CordonRequest(machine, CordonAction.UNCORDON)
 
 
-def _states(object_id: str, attributes: Mapping[str, Any]) -> dict[str, tuple[bool, bool]]:
-    """Whether each machine of an object is to be cordoned, and emptied."""
+def _read_states(object_id: str, attributes: Mapping[str, Any]) -> dict[str, tuple[bool, bool]]:
+    """Read for each machine of an object if it is cordoned and if it is evacuated."""
     if "machine_override" in attributes:
         return {
             f"{object_id}/{name}": (block.get("cordoned") is True, block.get("evacuate") is True)
@@ -70,34 +68,34 @@ def _states(object_id: str, attributes: Mapping[str, Any]) -> dict[str, tuple[bo
     return {object_id: (attributes["cordon_status"] == CORDONED, attributes.get("evacuate") is True)}
 
 
-def cordon_change(asked: Asked, arm_id: str) -> ArmChange:
-    """The request that fulfils a wish. Workloads of the machine are not stopped by it: nodes are drained in
-    their clusters.
-    """
-    target = Target(MACHINES, group_of(arm_id), (asked.name,))
-    if asked.wish is Wish.UNCORDON:
-        return ArmChange(Verb.UNCORDON, target, shown={_STATUS: _UNCORDONED})
+def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
+    """Build the request of an action. It does not stop workloads: nodes are drained in their clusters."""
+    target = Target(MACHINES, extract_group(arm_id), (request.name,))
+    if request.action is CordonAction.UNCORDON:
+        return ArmChange(Verb.UNCORDON, target, expected={_STATUS: _UNCORDONED})
     return ArmChange(Verb.CORDON, target, {"evacuate": "False"}, {_STATUS: CORDONED})
 
 
-def as_evacuated(seen: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A machine as a site shows it: one that is evacuated is cordoned for that, which is no drift."""
-    if known.get("evacuate") is True and seen.get("cordon_status") == CORDONED:
-        return {**seen, "cordon_status": known.get("cordon_status")}
-    return seen
+def ignore_evacuation_cordon(observed: Mapping[str, Any], recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a machine's observed attributes without the cordon caused by its evacuation, so that it is not
+    reported as drift.
+    """
+    if recorded.get("evacuate") is True and observed.get("cordon_status") == CORDONED:
+        return {**observed, "cordon_status": recorded.get("cordon_status")}
+    return observed
 
 
-def as_cordoned(planned: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A machine as a site is to show it once it is as planned."""
+def expect_evacuation_cordon(planned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the planned attributes with the cordon implied by an evacuation."""
     return {**planned, "cordon_status": CORDONED} if planned.get("evacuate") is True else planned
 
 
-def is_of_cordons_alone(request: ChangeRequest) -> bool:
-    """Whether a step changes nothing but what is asked of machines here."""
+def is_cordon_only(request: ChangeRequest) -> bool:
+    """Return True if a step changes only cordon and evacuation arguments."""
     prior, planned = request.prior, request.planned
     if prior is None or planned is None:
         return False
-    return all(prior.get(name) == value for name, value in planned.items() if name not in _ASKED)
+    return all(prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS)
 
 
-_ASKED: Final = frozenset({"cordon_status", "evacuate", "machine_override"})
+_CORDON_ARGUMENTS: Final = frozenset({"cordon_status", "evacuate", "machine_override"})

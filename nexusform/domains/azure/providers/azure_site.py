@@ -1,7 +1,6 @@
-"""Sites as Azure shows them, and what is done there: clusters, agent pools and VMs are made, changed and
-deleted; whatever else a plan asks for (racks, machines) is found done.
-
-After a change the resource is read back: where its VMs landed is what Azure says, not what was foretold.
+"""Live Azure sites: clusters, agent pools and VMs are created, updated and deleted; racks and machines are
+only observed. After a change the resource is read back, so hosts of VMs are those reported by Azure, not the
+predicted ones.
 """
 
 from __future__ import annotations
@@ -15,42 +14,44 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domains.azure.providers.azure_changes import (
     CLUSTER,
     POOL,
     VM,
-    Surroundings,
-    changes_of,
+    SiteContext,
+    build_changes,
 )
+from nexusform.domains.azure.providers.azure_in_progress import Progress, determine_progress
 from nexusform.domains.azure.providers.azure_machines import (
     MACHINE,
     RACK,
-    Asked,
-    Wish,
-    as_cordoned,
-    as_evacuated,
-    asked_of_machines,
-    cordon_change,
-    is_of_cordons_alone,
+    CordonAction,
+    CordonRequest,
+    build_cordon_change,
+    expect_evacuation_cordon,
+    find_cordon_requests,
+    ignore_evacuation_cordon,
+    is_cordon_only,
 )
 from nexusform.domains.azure.providers.azure_nodes import (
-    doomed_nodes,
-    make_anew,
-    nodes_to_make_anew,
-    way_of_deleting,
+    describe_node_deletion,
+    find_recreated_nodes,
+    plan_node_recreations,
+    recreate_nodes,
 )
 from nexusform.domains.azure.providers.azure_requests import (
-    LOOKS,
+    MAX_READS,
     NODES_MISSING,
-    SHOWN_WITHIN,
-    Arm,
+    VISIBILITY_TIMEOUT,
     ArmChange,
-    Failed,
+    ArmClient,
+    ChangeFailed,
     Target,
     Verb,
-    note_of,
-    words_of,
+    build_failure_record,
+    read_status_message,
 )
 from nexusform.domains.azure.providers.azure_subscription import (
     CLUSTERS,
@@ -60,261 +61,295 @@ from nexusform.domains.azure.providers.azure_subscription import (
     Body,
     Documents,
     Subscription,
-    asking,
-    group_of,
+    convert_azure_errors,
+    extract_group,
 )
-from nexusform.domains.azure.providers.azure_under_way import Standing, standing_of
-from nexusform.domains.azure.providers.observed_site import ObservedSites, Shown, shown_of
-from nexusform.ports import (
+from nexusform.domains.azure.providers.observed_site import Observation, ObservedSites, build_observation
+from nexusform.interfaces.plugins import (
     ChangeRequest,
+    ChangeResult,
     ObjectKey,
-    ProviderAnswer,
     ProviderProblem,
-    ReadAnswer,
     ReadRequest,
-    StepNews,
-    StepWaits,
+    ReadResult,
+    StepPending,
+    StepProgress,
 )
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-from nexusform.words import counted, first_of
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.domains.azure.importers.az_adoption import AdoptedObject
+    from nexusform.domains.azure.importers.az_import import ImportedSiteObject
     from nexusform.domains.azure.importers.az_model import AzSite
 
-_MOST_NAMED: Final = 4
-_ACTIONS: Final = {
-    Wish.CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
-    Wish.UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
-    Wish.EMPTY: "to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "
-    '"Cordoned" beside evacuate, and cordon it before the apply; or let apply do it, by act_on_machines = '
-    "true in the provider block.",
+_MAX_NAMES: Final = 4
+_MANUAL_ACTIONS: Final = {
+    CordonAction.CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
+    CordonAction.UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
+    CordonAction.EMPTY: (
+        'to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "Cordoned" beside '
+        "evacuate, and cordon it before the apply; or let apply do it, by act_on_machines = true in the provider "
+        "block."
+    ),
 }
-_DOING: Final = {
-    Wish.CORDON: "cordons these machines",
-    Wish.UNCORDON: "uncordons these machines",
-    Wish.EMPTY: "cordons these machines before their VMs leave; they stay so until evacuate is taken away",
+_AUTOMATIC_ACTIONS: Final = {
+    CordonAction.CORDON: "cordons these machines",
+    CordonAction.UNCORDON: "uncordons these machines",
+    CordonAction.EMPTY: (
+        "cordons these machines before their VMs leave; they stay so until evacuate is taken away"
+    ),
 }
-_ACTED_ON: Final = frozenset({CLUSTER, POOL, VM})
-_OF_MACHINES: Final = frozenset({MACHINE, RACK})
-# What the bodies of all objects of a site have alike.
-_TOP: Final = ("location", "extendedLocation")
+_MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
+_HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
+# Fields common to the bodies of all objects of a site.
+_COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
 
 
 class AzureSites(ObservedSites):
-    """The sites of a subscription. See the module's text."""
+    """Sites of a subscription, read and changed through Azure."""
 
-    sends = True
+    sends_changes = True
 
     def __init__(
         self, name: str, source: str, subscription: Subscription, *, acts_on_machines: bool = False
     ) -> None:
-        super().__init__(name, source, "wait until it is done", subscription.read)
+        super().__init__(name, source, "wait until it is done", subscription.read_sites)
         self._acts_on_machines = acts_on_machines
         self._subscription = subscription
-        self._made: dict[str, str] = {}  # resource groups of what this run made, by id
-        self._looking_up = Lock()
-        self._ids: _Directory | None = None
+        self._created_groups: dict[str, str] = {}  # resource groups of objects created by this run, by id
+        self._index_lock = Lock()
+        self._index: _ArmIndex | None = None
 
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
-        """Make it, or go on making it. Raises ProviderProblem."""
-        if request.key.type in _ACTED_ON:
-            return self._act(request)
-        return self._act_on_machines(request, super().create)
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Create the object, or resume its creation. Raises ProviderProblem."""
+        if request.key.type in _MANAGED_TYPES:
+            return self._apply_request(request)
+        return self._change_machines(request, super().create)
 
-    def update(self, request: ChangeRequest) -> ProviderAnswer:
-        """Change it, or go on changing it. Raises ProviderProblem."""
-        if request.key.type in _ACTED_ON:
-            return self._act(request)
-        return self._act_on_machines(request, super().update)
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Update the object, or resume its update. Raises ProviderProblem."""
+        if request.key.type in _MANAGED_TYPES:
+            return self._apply_request(request)
+        return self._change_machines(request, super().update)
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete it, or wait until it is gone. Raises ProviderProblem."""
-        if request.key.type not in _ACTED_ON:
+        """Delete the object, or wait until it is removed. Raises ProviderProblem."""
+        if request.key.type not in _MANAGED_TYPES:
             super().delete(request)
             return
-        group = self._group(request, missing_ok=True)
+        group = self._find_group(request, missing_ok=True)
         if group:
-            around = Surroundings(group, {}, str)
-            self._subscription.arm().carry_out(changes_of(request, around), request)
+            context = SiteContext(group, {}, str)
+            self._subscription.make_arm_client().apply_changes(build_changes(request, context), request)
 
-    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        """What stands, and whether a change of it still goes on."""
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read the current objects and the progress of their changes."""
         answers = super().read(requests)
         if self._acts_on_machines:
             answers = [
-                replace(answer, attributes=as_evacuated(answer.attributes, request.known))
+                replace(
+                    answer, attributes=ignore_evacuation_cordon(answer.attributes, request.known_attributes)
+                )
                 if request.key.type == MACHINE and answer.attributes is not None
                 else answer
                 for request, answer in zip(requests, answers, strict=True)
             ]
-        standings = map(self._standing, requests, answers)
+        progress_list = map(self._find_progress, requests, answers)
         return [
-            replace(answer, settled=standing.settled, note={**answer.note, **standing.note})
-            for answer, standing in zip(answers, standings, strict=True)
+            replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note})
+            for answer, progress in zip(answers, progress_list, strict=True)
         ]
 
-    def _standing(self, request: ReadRequest, answer: ReadAnswer) -> Standing:
-        """How far Azure is with what an apply began of an object, where one did."""
-        began = request.planned is not None or request.going or request.unfinished is not None
-        if not began or request.key.type not in _ACTED_ON or answer.attributes is None:
-            return Standing()
-        return standing_of(request, answer.attributes, self._bodies(request.key), self._subscription.id)
+    def _find_progress(self, request: ReadRequest, answer: ReadResult) -> Progress:
+        """Find the progress of an object's change begun by an earlier apply, if any."""
+        was_begun = (
+            request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
+        )
+        if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
+            return Progress()
+        return determine_progress(
+            request, answer.attributes, self._list_bodies(request.key), self._subscription.id
+        )
 
-    def _bodies(self, key: ObjectKey) -> list[Body]:
-        """The bodies of an object and of the agent pools that are parts of it."""
-        from nexusform.domains.azure.importers.arm import id_key
+    def _list_bodies(self, key: ObjectKey) -> list[Body]:
+        """List the bodies of an object and of its inline agent pools."""
+        from nexusform.domains.azure.importers.arm import normalize_id
 
-        apart, prefix = self._apart(), f"{key.id}/"
+        separate_pools, prefix = self._copy_separate_pools(), f"{key.id}/"
         ids: set[str] = set()
-        for (kind, our_id), arm_id in self._directory().acted_on.items():
-            is_part = kind == POOL and our_id.startswith(prefix) and our_id not in apart
-            if (kind, our_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
-                ids.add(id_key(arm_id))
-        shown = chain.from_iterable(self._subscription.shown.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
-        return [body for body in shown if id_key(str(body.get("id"))) in ids]
+        for (kind, object_id), arm_id in self._load_index().managed.items():
+            is_part = kind == POOL and object_id.startswith(prefix) and object_id not in separate_pools
+            if (kind, object_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
+                ids.add(normalize_id(arm_id))
+        bodies = chain.from_iterable(
+            self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS)
+        )
+        return [body for body in bodies if normalize_id(str(body.get("id"))) in ids]
 
-    def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """What Azure cannot do of a plan, and what is left to people. Raises ProviderProblem when Azure
-        cannot be asked.
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Check a plan: report changes that Azure does not support and manual tasks. Raises ProviderProblem
+        if Azure cannot be reached.
         """
-        made = {request.key.id for request in requests if request.key.type == VM}
-        said: list[tuple[int, Problem]] = []
-        anew: dict[int, list[str]] = {}
+        planned_vms = {request.key.id for request in requests if request.key.type == VM}
+        problems: list[tuple[int, Problem]] = []
+        recreated_nodes: dict[int, list[str]] = {}
         for number, request in enumerate(requests):
-            if request.key.type not in _ACTED_ON:
+            if request.key.type not in _MANAGED_TYPES:
                 continue
             try:
-                changes = self._foreseen(request, made)
+                changes = self._plan_changes(request, planned_vms)
             except ProviderProblem as problem:
-                said.append((number, Problem((), "provider-cannot-do-this", str(problem))))
+                problems.append((number, Problem((), "provider-cannot-do-this", str(problem))))
                 continue
-            if nodes := nodes_to_make_anew(request, changes):
-                anew[number] = nodes
-        upgrades = super().judge(requests)
-        return [*said, *upgrades, *_left_to_kubectl(anew), *self._left_to_people(requests)]
+            if nodes := find_recreated_nodes(request, changes):
+                recreated_nodes[number] = nodes
+        upgrades = super().validate_changes(requests)
+        return [
+            *problems,
+            *upgrades,
+            *_report_node_deletion(recreated_nodes),
+            *self._report_cordoning(requests),
+        ]
 
-    def _foreseen(self, request: ChangeRequest, made: AbstractSet[str]) -> list[ArmChange]:
-        """The changes of a planned step. `made` are the VMs of the plan. Raises ProviderProblem."""
+    def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
+        """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
 
-        def arm_id_of(our_id: str) -> str:
-            return our_id if our_id in made else self._arm_id_of(our_id)
+        def find_arm_id(object_id: str) -> str:
+            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)
 
-        self._directory()
-        # A pool comes to the group of its cluster, which may be made by the same plan.
-        group = self._group(request, missing_ok=request.key.type == POOL)
-        return changes_of(request, Surroundings(group, {}, arm_id_of))
+        self._load_index()
+        # A pool is in the group of its cluster, created possibly by the same plan.
+        group = self._find_group(request, missing_ok=request.key.type == POOL)
+        return build_changes(request, SiteContext(group, {}, find_arm_id))
 
-    def _left_to_people(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
-        """Machines are cordoned by people: once for each thing that is to be done."""
-        wishes: dict[Wish, list[tuple[int, Asked]]] = {}
+    def _report_cordoning(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+        """Report once per action the machines to cordon, by apply or by an operator."""
+        requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            for asked in asked_of_machines(request) if request.key.type in _OF_MACHINES else ():
-                wishes.setdefault(asked.wish, []).append((number, asked))
-        for wish, numbered in sorted(wishes.items()):
-            number, first = numbered[0]
-            names = first_of([asked.name for _, asked in numbered], _MOST_NAMED)
-            machines = f"{counted(len(numbered), 'machine')} ({names})"
+            for cordon_request in (
+                find_cordon_requests(request) if request.key.type in _HARDWARE_TYPES else ()
+            ):
+                requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
+        for action, numbered_requests in sorted(requests_by_action.items()):
+            number, first = numbered_requests[0]
+            names = format_first([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
+            machines = f"{format_count(len(numbered_requests), 'machine')} ({names})"
             if self._acts_on_machines:
-                doing = f"apply {_DOING[wish]}: {names}."
-                yield number, Problem((), "machines-are-cordoned", doing, Severity.WARNING)
-                yield from self._unknown_machines(numbered)
+                detail_automatic = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
+                yield number, Problem((), "machines-are-cordoned", detail_automatic, Severity.WARNING)
+                yield from self._report_unknown_machines(numbered_requests)
                 continue
-            detail = f"{machines}: {_ACTIONS[wish]} {self._command(first)}"
+            detail = f"{machines}: {_MANUAL_ACTIONS[action]} {self._build_cordon_command(first)}"
             yield number, Problem((), "cordoning-left-to-people", detail, Severity.WARNING)
 
-    def _unknown_machines(self, numbered: Iterable[tuple[int, Asked]]) -> Iterator[tuple[int, Problem]]:
-        """Machines that are to be cordoned or uncordoned, and that Azure does not show."""
-        for number, asked in numbered:
+    def _report_unknown_machines(
+        self, numbered_requests: Iterable[tuple[int, CordonRequest]]
+    ) -> Iterator[tuple[int, Problem]]:
+        """Report machines to cordon or uncordon that Azure does not list."""
+        for number, cordon_request in numbered_requests:
             try:
-                self._machine_id(asked)
+                self._find_machine_id(cordon_request)
             except ProviderProblem as problem:
                 yield number, Problem((), "provider-cannot-do-this", str(problem))
 
-    def _command(self, asked: Asked) -> str:
-        """What cordons or uncordons a machine."""
-        verb = Wish.UNCORDON if asked.wish is Wish.UNCORDON else Wish.CORDON
-        group = group_of(self._directory().hinted.get(asked.id, "")) or "MANAGED_RESOURCE_GROUP"
-        command = f"az networkcloud baremetalmachine {verb} --name {asked.name} --resource-group {group}"
+    def _build_cordon_command(self, cordon_request: CordonRequest) -> str:
+        """Build the command that cordons or uncordons a machine."""
+        verb = (
+            CordonAction.UNCORDON if cordon_request.action is CordonAction.UNCORDON else CordonAction.CORDON
+        )
+        group = (
+            extract_group(self._load_index().hint_targets.get(cordon_request.id, ""))
+            or "MANAGED_RESOURCE_GROUP"
+        )
+        command = (
+            f"az networkcloud baremetalmachine {verb} --name {cordon_request.name} --resource-group {group}"
+        )
         return f"For example: {command}"
 
-    # --- doing ---------------------------------------------------------------------------------
+    # --- changes -------------------------------------------------------------------------------
 
-    def _act_on_machines(
-        self, request: ChangeRequest, find_done: Callable[[ChangeRequest], ProviderAnswer]
-    ) -> ProviderAnswer:
-        """Cordon machines, or let them take VMs again, where the provider is to do that; whatever else is
-        asked is found done. Raises ProviderProblem.
+    def _change_machines(
+        self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
+    ) -> ChangeResult:
+        """Send cordon and uncordon requests if the provider may do so; verify all other changes on the site.
+        Raises ProviderProblem.
         """
-        if not self._acts_on_machines or request.key.type not in _OF_MACHINES:
-            return find_done(request)
-        changes = [cordon_change(asked, self._machine_id(asked)) for asked in asked_of_machines(request)]
+        if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
+            return observe_change(request)
+        changes = [
+            build_cordon_change(cordon_request, self._find_machine_id(cordon_request))
+            for cordon_request in find_cordon_requests(request)
+        ]
         if changes:
-            self._subscription.arm().carry_out(changes, request)
+            self._subscription.make_arm_client().apply_changes(changes, request)
         planned = request.planned or {}
-        if changes and is_of_cordons_alone(request):
-            return ProviderAnswer(planned)
+        if changes and is_cordon_only(request):
+            return ChangeResult(planned)
         if changes:
-            self._look_anew()
+            self._discard_cache()
         if request.key.type != MACHINE:
-            return find_done(request)
-        answer = find_done(replace(request, planned=as_cordoned(planned)))
+            return observe_change(request)
+        answer = observe_change(replace(request, planned=expect_evacuation_cordon(planned)))
         cordon_status = planned.get("cordon_status")
         return replace(answer, attributes={**answer.attributes, "cordon_status": cordon_status})
 
-    def _machine_id(self, asked: Asked) -> str:
-        """The id in Azure of a machine that is to be cordoned or uncordoned. Raises ProviderProblem."""
-        arm_id = self._directory().hinted.get(asked.id)
+    def _find_machine_id(self, request: CordonRequest) -> str:
+        """Find the ARM id of a machine to cordon or uncordon. Raises ProviderProblem."""
+        arm_id = self._load_index().hint_targets.get(request.id)
         if arm_id is None:
-            rack = asked.id.split("/")[1]
+            rack = request.id.split("/")[1]
             raise ProviderProblem(
-                f"Azure shows no machine {asked.name} in rack {rack}: it cannot be cordoned or uncordoned. "
+                f"Azure shows no machine {request.name} in rack {rack}: it cannot be cordoned or uncordoned. "
                 "Write the machine as Azure calls it (`nexusform import -from=azure` does)."
             )
         return arm_id
 
-    def _look_anew(self) -> None:
-        """Forget what the sites showed."""
+    def _discard_cache(self) -> None:
+        """Discard the sites read so far."""
         with self._lock:
             self._sites = None
-        with self._looking_up:
-            self._ids = None
+        with self._index_lock:
+            self._index = None
 
-    def _act(self, request: ChangeRequest) -> ProviderAnswer:
-        """Carry a change out in Azure; what it made is read back."""
-        group = self._group(request)
-        self._made[request.key.id] = group
-        top = self._directory().tops.get(_site_of(request), {})
-        around = Surroundings(group, top, self._arm_id_of)
-        arm, changes = self._subscription.arm(), changes_of(request, around)
+    def _apply_request(self, request: ChangeRequest) -> ChangeResult:
+        """Apply a change in Azure and read the result back."""
+        group = self._find_group(request)
+        self._created_groups[request.key.id] = group
+        common_fields = self._load_index().common_fields.get(_extract_site(request), {})
+        context = SiteContext(group, common_fields, self._find_hint_arm_id)
+        arm, changes = self._subscription.make_arm_client(), build_changes(request, context)
         try:
-            arm.carry_out(changes, request)
-        except Failed as failed:  # what was foretold of its VMs did not come about
+            arm.apply_changes(changes, request)
+        except ChangeFailed as failure:  # the predicted hosts of its VMs no longer apply
             raise ProviderProblem(
-                str(failed), exists=failed.exists, attributes=_without_places(request.planned)
+                str(failure),
+                object_exists=failure.object_exists,
+                attributes=_remove_placements(request.planned),
             ) from None
         if request.key.type != VM and request.prior is not None:
-            cluster = _cluster_target(request, group)
-            with asking():
-                make_anew(arm, cluster, doomed_nodes(request, changes), request)
-        if request.releases:
-            return ProviderAnswer(request.planned or {})
+            cluster = _build_cluster_target(request, group)
+            with convert_azure_errors():
+                recreate_nodes(arm, cluster, plan_node_recreations(request, changes), request)
+        if request.is_release:
+            return ChangeResult(request.planned or {})
         return self._read_back(request, arm, group)
 
-    def _group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """The resource group that an object stands in, or is to be made in. Raises ProviderProblem."""
+    def _find_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
+        """Find the resource group of an object, existing or new. Raises ProviderProblem."""
         values = request.planned or request.prior or {}
         owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
         kind = VM if request.key.type == VM else CLUSTER
-        stands_in = group_of(self._directory().acted_on.get((kind, owner), "")) or self._made.get(owner, "")
-        asked = str((values.get("azure") or {}).get("resource_group") or "")
-        if stands_in and asked and stands_in.lower() != asked.lower():
+        current_group = extract_group(
+            self._load_index().managed.get((kind, owner), "")
+        ) or self._created_groups.get(owner, "")
+        requested_group = str((values.get("azure") or {}).get("resource_group") or "")
+        if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
-                f"{owner} stands in resource group {stands_in}, and its azure block says {asked}. Azure does "
+                f"{owner} stands in resource group {current_group}, and its azure block says "
+                f"{requested_group}. Azure does "
                 "not move it: write the one that it stands in, or leave it out."
             )
-        group = stands_in or asked or self._subscription.default_group
+        group = current_group or requested_group or self._subscription.default_group
         if not group and not missing_ok:
             raise ProviderProblem(
                 f"Nothing says in which resource group {owner} is made. Write it in its block "
@@ -322,182 +357,193 @@ class AzureSites(ObservedSites):
             )
         return group
 
-    def _directory(self) -> _Directory:
+    def _load_index(self) -> _ArmIndex:
         sites = self._read_sites()
-        with self._looking_up:
-            if self._ids is None:
-                self._ids = _directory_of(sites, self._subscription.shown)
-            return self._ids
+        with self._index_lock:
+            if self._index is None:
+                self._index = _build_index(sites, self._subscription.documents)
+            return self._index
 
-    def _arm_id_of(self, our_id: str) -> str:
-        """The id in Azure of what a placement hint names. Raises ProviderProblem."""
-        known = self._directory().hinted.get(our_id)
-        if known is not None:
-            return known
-        if our_id in self._made:
-            target = Target(VMS, self._made[our_id], (our_id.rpartition("/")[2],))
-            return target.path(self._subscription.id)
+    def _find_hint_arm_id(self, object_id: str) -> str:
+        """Find the ARM id of a placement hint's target. Raises ProviderProblem."""
+        arm_id = self._load_index().hint_targets.get(object_id)
+        if arm_id is not None:
+            return arm_id
+        if object_id in self._created_groups:
+            target = Target(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
+            return target.build_path(self._subscription.id)
         raise ProviderProblem(
-            f'A placement hint names "{our_id}", and Azure shows no VM, machine or rack of that name. It '
+            f'A placement hint names "{object_id}", and Azure shows no VM, machine or rack of that name. It '
             "takes hints on these alone."
         )
 
     # --- reading back --------------------------------------------------------------------------
 
-    def _read_back(self, request: ChangeRequest, arm: Arm, group: str) -> ProviderAnswer:
-        """What stands once Azure shows what was asked for, with the machines of all VMs; after a while
-        without those that Azure does not tell. What goes on to differ is answered as it is: the apply says
-        which argument, and what Azure has. Raises StepWaits.
+    def _read_back(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
+        """Read the object until Azure returns the requested values and a machine for each VM. After a while,
+        VMs without a machine are accepted. Values that keep differing are returned; apply reports the
+        argument and Azure's value. Raises StepWaits.
         """
-        is_late = arm.deadline(SHOWN_WITHIN)
+        is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
         differing: list[tuple[str, ...]] = []
         while True:
             try:
-                with asking():
-                    shown = self._shown(request, arm, group)
-            except ProviderProblem as problem:  # what was done is done, whatever this look comes to
-                raise StepWaits(f"{problem} `nexusform apply -resume` looks again.") from None
-            complete = shown is not None and not shown.differing and _has_machines(shown, request)
-            if shown is not None and (complete or (is_late() and not shown.differing)):
-                return self._with_lacking(shown.answer, request, arm, group)
-            if shown is not None and shown.differing:
+                with convert_azure_errors():
+                    observation = self._read_observation(request, arm, group)
+            except ProviderProblem as problem:  # the change is done even if this read fails
+                raise StepPending(f"{problem} `nexusform apply -resume` looks again.") from None
+            is_complete = (
+                observation is not None and not observation.differing and _has_machines(observation, request)
+            )
+            if observation is not None and (is_complete or (is_overdue() and not observation.differing)):
+                return self._add_missing_nodes(observation.answer, request, arm, group)
+            if observation is not None and observation.differing:
                 if not differing:
-                    words = (
-                        f"Azure is done, and shows another {' and '.join(shown.differing)} than was planned"
+                    message = (
+                        f"Azure is done, and shows another {' and '.join(observation.differing)} than "
+                        f"was planned"
                     )
-                    request.tell(StepNews(words=words))
-                differing.append(shown.differing)
-                if differing[-LOOKS:] == [shown.differing] * LOOKS:
-                    return shown.answer
-            if is_late():
-                raise StepWaits(
+                    request.report_progress(StepProgress(message=message))
+                differing.append(observation.differing)
+                if differing[-MAX_READS:] == [observation.differing] * MAX_READS:
+                    return observation.answer
+            if is_overdue():
+                raise StepPending(
                     f"Azure has done what was asked of {request.key.id}, and does not show it. "
                     "`nexusform apply -resume` looks again."
                 )
             arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")
 
-    def _with_lacking(
-        self, answer: ProviderAnswer, request: ChangeRequest, arm: Arm, group: str
-    ) -> ProviderAnswer:
-        """An answer that says which nodes were asked for and never came; these are due."""
-        lacking = _lacking(answer.attributes, None if request.unfinished else request.planned)
-        if not lacking:
+    def _add_missing_nodes(
+        self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
+    ) -> ChangeResult:
+        """Add the requested but missing nodes to an answer; they stay pending."""
+        missing_nodes = _find_missing_nodes(
+            answer.attributes, None if request.unfinished_change else request.planned
+        )
+        if not missing_nodes:
             return answer
         nodes = answer.attributes["nodes"]
-        pool = str(nodes[lacking[0]]["pool"])
-        cluster = _cluster_target(request, group)
+        pool = str(nodes[missing_nodes[0]]["pool"])
+        cluster = _build_cluster_target(request, group)
         target = cluster if pool == CONTROL_PLANE else Target(POOLS, group, (*cluster.names, pool))
         part = "controlPlaneNodeConfiguration" if target is cluster else "count"
-        reason = words_of(arm.get(target))
-        there = f"{len(nodes) - len(lacking)} of {counted(len(nodes), 'node')} of {request.key.id}"
-        names = first_of(lacking, _MOST_NAMED)
-        words = f"Azure shows {there} and not {names}{f' ({reason})' if reason else ''}."
+        reason = read_status_message(arm.get_body(target))
+        present_text = (
+            f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
+        )
+        names = format_first(missing_nodes, _MAX_NAMES)
+        message = f"Azure shows {present_text} and not {names}{f' ({reason})' if reason else ''}."
         change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
-        noted = note_of(target.path(self._subscription.id), NODES_MISSING, words, change, request)
-        return replace(answer, unfinished=noted)
+        record = build_failure_record(
+            target.build_path(self._subscription.id), NODES_MISSING, message, change, request
+        )
+        return replace(answer, unfinished_change=record)
 
-    def _shown(self, request: ChangeRequest, arm: Arm, group: str) -> Shown | None:
-        """What Azure shows now of one object alone: reading everything would take time with every step."""
-        from nexusform.domains.azure.importers.az_adoption import adopt_sites
-        from nexusform.domains.azure.importers.az_known_nodes import known_nodes
-        from nexusform.domains.azure.importers.az_ownership import with_pools_apart
+    def _read_observation(self, request: ChangeRequest, arm: ArmClient, group: str) -> Observation | None:
+        """Read the current state of one object without reading the whole site."""
+        from nexusform.domains.azure.importers.az_import import build_imported_sites
+        from nexusform.domains.azure.importers.az_ownership import split_pools
+        from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
-        documents = self._documents_of(request, arm, group)
+        documents = self._read_documents(request, arm, group)
         if documents is None:
             return None
         if request.key.type == POOL:
-            self._set_apart([request.key])
-        sites, _ = self._subscription.sites_in(documents)
-        named = [replace(site, name=_site_of(request)) for site in sites]
-        adopted = adopt_sites(named, known_nodes([request.planned or {}]))
-        apart = self._apart()
-        objects: dict[tuple[str, str], AdoptedObject] = {}
-        for site in adopted:
-            objects |= {(one.type, one.id): one for one in with_pools_apart(site.objects, apart)}
-        return shown_of(request, objects)
+            self._add_separate_pools([request.key])
+        sites, _ = self._subscription.parse_sites(documents)
+        named_sites = [replace(site, name=_extract_site(request)) for site in sites]
+        imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned or {}]))
+        separate_pools = self._copy_separate_pools()
+        objects: dict[tuple[str, str], ImportedSiteObject] = {}
+        for site in imported_sites:
+            objects |= {(item.type, item.id): item for item in split_pools(site.objects, separate_pools)}
+        return build_observation(request, objects)
 
-    def _documents_of(
-        self, request: ChangeRequest, arm: Arm, group: str
+    def _read_documents(
+        self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> dict[str, list[dict[str, Any]]] | None:
-        """The bodies that tell of one object: its own, and those of the machines and racks it is on."""
+        """Read the bodies of one object and of its machines and racks."""
         is_vm = request.key.type == VM
         target = Target(VMS, group, (request.key.id.rpartition("/")[2],))
-        target = target if is_vm else _cluster_target(request, group)
-        body = arm.get(target)
+        target = target if is_vm else _build_cluster_target(request, group)
+        body = arm.get_body(target)
         if body is None:
             return None
-        documents = {target.kind: [body], **self._hardware_of(_machine_ids(body))}
+        documents = {target.kind: [body], **self._collect_hardware(_collect_machine_ids(body))}
         if not is_vm:
-            documents[POOLS] = self._subscription.pools(group, target.names[0])
+            documents[POOLS] = self._subscription.list_pools(group, target.names[0])
         return documents
 
-    def _hardware_of(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
-        """The bodies of these machines, and of all racks."""
-        from nexusform.domains.azure.importers.arm import id_key
+    def _collect_hardware(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
+        """Collect the bodies of these machines and of all racks."""
+        from nexusform.domains.azure.importers.arm import normalize_id
 
-        known = self._directory().machines
-        if not ids <= known.keys():  # one that came since
-            known |= {id_key(str(body.get("id"))): body for body in self._subscription.machines()}
-        machines = [known[each] for each in sorted(ids) if each in known]
-        return {MACHINES: machines, "racks": list(self._subscription.shown.get("racks", ()))}
+        machine_bodies = self._load_index().machines
+        if not ids <= machine_bodies.keys():  # a machine added since
+            machine_bodies |= {
+                normalize_id(str(body.get("id"))): body for body in self._subscription.list_machines()
+            }
+        machines = [machine_bodies[machine_id] for machine_id in sorted(ids) if machine_id in machine_bodies]
+        return {MACHINES: machines, "racks": list(self._subscription.documents.get("racks", ()))}
 
 
-def _left_to_kubectl(anew: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
-    """Nodes that a plan makes anew, told once."""
-    names = list(chain.from_iterable(anew.values()))
+def _report_node_deletion(recreated_nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
+    """Report once the nodes of a plan to re-create."""
+    names = list(chain.from_iterable(recreated_nodes.values()))
     if names:
-        nodes = f"{counted(len(names), 'node')} ({first_of(names, _MOST_NAMED)})"
-        detail = f"Azure deletes no single node: to make {nodes} anew, {way_of_deleting()}."
-        yield next(iter(anew)), Problem((), "nodes-deleted-by-kubectl", detail, Severity.WARNING)
+        nodes = f"{format_count(len(names), 'node')} ({format_first(names, _MAX_NAMES)})"
+        detail = f"Azure deletes no single node: to make {nodes} anew, {describe_node_deletion()}."
+        yield next(iter(recreated_nodes)), Problem((), "nodes-deleted-by-kubectl", detail, Severity.WARNING)
 
 
-class _Directory(Struct, frozen=True):
-    """Where things are in Azure. `acted_on`: ids of clusters, pools and VMs by type and our id; `hinted`: of
-    what placement hints may name by our id; `tops`: location and extended location of each site, as its
-    machines have them; `machines`: bodies by the key of their id.
+class _ArmIndex(Struct, frozen=True):
+    """Index of a site in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
+    `hint_targets`: ids of targets of placement hints by nexusform id. `common_fields`: location and extended
+    location by site. `machines`: bodies by id key.
     """
 
-    acted_on: dict[tuple[str, str], str] = field(default_factory=dict)
-    hinted: dict[str, str] = field(default_factory=dict)
-    tops: dict[str, dict[str, Any]] = field(default_factory=dict)
+    managed: dict[tuple[str, str], str] = field(default_factory=dict)
+    hint_targets: dict[str, str] = field(default_factory=dict)
+    common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def _directory_of(sites: Iterable[AzSite], documents: Documents) -> _Directory:
-    """What stands for our ids in Azure: what is acted on, what hints may name, and the top of bodies of each
-    site.
-    """
-    from nexusform.domains.azure.importers.arm import id_key
+def _build_index(sites: Iterable[AzSite], documents: Documents) -> _ArmIndex:
+    """Build the index of the sites."""
+    from nexusform.domains.azure.importers.arm import normalize_id
 
-    directory = _Directory(machines={id_key(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
+    index = _ArmIndex(machines={normalize_id(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
     for site in sites:
         inventory = site.inventory
         for cluster in inventory.clusters:
-            our_id = f"{site.name}/{cluster.name}"
-            directory.acted_on[CLUSTER, our_id] = cluster.id
-            directory.acted_on.update({(POOL, f"{our_id}/{pool.name}"): pool.id for pool in cluster.pools})
+            object_id = f"{site.name}/{cluster.name}"
+            index.managed[CLUSTER, object_id] = cluster.id
+            index.managed.update({(POOL, f"{object_id}/{pool.name}"): pool.id for pool in cluster.pools})
         for vm in inventory.virtual_machines:
-            directory.acted_on[VM, f"{site.name}/{vm.name}"] = vm.id
-            directory.hinted[f"{site.name}/{vm.name}"] = vm.id
-        directory.hinted.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
+            index.managed[VM, f"{site.name}/{vm.name}"] = vm.id
+            index.hint_targets[f"{site.name}/{vm.name}"] = vm.id
+        index.hint_targets.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
         for machine in inventory.machines:
-            directory.hinted[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
-        bodies = [directory.machines.get(id_key(machine.id), {}) for machine in inventory.machines]
-        located = next((body for body in bodies if body.get("extendedLocation")), None)
-        if located is not None:
-            directory.tops[site.name] = {name: located[name] for name in _TOP if located.get(name)}
-    return directory
+            index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
+        bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
+        located_body = next((body for body in bodies if body.get("extendedLocation")), None)
+        if located_body is not None:
+            index.common_fields[site.name] = {
+                name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)
+            }
+    return index
 
 
-def _cluster_target(request: ChangeRequest, group: str) -> Target:
-    """The cluster that a step on a cluster or pool is about."""
+def _build_cluster_target(request: ChangeRequest, group: str) -> Target:
+    """Build the target of the cluster of a step on a cluster or pool."""
     values = request.planned or request.prior or {}
     owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
     return Target(CLUSTERS, group, (owner.rpartition("/")[2],))
 
 
-def _without_places(planned: Values | None) -> dict[str, Any]:
-    """An object as it was planned, without VMs."""
+def _remove_placements(planned: Values | None) -> dict[str, Any]:
+    """Return the planned attributes without VMs and their locations."""
     values = dict(planned or {})
     if "nodes" in values:
         values["nodes"] = {}
@@ -507,40 +553,38 @@ def _without_places(planned: Values | None) -> dict[str, Any]:
     return values
 
 
-def _site_of(request: ChangeRequest) -> str:
+def _extract_site(request: ChangeRequest) -> str:
     return request.key.id.partition("/")[0]
 
 
-def _machine_ids(body: Body) -> set[str]:
-    """The keys of the ids of the machines that a cluster's nodes, or a VM, are on."""
-    from nexusform.domains.azure.importers.arm import id_key
+def _collect_machine_ids(body: Body) -> set[str]:
+    """Collect the id keys of the machines of a cluster's nodes or of a VM."""
+    from nexusform.domains.azure.importers.arm import normalize_id
 
     properties = body.get("properties") or {}
     nodes: Iterable[Body] = properties.get("nodes") or ()
-    ids = (one.get("bareMetalMachineId") for one in (properties, *nodes))
-    return {id_key(each) for each in ids if each}
+    ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
+    return {normalize_id(machine_id) for machine_id in ids if machine_id}
 
 
-def _lacking(seen: Values, planned: Values | None = None) -> list[str]:
-    """The nodes that a cluster or pool is to have and the platform has not, of those that were planned on a
-    machine where `planned` is given.
-    """
-    asked = (planned.get("nodes") or {}) if planned is not None else None
+def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
+    """Find the nodes without a platform name, limited to those planned on a machine if `planned` is given."""
+    planned_nodes = (planned.get("nodes") or {}) if planned is not None else None
     return [
         name
-        for name, node in (seen.get("nodes") or {}).items()
+        for name, node in (observed.get("nodes") or {}).items()
         if not node.get("platform_name")
-        if asked is None or (asked.get(name) or {}).get("machine")
+        if planned_nodes is None or (planned_nodes.get(name) or {}).get("machine")
     ]
 
 
-def _has_machines(shown: Shown, request: ChangeRequest) -> bool:
-    """Whether all VMs that were planned on a machine are shown on one."""
-    seen, planned = shown.answer.attributes, request.planned or {}
+def _has_machines(observation: Observation, request: ChangeRequest) -> bool:
+    """Return True if all VMs planned on a machine are observed on one."""
+    observed, planned = observation.answer.attributes, request.planned or {}
     if request.key.type == VM:
-        return bool(seen.get("machine")) or not planned.get("machine")
-    if request.unfinished is not None and _lacking(seen):
+        return bool(observed.get("machine")) or not planned.get("machine")
+    if request.unfinished_change is not None and _find_missing_nodes(observed):
         return False
-    nodes = seen.get("nodes") or {}
-    asked = [name for name, node in (planned.get("nodes") or {}).items() if node.get("machine")]
-    return all((nodes.get(name) or {}).get("machine") for name in asked)
+    nodes = observed.get("nodes") or {}
+    planned_names = [name for name, node in (planned.get("nodes") or {}).items() if node.get("machine")]
+    return all((nodes.get(name) or {}).get("machine") for name in planned_names)

@@ -1,7 +1,6 @@
-"""A subscription as the SDK azure-mgmt-networkcloud shows it: the bodies of its resources as REST gives them.
-
-What the SDK gives is turned into the JSON of the REST API and read by the importers of exports: one reading
-for both. Signs in as DefaultAzureCredential does (az login, managed identity, environment).
+"""A subscription as read by the SDK azure-mgmt-networkcloud: bodies of resources in REST form. SDK objects
+are converted to the JSON of the REST API and read by the importers of exports. Sign-in uses
+DefaultAzureCredential (az login, managed identity, environment).
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nexusform.backends.deadlines import deadline_seconds
-from nexusform.diagnostics import Problem
-from nexusform.domains.azure.providers.azure_budget import sending_policies
-from nexusform.domains.azure.providers.azure_deadline import wanted_transport, within_deadline
-from nexusform.domains.azure.providers.azure_requests import Arm, Pace
-from nexusform.ports import ProviderProblem
-from nexusform.state_ports import BackendProblem
+from nexusform.backends.deadlines import read_deadline
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.domains.azure.providers.azure_budget import build_rate_limit_policies
+from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
+from nexusform.domains.azure.providers.azure_requests import ArmClient, Timing
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.interfaces.state_storage import BackendProblem
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_model import AzSite
@@ -31,7 +30,7 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 Body: TypeAlias = Mapping[str, Any]
 Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
 
-# Read from the environment alone: configuration never says where tokens are sent.
+# Read only from the environment: configuration must not decide the recipient of tokens.
 ENDPOINT_VARIABLE: Final = "NF_AZURE_ENDPOINT"
 INTERVAL_VARIABLE: Final = "NF_AZURE_POLL_SECONDS"
 _ADDRESS: Final = re.compile(r"https://[A-Za-z0-9.-]+(?::\d+)?/*")
@@ -42,102 +41,105 @@ CLUSTERS: Final = "kubernetes_clusters"
 POOLS: Final = "agent_pools"
 VMS: Final = "virtual_machines"
 # Kinds of documents that are lists of a subscription.
-_LISTS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
-# What a site has beside machines: where a subscription does not show it, it is not known.
-_SUPPLIES: Final = ("l3_networks", "storage_appliances", "volumes", "kubernetes_versions")
-_AT_ONCE: Final = 8  # requests at a time
-_MOST_RETRIES: Final = 3
-_LONGEST_PAUSE: Final = 30  # seconds between a request and its repetition, where Azure does not say
-_OF_TENANTS: Final = frozenset({VMS, CLUSTERS})
+_LISTED_KINDS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
+# Supplies besides machines; unknown if the subscription does not list them.
+_SUPPLY_KINDS: Final = ("l3_networks", "storage_appliances", "volumes", "kubernetes_versions")
+_MAX_PARALLEL: Final = 8  # requests at a time
+_MAX_RETRIES: Final = 3
+_MAX_BACKOFF: Final = 30  # seconds before a retry without Retry-After
+_WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
 
 
 class Subscription:
-    """One subscription, with the settings of its provider block; nothing is asked before it is needed."""
+    """One subscription with the settings of its provider block; the connection opens on first use."""
 
-    def __init__(self, settings: Mapping[str, Any], leaving: ExitStack) -> None:
-        """`leaving` closes the connection when the run ends."""
+    def __init__(self, settings: Mapping[str, Any], exit_stack: ExitStack) -> None:
+        """Keep the settings; `exit_stack` closes the connection at the end of the run."""
         self.id = str(settings["subscription_id"])
         self.default_group = str(settings.get("resource_group") or "")
         self._location = str(settings.get("extended_location") or "")
         self._machine_sku_by_id = settings.get("machine_sku_by_id") or {}
-        self._leaving = leaving
-        self._connecting = Lock()
-        self._connected: Any = None
-        self.shown: Documents = {}
+        self._exit_stack = exit_stack
+        self._client_lock = Lock()
+        self._connected_client: Any = None
+        self.documents: Documents = {}
 
-    def arm(self) -> Arm:
-        """Where changes are sent. Raises ProviderProblem."""
-        return Arm(self._client(), endpoint(), self.id, Pace(interval()))
+    def make_arm_client(self) -> ArmClient:
+        """Create the client for changes. Raises ProviderProblem."""
+        return ArmClient(self._get_client(), read_endpoint(), self.id, Timing(read_poll_interval()))
 
-    def read(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
-        """The sites that it shows now, and what is wrong with them. Raises ProviderProblem."""
-        with asking():
-            self.shown = self._documents()
-        return self.sites_in(self.shown)
+    def read_sites(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
+        """Read the current sites and findings about them. Raises ProviderProblem."""
+        with convert_azure_errors():
+            self.documents = self._read_documents()
+        return self.parse_sites(self.documents)
 
-    def sites_in(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
-        """The sites that bodies show, and what is wrong with them."""
+    def parse_sites(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
+        """Parse the sites of given bodies, and findings about them."""
         from nexusform.domains.azure.importers.az_inventory import read_sites
 
-        named = {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
-        sites, findings = read_sites(named, self._machine_sku_by_id)
+        named_files = {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
+        sites, findings = read_sites(named_files, self._machine_sku_by_id)
         return sites, list(findings)
 
-    def machines(self) -> list[dict[str, Any]]:
-        """The bodies of all machines as they are now. Raises AzureError."""
-        return self._kept(self._client().bare_metal_machines.list_by_subscription())
+    def list_machines(self) -> list[dict[str, Any]]:
+        """List the current bodies of all machines. Raises AzureError."""
+        return self._select_located(self._get_client().bare_metal_machines.list_by_subscription())
 
-    def pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
-        """The bodies of a cluster's agent pools as they are now. Raises AzureError."""
-        pools = self._client().agent_pools.list_by_kubernetes_cluster(group, cluster)
+    def list_pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
+        """List the current bodies of a cluster's agent pools. Raises AzureError."""
+        pools = self._get_client().agent_pools.list_by_kubernetes_cluster(group, cluster)
         return [pool.as_dict() for pool in pools]
 
-    def _client(self) -> Any:
-        with self._connecting:
-            if self._connected is None:
-                self._connected = self._leaving.enter_context(connect(self.id))
-            return self._connected
+    def _get_client(self) -> Any:
+        with self._client_lock:
+            if self._connected_client is None:
+                self._connected_client = self._exit_stack.enter_context(connect(self.id))
+            return self._connected_client
 
-    def _documents(self) -> dict[str, list[dict[str, Any]]]:
-        """All resources of the subscription that we read, by kind."""
-        client, documents = self._client(), {}
-        for kind in _LISTS:
+    def _read_documents(self) -> dict[str, list[dict[str, Any]]]:
+        """Read all supported resources of the subscription by kind."""
+        client, documents = self._get_client(), {}
+        for kind in _LISTED_KINDS:
             listing = getattr(client, kind)
             items = (
                 listing.list_by_resource_group(self.default_group)
-                if self.default_group and kind in _OF_TENANTS
+                if self.default_group and kind in _WORKLOAD_KINDS
                 else listing.list_by_subscription()
             )
-            documents[kind] = self._kept(items)
-        documents |= self._supplies(client)
-        owners = [(group_of(str(one.get("id"))), str(one.get("name"))) for one in documents[CLUSTERS]]
-        with ThreadPoolExecutor(_AT_ONCE) as asked:  # a list of pools is a request for each cluster
-            pools = asked.map(lambda owner: self.pools(*owner), owners)
+            documents[kind] = self._select_located(items)
+        documents |= self._read_supplies(client)
+        owners = [
+            (extract_group(str(cluster.get("id"))), str(cluster.get("name")))
+            for cluster in documents[CLUSTERS]
+        ]
+        with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
+            pools = executor.map(lambda owner: self.list_pools(*owner), owners)
             documents[POOLS] = list(chain.from_iterable(pools))
         return documents
 
-    def _supplies(self, client: Any) -> dict[str, list[dict[str, Any]]]:
-        """Networks, storage and versions, as far as they may be read."""
+    def _read_supplies(self, client: Any) -> dict[str, list[dict[str, Any]]]:
+        """Read networks, storage and versions as far as permitted."""
         from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
         documents = {}
-        for kind in _SUPPLIES:
+        for kind in _SUPPLY_KINDS:
             try:
-                documents[kind] = self._kept(getattr(client, kind).list_by_subscription())
+                documents[kind] = self._select_located(getattr(client, kind).list_by_subscription())
             except ClientAuthenticationError:
                 raise
             except HttpResponseError:
                 continue
         return documents
 
-    def _kept(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """The bodies at the extended location; what names none is kept."""
+    def _select_located(self, items: Iterable[Any]) -> list[dict[str, Any]]:
+        """Select the bodies at the extended location or without any."""
         bodies = [item.as_dict() for item in items]
-        return [body for body in bodies if _is_at(body, self._location)] if self._location else bodies
+        return [body for body in bodies if _is_located(body, self._location)] if self._location else bodies
 
 
 def connect(subscription_id: str) -> Any:
-    """A client of the SDK. Raises ProviderProblem."""
+    """Create the SDK client. Raises ProviderProblem."""
     try:
         from azure.identity import DefaultAzureCredential
         from azure.mgmt.networkcloud import NetworkCloudMgmtClient
@@ -145,38 +147,38 @@ def connect(subscription_id: str) -> Any:
         raise ProviderProblem(
             "The provider azure needs packages that are not installed: pip install 'nexusform[azure]'."
         ) from None
-    at = endpoint()
-    # What fails is said once, by `asking`; without a handler Python prints the SDK's own lines beside it.
+    base_url = read_endpoint()
+    # convert_azure_errors reports failures; without a handler Python also prints the SDK's log lines.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
         DefaultAzureCredential(),
         subscription_id,
-        at,
-        credential_scopes=[f"{at}/.default"],
-        per_call_policies=[within_deadline(at)],
-        per_retry_policies=sending_policies(subscription_id),
-        transport=wanted_transport(),
-        **_patience(),
+        base_url,
+        credential_scopes=[f"{base_url}/.default"],
+        per_call_policies=[build_deadline_policy(base_url)],
+        per_retry_policies=build_rate_limit_policies(subscription_id),
+        transport=build_transport(),
+        **_build_retry_options(),
     )
 
 
-def _patience() -> dict[str, Any]:
-    """How long it is asked again where that changes nothing: together no longer than one operation may take.
-    Raises ProviderProblem.
+def _build_retry_options() -> dict[str, Any]:
+    """Build the retry options of the SDK, limited to the deadline of one operation. Raises
+    ProviderProblem.
     """
     try:
-        seconds = deadline_seconds()
+        seconds = read_deadline()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
     return {
         "timeout": seconds,
-        "retry_total": _MOST_RETRIES,
-        "retry_backoff_max": _LONGEST_PAUSE,
+        "retry_total": _MAX_RETRIES,
+        "retry_backoff_max": _MAX_BACKOFF,
     }
 
 
-def endpoint() -> str:
-    """Where Azure Resource Manager is, without a slash at the end. Raises ProviderProblem."""
+def read_endpoint() -> str:
+    """Return the URL of Azure Resource Manager without a trailing slash. Raises ProviderProblem."""
     address = os.environ.get(ENDPOINT_VARIABLE, "") or PUBLIC_ENDPOINT
     if not _ADDRESS.fullmatch(address):
         raise ProviderProblem(
@@ -185,8 +187,8 @@ def endpoint() -> str:
     return address.rstrip("/")
 
 
-def interval() -> float:
-    """Seconds between looks at what goes on, where Azure does not say. Raises ProviderProblem."""
+def read_poll_interval() -> float:
+    """Return the polling interval in seconds. Raises ProviderProblem."""
     text = os.environ.get(INTERVAL_VARIABLE, "") or "10"
     try:
         seconds = float(text)
@@ -198,35 +200,35 @@ def interval() -> float:
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """Errors of the SDK as problems of the provider."""
+def convert_azure_errors() -> Iterator[None]:
+    """Convert SDK errors to ProviderProblem."""
     try:
         from azure.core.exceptions import AzureError, ClientAuthenticationError
     except ImportError:
-        yield  # connecting says what is missing
+        yield  # connect() reports the missing packages
         return
     try:
         yield
     except AzureError as problem:
         lines = str(problem).splitlines() or [type(problem).__name__]
-        signing_in = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
-        raise ProviderProblem(f"Azure cannot be read: {lines[0]}{signing_in}") from None
+        sign_in_hint = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
+        raise ProviderProblem(f"Azure cannot be read: {lines[0]}{sign_in_hint}") from None
 
 
-def _is_at(body: Body, location: str) -> bool:
-    """Whether a resource is at an extended location, or says none."""
-    from nexusform.domains.azure.importers.arm import id_key
+def _is_located(body: Body, location: str) -> bool:
+    """Return True if a resource is at an extended location or has none."""
+    from nexusform.domains.azure.importers.arm import normalize_id
 
     properties = body.get("properties") or {}
     # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
-    at = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
-    name = id_key(at.get("name") or "")
-    asked = id_key(location)
-    return not name or name == asked or name.endswith(f"/{asked}")
+    extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
+    name = normalize_id(extended_location.get("name") or "")
+    requested = normalize_id(location)
+    return not name or name == requested or name.endswith(f"/{requested}")
 
 
-def group_of(arm_id: str) -> str:
-    """The resource group in an ARM id."""
+def extract_group(arm_id: str) -> str:
+    """Return the resource group in an ARM id, "" if absent."""
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]
     return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""

@@ -1,7 +1,6 @@
-"""What providers have in common that show a site as it is: reading it, and finding done what was asked for.
-
-They send nothing. What a plan asks for is done by people, or by another tool; once it is done, an apply finds
-it there and takes it over. Until then the step fails and says so.
+"""Common part of observing providers: read sites, and verify the requested changes. They send nothing. An
+operator or another tool makes the change; afterwards apply finds and records it. Until then the step fails
+with a message.
 """
 
 from __future__ import annotations
@@ -14,45 +13,45 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity
-from nexusform.domains.azure.importers.az_versions import not_offered, upgrade_refusal
-from nexusform.plain_data import Path
-from nexusform.plans.room.other_room import note_of_supplies
-from nexusform.ports import (
-    FORGOTTEN,
-    UNMANAGED,
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.domains.azure.importers.az_versions import explain_not_offered, explain_upgrade_rejection
+from nexusform.interfaces.plugins import (
+    FORGOTTEN_KEY,
+    UNMANAGED_KEY,
     ChangeRequest,
-    NotDoneYet,
+    ChangeResult,
+    ManualStepPending,
     ObjectKey,
-    ProviderAnswer,
     ProviderProblem,
-    ReadAnswer,
     ReadRequest,
+    ReadResult,
 )
+from nexusform.json_data.plain_data import Path
+from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS
-from nexusform.words import first_of, form
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
-    from nexusform.domains.azure.importers.az_adoption import AdoptedObject
+    from nexusform.domains.azure.importers.az_import import ImportedSiteObject
     from nexusform.domains.azure.importers.az_model import AzCluster, AzShape, AzSite
 
-# Gives the sites as they are, and what is wrong with what was read.
+# Returns the current sites and findings about them.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
 
-_MOST_NAMED: Final = 4
+_MAX_NAMES: Final = 4
 # One VM on a machine, as in the note UNMANAGED.
-_Row: TypeAlias = tuple[str, str, int, int, int, int]
+_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]
 
-# What Azure knows nothing of: these stand in state alone.
+# Types unknown to Azure; they exist only in state.
 _SITE: Final = "nexus_site"
 _STRATEGY: Final = "update_strategy"
-_OF_OURS: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule"})
+_STATE_ONLY_TYPES: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule"})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
 _RACK: Final = "nexus_rack"
 _MACHINE: Final = "nexus_bare_metal_machine"
-# The kind of document that lists the objects of a type: what such a list lacks is not there.
-_LISTED_IN: Final[Mapping[str, str]] = {
+# Kind of document that lists the objects of a type; an object missing in a complete list does not exist.
+_LIST_KINDS: Final[Mapping[str, str]] = {
     _RACK: "racks",
     _MACHINE: "bare_metal_machines",
     _CLUSTER: "kubernetes_clusters",
@@ -62,323 +61,341 @@ _LISTED_IN: Final[Mapping[str, str]] = {
 
 
 class ObservedSites:
-    """Sites that are looked at once, when first asked about. See the module's text."""
+    """Sites read once, on first use."""
 
-    sends = False
-    observes = True
+    sends_changes = False
+    observes_objects = True
 
     def __init__(
-        self, name: str, source: str, advice: str, read_sites: ReadSites, *, captured: bool = False
+        self, name: str, source: str, advice: str, read_sites: ReadSites, *, is_captured: bool = False
     ) -> None:
-        """`source` is what is looked at ("the export in DIR"), `advice` what to do about a step that is not
-        done yet; `captured`: the sites are as they were when somebody captured them.
+        """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
+        undone step; `captured`: the sites are from a capture.
         """
         self.name = name
         self.source = source
         self._advice = advice
         self._read = read_sites
-        self._captured = captured
+        self._is_captured = is_captured
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
-        self._known: tuple[Mapping[str, Any], ...] = ()
-        # A site shows every pool in its cluster; these are resources of their own.
-        self._pools_apart: set[str] = set()
+        self._recorded: tuple[Mapping[str, Any], ...] = ()
+        # A site lists every pool in its cluster; these are separate resources.
+        self._separate_pools: set[str] = set()
         self._managed: set[tuple[str, str]] = set()
-        self._unseen: dict[tuple[str, str], set[str]] = {}  # site and type -> ids that were asked about
+        self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
-    def remember(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
-        """Take the attributes of all objects that state has of this provider: the sites keep their names, and
-        pools of their own are no parts of their clusters. `managed` are type and id of all objects in state:
-        what stands for VMs leaves them out of those that are nobody's.
+    def set_state_objects(
+        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
+        """Take the attributes of this provider's objects in state, and type and id of all objects. Sites keep
+        their recorded names, separate pools stay separate, and VMs of `managed` objects count as managed.
         """
-        self._known = tuple(objects)
+        self._recorded = tuple(objects)
         self._managed.update(managed)
-        pools = [str(known["id"]) for known in self._known if "kubernetes_cluster_id" in known]
-        self._set_apart(ObjectKey(_POOL, pool, 0) for pool in pools)
+        pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
+        self._add_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
 
-    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        """What stands; nodes keep the numbers that state gave them. Raises ProviderProblem."""
-        self._set_apart(request.key for request in requests)
-        objects = self._objects([request.known for request in requests])
-        shown = _machines_by_rack(objects.values())
-        held = self._held(objects.values())
-        return [self._read_one(request, objects, shown, held) for request in requests]
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read the current objects; nodes keep their recorded numbers. Raises ProviderProblem."""
+        self._add_separate_pools(request.key for request in requests)
+        objects = self._build_objects([request.known_attributes for request in requests])
+        machine_names = _collect_machines_by_rack(objects.values())
+        unmanaged_rows = self._collect_unmanaged(objects.values())
+        return [self._read_object(request, objects, machine_names, unmanaged_rows) for request in requests]
 
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
-        """Find what was to be made. Raises ProviderProblem while it is not there."""
-        return self._done(request, "made")
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Verify that the object was created. Raises ProviderProblem until it exists."""
+        return self._verify_done(request, "made")
 
-    def update(self, request: ChangeRequest) -> ProviderAnswer:
-        """Find the change done. Raises ProviderProblem while it does not show."""
-        return self._done(request, "changed")
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Verify that the change is done. Raises ProviderProblem until it is visible."""
+        return self._verify_done(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
-        """Find the object gone. Raises ProviderProblem while it is still there."""
+        """Verify that the object was deleted. Raises ProviderProblem while it exists."""
         key = request.key
-        self._set_apart([key])
-        if key.type in _OF_OURS:
+        self._add_separate_pools([key])
+        if key.type in _STATE_ONLY_TYPES:
             return
-        stands = (key.type, key.id) in self._objects([request.prior or {}])
-        if stands or not self._would_show(key):
-            raise NotDoneYet(self._not_yet(request, "removed"))
+        exists = (key.type, key.id) in self._build_objects([request.prior or {}])
+        if exists or not self._is_listed(key):
+            raise ManualStepPending(self._describe_not_done(request, "removed"))
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """The object of that type and id; it is managed from now on."""
-        self._set_apart([ObjectKey(resource_type, object_id, 0)])
+        """Find the object of that type and id; it is managed from now on."""
+        self._add_separate_pools([ObjectKey(resource_type, object_id, 0)])
         self._managed.add((resource_type, object_id))
-        one = self._objects([]).get((resource_type, object_id))
-        return None if one is None else (ObjectKey(resource_type, object_id, 0), one.attributes)
+        item = self._build_objects([]).get((resource_type, object_id))
+        return None if item is None else (ObjectKey(resource_type, object_id, 0), item.attributes)
 
-    def _objects(
-        self, standing: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
-    ) -> dict[tuple[str, str], AdoptedObject]:
-        """The objects of all sites by type and id. `standing` says the numbers of nodes and, where `pools`
-        does not, the arguments of pools that the site does not tell.
+    def _build_objects(
+        self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
+    ) -> dict[tuple[str, str], ImportedSiteObject]:
+        """Build the objects of all sites by type and id. `recorded` gives the numbers of nodes and, unless
+        `pools` does, arguments of uncaptured pools.
         """
-        from nexusform.domains.azure.importers.az_adoption import adopt_sites
-        from nexusform.domains.azure.importers.az_known_nodes import known_nodes, with_arguments
-        from nexusform.domains.azure.importers.az_ownership import with_pools_apart
+        from nexusform.domains.azure.importers.az_import import build_imported_sites
+        from nexusform.domains.azure.importers.az_ownership import split_pools
+        from nexusform.domains.azure.importers.az_recorded_nodes import (
+            add_pool_arguments,
+            collect_recorded_nodes,
+        )
 
-        known = known_nodes(standing)
+        recorded_nodes = collect_recorded_nodes(recorded)
         if pools is not None:
-            known = with_arguments(known, pools)
-        adopted = adopt_sites(self._read_sites(), known)
-        shown = chain.from_iterable(site.objects for site in adopted)
-        return {(one.type, one.id): one for one in with_pools_apart(shown, self._apart())}
+            recorded_nodes = add_pool_arguments(recorded_nodes, pools)
+        imported_sites = build_imported_sites(self._read_sites(), recorded_nodes)
+        site_objects = chain.from_iterable(site.objects for site in imported_sites)
+        return {(item.type, item.id): item for item in split_pools(site_objects, self._copy_separate_pools())}
 
-    def _set_apart(self, keys: Iterable[ObjectKey]) -> None:
+    def _add_separate_pools(self, keys: Iterable[ObjectKey]) -> None:
         with self._lock:
-            self._pools_apart.update(key.id for key in keys if key.type == _POOL)
+            self._separate_pools.update(key.id for key in keys if key.type == _POOL)
 
-    def _apart(self) -> frozenset[str]:
+    def _copy_separate_pools(self) -> frozenset[str]:
         with self._lock:
-            return frozenset(self._pools_apart)
+            return frozenset(self._separate_pools)
 
-    # --- what a site does not tell ---
+    # --- unobserved values ---
 
-    def _read_one(
+    def _read_object(
         self,
         request: ReadRequest,
-        objects: Mapping[tuple[str, str], AdoptedObject],
-        shown: Mapping[str, set[str]],
-        held: Mapping[tuple[str, str], Mapping[str, _Row]],
-    ) -> ReadAnswer:
-        """One object as the site shows it; as state has it where the site says nothing of it."""
+        objects: Mapping[tuple[str, str], ImportedSiteObject],
+        machine_names: Mapping[str, set[str]],
+        unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
+    ) -> ReadResult:
+        """Read one object from the site, or from state if the site does not list it."""
         key = request.key
-        if key.type in _OF_OURS:
-            note = self._supplies(key.id) if key.type == _SITE and request.attributes else {}
-            return ReadAnswer(self._with_strategy(key, request.attributes) or None, note=note)
-        one = objects.get((key.type, key.id))
-        if one is None and self._would_show(key):
-            return ReadAnswer(None, observed=True)
-        if one is None and self._hides_nodes(key):  # nothing tells the sizes of its VM SKUs
-            return ReadAnswer(request.attributes or None)
-        if one is None:
-            self._unseen.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
-            return ReadAnswer(request.attributes or None)
-        attributes = _with_own_machines(_with_observed(request.known, one), one, shown)
-        if self._hides_nodes(key):
-            return ReadAnswer(_with_known_nodes(attributes, request.known))
-        attributes = _without_deleted(attributes, request.known)
-        return ReadAnswer(attributes, observed=True, note=_note(key, attributes, held))
+        if key.type in _STATE_ONLY_TYPES:
+            note = self._build_supplies_note(key.id) if key.type == _SITE and request.attributes else {}
+            return ReadResult(self._add_strategy(key, request.attributes) or None, note=note)
+        item = objects.get((key.type, key.id))
+        if item is None and self._is_listed(key):
+            return ReadResult(None, is_observed=True)
+        if item is None and self._is_missing_nodes(key):  # the sizes of its VM SKUs are unknown
+            return ReadResult(request.attributes or None)
+        if item is None:
+            self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
+            return ReadResult(request.attributes or None)
+        attributes = _remove_generated_machines(
+            _merge_observed(request.known_attributes, item), item, machine_names
+        )
+        if self._is_missing_nodes(key):
+            return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
+        attributes = _remove_deleted_nodes(attributes, request.known_attributes)
+        return ReadResult(attributes, is_observed=True, note=_build_note(key, attributes, unmanaged_rows))
 
-    def _strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
-        """How a site says that its machines are upgraded; None where nothing tells."""
-        site = self._site(key.id) if key.type == _SITE else None
+    def _find_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
+        """Find the update strategy of a site, None if unknown."""
+        site = self._find_site(key.id) if key.type == _SITE else None
         return site.inventory.update_strategy if site is not None else None
 
-    def _with_strategy(self, key: ObjectKey, known: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A site as it is known, with the strategy that it shows where one is known: without a block nothing
-        is asked of it.
+    def _add_strategy(self, key: ObjectKey, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a site with its observed update strategy if one is configured."""
+        observed = self._find_strategy(key) if recorded.get(_STRATEGY) else None
+        return recorded if observed is None else {**recorded, _STRATEGY: observed}
+
+    def _build_supplies_note(self, site_id: str) -> Mapping[str, Any]:
+        """Build the note of a site's supplies; {} for an unlisted site, so that the recorded note stays."""
+        from nexusform.domains.azure.importers.az_supplies import build_supplies
+
+        site = self._find_site(site_id)
+        return build_supplies_note(build_supplies(site.inventory.supplies)) if site is not None else {}
+
+    def _is_missing_nodes(self, key: ObjectKey) -> bool:
+        """Return True for a cluster or pool without a list of nodes."""
+        site = self._find_site(key.id) if key.type in {_CLUSTER, _POOL} else None
+        cluster = _find_cluster(site, key.id) if site is not None else None
+        return cluster is not None and not cluster.has_node_list
+
+    def _is_listed(self, key: ObjectKey) -> bool:
+        """Return True if the site has a complete list of the object's kind, so that an unlisted object does
+        not exist.
         """
-        shown = self._strategy(key) if known.get(_STRATEGY) else None
-        return known if shown is None else {**known, _STRATEGY: shown}
-
-    def _supplies(self, site_id: str) -> Mapping[str, Any]:
-        """The note of what a site has beside machines; of one that is not shown what was noted stays."""
-        from nexusform.domains.azure.importers.az_supplies import supplies_of
-
-        site = self._site(site_id)
-        return note_of_supplies(supplies_of(site.inventory.supplies)) if site is not None else {}
-
-    def _hides_nodes(self, key: ObjectKey) -> bool:
-        """Whether an object is a cluster or pool of which the site does not say which nodes there are."""
-        site = self._site(key.id) if key.type in {_CLUSTER, _POOL} else None
-        cluster = _cluster_in(site, key.id) if site is not None else None
-        return cluster is not None and not cluster.nodes_listed
-
-    def _would_show(self, key: ObjectKey) -> bool:
-        """Whether an object that is not shown is not there: its site is shown, and the kind was listed."""
-        site = self._site(key.id)
-        if site is None or _LISTED_IN[key.type] not in site.inventory.listed:
+        site = self._find_site(key.id)
+        if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
-        return key.type != _CLUSTER or _cluster_in(site, key.id) is None  # one that could not be adopted
+        # a cluster that could not be imported
+        return key.type != _CLUSTER or _find_cluster(site, key.id) is None
 
-    def _site(self, object_id: str) -> AzSite | None:
+    def _find_site(self, object_id: str) -> AzSite | None:
         name = object_id.partition("/")[0]
         return next((site for site in self._read_sites() if site.name == name), None)
 
-    def _held(self, objects: Iterable[AdoptedObject]) -> dict[tuple[str, str], dict[str, _Row]]:
-        """The room on machines (by site and name) that no managed object stands for, by the VM's name."""
-        from nexusform.domains.azure.importers.az_ownership import unmanaged_vms
+    def _collect_unmanaged(
+        self, objects: Iterable[ImportedSiteObject]
+    ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
+        """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name."""
+        from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
 
-        held: dict[tuple[str, str], dict[str, _Row]] = {}
+        rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
         for site in self._read_sites():
-            for vm in unmanaged_vms(site, self._managed):
-                rows = held.setdefault((site.name, vm.machine), {})
-                rows[vm.name] = (vm.machine, vm.name, *_figures(vm.shape))
-        for one in objects:
-            if one.type != _MACHINE:
+            for vm in find_unmanaged_vms(site, self._managed):
+                rows = rows_by_machine.setdefault((site.name, vm.machine), {})
+                rows[vm.name] = (vm.machine, vm.name, *_list_sizes(vm.shape))
+        for item in objects:
+            if item.type != _MACHINE:
                 continue
-            machine = str(one.attributes["name"])
-            for block in one.attributes["occupied"]:
+            machine = str(item.attributes["name"])
+            for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
-                rows = held.setdefault((one.id.partition("/")[0], machine), {})
+                rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
-        return held
+        return rows_by_machine
 
-    def remarks(self) -> list[Problem]:
-        """What was asked for and is not shown, and who stands there without being managed."""
+    def list_warnings(self) -> list[Problem]:
+        """Collect warnings about requested but unobserved objects and unmanaged VMs."""
         if self._sites is None:
             return []
-        from nexusform.domains.azure.providers.site_remarks import SiteView
+        from nexusform.domains.azure.providers.site_warnings import SiteView
 
-        return SiteView(self.source, self._sites, self._unseen, self._managed).remarks()
+        return SiteView(self.source, self._sites, self._unobserved, self._managed).build_warnings()
 
-    def captures(self) -> list[tuple[str, str]]:
-        """The sites that were read of a capture, and when each was made (RFC 3339, "" when nothing tells)."""
-        if self._sites is None or not self._captured:
+    def list_captures(self) -> list[tuple[str, str]]:
+        """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
+        if self._sites is None or not self._is_captured:
             return []
         return [(site.name, site.inventory.exported_at or "") for site in self._sites]
 
     def _read_sites(self) -> tuple[AzSite, ...]:
-        """The sites, read once, under the names that state has for them. Raises ProviderProblem."""
-        from nexusform.domains.azure.importers.az_sites import named_as_known
+        """Read the sites once, under their recorded names. Raises ProviderProblem."""
+        from nexusform.domains.azure.importers.az_sites import apply_recorded_names
 
         with self._lock:
             if self._sites is None:
                 sites, problems = self._read()
-                wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
-                if wrong:
-                    raise ProviderProblem(f"{wrong[0]}" if wrong[0].file else wrong[0].detail)
-                self._sites = named_as_known(sites, self._known)
+                errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+                if errors:
+                    raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
+                self._sites = apply_recorded_names(sites, self._recorded)
             return self._sites
 
-    def _done(self, request: ChangeRequest, word: str) -> ProviderAnswer:
-        """The object as the site shows it. Raises NotDoneYet while that is not what was planned."""
+    def _verify_done(self, request: ChangeRequest, participle: str) -> ChangeResult:
+        """Return the observed object. Raises NotDoneYet while it differs from the plan."""
         planned = request.planned or {}
         key = request.key
-        if key.type in _OF_OURS:
-            asked, strategy = planned.get(_STRATEGY), self._strategy(key)
-            if asked and strategy is not None and asked != strategy:
-                raise NotDoneYet(self._not_yet(request, word, (_STRATEGY,)))
-            return ProviderAnswer(planned)
-        self._set_apart([key])
-        shown = shown_of(request, self._objects([planned], [request.prior or {}]))
-        if shown is None:
-            raise NotDoneYet(self._not_yet(request, word))
-        if shown.differing:
-            raise NotDoneYet(self._not_yet(request, word, shown.differing))
-        seen = _without_unplanned(dict(shown.answer.attributes), planned)
-        lacking = _lacking(seen, planned)
-        if lacking:
-            nodes = f"{form(len(lacking), 'node')} {first_of(lacking, _MOST_NAMED)}"
-            raise NotDoneYet(self._not_yet(request, word, (nodes,)))
-        return replace(shown.answer, attributes=seen)
+        if key.type in _STATE_ONLY_TYPES:
+            requested, strategy = planned.get(_STRATEGY), self._find_strategy(key)
+            if requested and strategy is not None and requested != strategy:
+                raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
+            return ChangeResult(planned)
+        self._add_separate_pools([key])
+        observation = build_observation(request, self._build_objects([planned], [request.prior or {}]))
+        if observation is None:
+            raise ManualStepPending(self._describe_not_done(request, participle))
+        if observation.differing:
+            raise ManualStepPending(self._describe_not_done(request, participle, observation.differing))
+        observed = _remove_unplanned_nodes(dict(observation.answer.attributes), planned)
+        missing_nodes = _find_missing_nodes(observed, planned)
+        if missing_nodes:
+            nodes = f"{select_form(len(missing_nodes), 'node')} {format_first(missing_nodes, _MAX_NAMES)}"
+            raise ManualStepPending(self._describe_not_done(request, participle, (nodes,)))
+        return replace(observation.answer, attributes=observed)
 
-    def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """What no cluster of a site can be upgraded to: errors where this provider is to send it. Raises
-        ProviderProblem when the site cannot be read.
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Check the Kubernetes upgrades of a plan. Impossible ones are errors if this provider sends changes,
+        else warnings. Raises ProviderProblem if the site cannot be read.
         """
-        said: list[tuple[int, Problem]] = []
-        severity = Severity.ERROR if self.sends else Severity.WARNING
+        problems: list[tuple[int, Problem]] = []
+        severity = Severity.ERROR if self.sends_changes else Severity.WARNING
         for number, request in enumerate(requests):
             prior, planned = request.prior or {}, request.planned or {}
             before, after = prior.get("kubernetes_version"), planned.get("kubernetes_version")
             if request.key.type != _CLUSTER or not before or not isinstance(after, str) or before == after:
                 continue
             path = ("kubernetes_version",)
-            if request.unfinished is not None:
-                continue  # an upgrade that failed may be given up
-            if refusal := upgrade_refusal(before, after):
-                said.append((number, Problem(path, "no-such-upgrade", refusal, severity)))
-            elif words := not_offered(before, after, self._offered(request.key.id)):
-                said.append((number, Problem(path, "no-such-upgrade", words, Severity.WARNING)))
-        return said
+            if request.unfinished_change is not None:
+                continue  # a failed upgrade may be abandoned
+            if rejection := explain_upgrade_rejection(before, after):
+                problems.append((number, Problem(path, "no-such-upgrade", rejection, severity)))
+            elif message := explain_not_offered(before, after, self._list_available_upgrades(request.key.id)):
+                problems.append((number, Problem(path, "no-such-upgrade", message, Severity.WARNING)))
+        return problems
 
-    def _offered(self, cluster_id: str) -> tuple[str, ...]:
-        """The versions that the platform offers a cluster."""
-        site = self._site(cluster_id)
-        cluster = _cluster_in(site, cluster_id) if site is not None else None
-        return cluster.upgrades if cluster is not None else ()
+    def _list_available_upgrades(self, cluster_id: str) -> tuple[str, ...]:
+        """List the versions offered by the platform for a cluster."""
+        site = self._find_site(cluster_id)
+        cluster = _find_cluster(site, cluster_id) if site is not None else None
+        return cluster.available_upgrades if cluster is not None else ()
 
-    def _hidden_parts(self, key: ObjectKey) -> str:
-        """What to say where the nodes of a cluster, or its agent pools, were not captured."""
-        site = self._site(key.id) if key.type in {_CLUSTER, _POOL} else None
-        cluster = _cluster_in(site, key.id) if site is not None else None
-        if cluster is None or (cluster.pools_listed and cluster.nodes_listed):
+    def _describe_uncaptured(self, key: ObjectKey) -> str:
+        """Describe nodes or agent pools of a cluster that were not captured."""
+        site = self._find_site(key.id) if key.type in {_CLUSTER, _POOL} else None
+        cluster = _find_cluster(site, key.id) if site is not None else None
+        if cluster is None or (cluster.has_pool_list and cluster.has_node_list):
             return ""
-        if not cluster.nodes_listed:
+        if not cluster.has_node_list:
             return f" The nodes of {cluster.name} were not captured."
         return f" The agent pools of {cluster.name} were not captured: of them only nodes show."
 
-    def _not_yet(self, request: ChangeRequest, word: str, differing: Sequence[str] = ()) -> str:
-        """Why a change counts as not done yet."""
-        where = f" ({', '.join(differing)} differ)" if differing else ""
+    def _describe_not_done(
+        self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()
+    ) -> str:
+        """Describe why a change does not count as done."""
+        differences = f" ({', '.join(differing)} differ)" if differing else ""
         if "machine_count" in differing:
-            where += (
+            differences += (
                 ". The machines of that rack have names of their own: set machine_count = 0 and write a "
                 "nexus_bare_metal_machine for each, as `nexusform import -from` does"
             )
         return (
-            f"{request.key.type} {request.key.id} is not {word} yet: {self.source} does not show it{where}."
-            f"{self._hidden_parts(request.key)} "
+            f"{request.key.type} {request.key.id} is not {participle} yet: {self.source} does not show "
+            f"it{differences}."
+            f"{self._describe_uncaptured(request.key)} "
             f"This provider sends nothing: make the change on the site, {self._advice}, and apply."
         )
 
 
-class Shown(Struct, frozen=True):
-    """What a site shows of an object that is to be as a plan has it, and the arguments that differ."""
+class Observation(Struct, frozen=True):
+    """Observed object for a planned one, and the differing arguments."""
 
-    answer: ProviderAnswer
+    answer: ChangeResult
     differing: tuple[str, ...]
 
 
-def shown_of(request: ChangeRequest, objects: Mapping[tuple[str, str], AdoptedObject]) -> Shown | None:
-    """What the objects of a site say of what a request asks for, None when it is not among them."""
+def build_observation(
+    request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
+) -> Observation | None:
+    """Build the observation of a requested object, None if the site does not list it."""
     key, planned = request.key, request.planned or {}
-    one = objects.get((key.type, key.id))
-    if one is None:
+    item = objects.get((key.type, key.id))
+    if item is None:
         return None
     if key.type == _CLUSTER:
-        one = _of_this_resource(one, planned, request.prior or {})
-    seen = _with_own_machines(_with_observed(planned, one), one, _machines_by_rack(objects.values()))
-    asked = (*_ASKED.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
-    differing = tuple(name for name in asked if seen[name] != planned.get(name))
-    return Shown(ProviderAnswer(seen, tuple(_observed(key.type, seen))), differing)
+        item = _keep_own_pools(item, planned, request.prior or {})
+    attributes = _remove_generated_machines(
+        _merge_observed(planned, item), item, _collect_machines_by_rack(objects.values())
+    )
+    requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
+    differing = tuple(name for name in requested if attributes[name] != planned.get(name))
+    return Observation(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
 
 
-def _observed(kind: str, seen: Mapping[str, Any]) -> Iterator[Path]:
-    """The paths of what a site tells by itself: every node is one."""
-    for name in _SEEN.get(kind, ()):
+def _list_observed_paths(kind: str, attributes: Mapping[str, Any]) -> Iterator[Path]:
+    """List the paths of attributes reported by the site; each node is one path."""
+    for name in _OBSERVED_ATTRIBUTES.get(kind, ()):
         if name == "nodes":
-            yield from (("nodes", node) for node in seen["nodes"])
+            yield from (("nodes", node) for node in attributes["nodes"])
         else:
             yield (name,)
 
 
-def _of_this_resource(
-    one: AdoptedObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
-) -> AdoptedObject:
-    """A cluster without the pools that its resource neither has nor had: others are made for them."""
-    from nexusform.domains.azure.importers.az_ownership import without_pools
+def _keep_own_pools(
+    cluster: ImportedSiteObject, planned: Mapping[str, Any], prior: Mapping[str, Any]
+) -> ImportedSiteObject:
+    """Return a cluster without pools absent in both its planned and prior arguments; they belong to other
+    resources.
+    """
+    from nexusform.domains.azure.importers.az_ownership import remove_pools
 
-    own = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
-    return without_pools(one, [name for name in one.attributes["agent_pool"] if name not in own])
+    own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
+    return remove_pools(cluster, [name for name in cluster.attributes["agent_pool"] if name not in own_pools])
 
 
-# What of a type is asked for and shows on a site, and what the platform decides and shows there.
-_ASKED: Final[Mapping[str, tuple[str, ...]]] = {
+# Requested attributes visible on a site, and attributes decided by the platform, by type.
+_REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _RACK: ("availability_zone",),
     "nexus_bare_metal_machine": tuple(fact.name for fact in EXPORTED_FACTS),
     _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
@@ -393,70 +410,74 @@ _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
-_BY_LABEL: Final = ("agent_pool", "nodes")  # maps of which every entry is told
-_SEEN: Final[Mapping[str, tuple[str, ...]]] = {
+_LABELED_MAPS: Final = ("agent_pool", "nodes")  # maps with every entry observed
+_OBSERVED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _CLUSTER: ("nodes", "node_count"),
     _POOL: ("nodes",),
     "nexus_virtual_machine": ("machine", "rack", "availability_zone", "cells", "provenance"),
 }
 
 
-def _machines_by_rack(objects: Iterable[AdoptedObject]) -> dict[str, set[str]]:
-    """The names of the machines that a site shows, by the id of their rack."""
+def _collect_machines_by_rack(objects: Iterable[ImportedSiteObject]) -> dict[str, set[str]]:
+    """Collect the names of the observed machines by rack id."""
     names: dict[str, set[str]] = {}
-    for one in objects:
-        if one.type == "nexus_bare_metal_machine":
-            names.setdefault(one.attributes["rack_id"], set()).add(one.attributes["name"])
+    for item in objects:
+        if item.type == "nexus_bare_metal_machine":
+            names.setdefault(item.attributes["rack_id"], set()).add(item.attributes["name"])
     return names
 
 
-def _with_own_machines(
-    attributes: dict[str, Any], one: AdoptedObject, shown: Mapping[str, set[str]]
+def _remove_generated_machines(
+    attributes: dict[str, Any], item: ImportedSiteObject, machine_names: Mapping[str, set[str]]
 ) -> dict[str, Any]:
-    """A rack without the machines that machine_count makes, where the site's have other names: these are
-    not there, and VMs would be foretold on them.
+    """Return a rack without the machines generated by machine_count if the observed ones have other names.
+    VMs would otherwise be predicted on missing machines.
     """
-    made = attributes.get("machines") if one.type == _RACK else None
-    real = shown.get(one.id)
-    if not made or not real or not real.isdisjoint(made):
+    generated = attributes.get("machines") if item.type == _RACK else None
+    observed = machine_names.get(item.id)
+    if not generated or not observed or not observed.isdisjoint(generated):
         return attributes
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
-def _cluster_in(site: AzSite, object_id: str) -> AzCluster | None:
-    """The cluster that an id names, or the id of a pool of it, as the site shows it."""
+def _find_cluster(site: AzSite, object_id: str) -> AzCluster | None:
+    """Find the cluster named in the id of a cluster or pool."""
     name = object_id.split("/")[1]
     return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
 
-def _without_unplanned(seen: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
-    """What is seen without nodes that nobody made yet, and that are to be made by a later step."""
-    nodes, asked = seen.get("nodes"), planned.get("nodes")
-    if not isinstance(nodes, Mapping) or not isinstance(asked, Mapping):
-        return seen
-    return _with_nodes(seen, {k: node for k, node in nodes.items() if node["platform_name"] or k in asked})
+def _remove_unplanned_nodes(observed: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes without missing nodes of a later step."""
+    nodes, planned_nodes = observed.get("nodes"), planned.get("nodes")
+    if not isinstance(nodes, Mapping) or not isinstance(planned_nodes, Mapping):
+        return observed
+    return _replace_nodes(
+        observed, {k: node for k, node in nodes.items() if node["platform_name"] or k in planned_nodes}
+    )
 
 
-def _lacking(seen: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
-    """The nodes for which a plan has a machine, and of which the site shows none."""
-    asked = planned.get("nodes") or {}
-    nodes = seen.get("nodes") or {}
+def _find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
+    """Find the nodes planned on a machine but missing on the site."""
+    planned_nodes = planned.get("nodes") or {}
+    nodes = observed.get("nodes") or {}
     return [
-        k for k, node in nodes.items() if not node["platform_name"] and (asked.get(k) or {}).get("machine")
+        k
+        for k, node in nodes.items()
+        if not node["platform_name"] and (planned_nodes.get(k) or {}).get("machine")
     ]
 
 
-def _with_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
-    """A cluster or pool with other nodes."""
+def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cluster or pool with other nodes."""
     count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}
     return {**attributes, "nodes": nodes, **count}
 
 
-def _without_deleted(attributes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A cluster or pool without the nodes that were there and are not any more, though its count stands: they
-    were deleted, and the platform makes others. A node that never had a machine is waited for.
+def _remove_deleted_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cluster or pool without nodes deleted since, if its count is unchanged: the platform creates
+    replacements. A node that never had a machine is kept.
     """
-    nodes, before = attributes.get("nodes"), known.get("nodes")
+    nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
         return attributes
     deleted = {
@@ -466,60 +487,61 @@ def _without_deleted(attributes: dict[str, Any], known: Mapping[str, Any]) -> di
     }
     if not deleted:
         return attributes
-    return _with_nodes(attributes, {name: node for name, node in nodes.items() if name not in deleted})
+    return _replace_nodes(attributes, {name: node for name, node in nodes.items() if name not in deleted})
 
 
-def _with_known_nodes(attributes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A cluster or pool with its nodes as they are known: the site tells their count alone."""
-    before = known.get("nodes")
-    if before == {}:  # it failed while it was made, and nothing says that any node came since
-        return _with_nodes(attributes, {})
+def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cluster or pool with its recorded nodes, if the site reports only their count."""
+    before = recorded.get("nodes")
+    if before == {}:  # its creation failed, and no node is known to exist since
+        return _replace_nodes(attributes, {})
     before = before or {}
-    return _with_nodes(
+    return _replace_nodes(
         attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()}
     )
 
 
-def _figures(shape: AzShape) -> tuple[int, int, int, int]:
+def _list_sizes(shape: AzShape) -> tuple[int, int, int, int]:
     return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
 
 
-def _note(
-    key: ObjectKey, attributes: Mapping[str, Any], held: Mapping[tuple[str, str], Mapping[str, _Row]]
+def _build_note(
+    key: ObjectKey,
+    attributes: Mapping[str, Any],
+    unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
 ) -> Mapping[str, Any]:
-    """The note of a rack or machine: who else stands there, but for what its occupied blocks hold."""
+    """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
     if key.type not in {_RACK, _MACHINE}:
         return {}
     site = key.id.partition("/")[0]
     machines = [attributes["name"]] if key.type == _MACHINE else attributes.get("machines") or ()
-    written = {block["name"] for block in attributes.get("occupied") or ()}
+    configured = {block["name"] for block in attributes.get("occupied") or ()}
     rows: list[list[Any]] = []
     for machine in machines:
-        on_machine = held.get((site, machine), {})
-        rows += [list(row) for name, row in sorted(on_machine.items()) if name not in written]
-    return {UNMANAGED: rows or None, FORGOTTEN: None}  # whoever was forgotten is seen, or is not there
+        on_machine = unmanaged_rows.get((site, machine), {})
+        rows += [list(row) for name, row in sorted(on_machine.items()) if name not in configured]
+    # forgotten VMs are observed again, or do not exist
+    return {UNMANAGED_KEY: rows or None, FORGOTTEN_KEY: None}
 
 
-def _with_observed(attributes: Mapping[str, Any], one: AdoptedObject) -> dict[str, Any]:
-    """Attributes with what the site says of the object over them; all of it where nothing is known."""
+def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> dict[str, Any]:
+    """Return the attributes with observed values over them; all observed values if nothing is recorded."""
     if not attributes:
-        return dict(one.attributes)
-    seen: dict[str, Any] = {}
-    for name in (*_ASKED.get(one.type, ()), *_SEEN.get(one.type, ())):
-        known, observed = attributes.get(name), one.attributes[name]
-        if name in _BY_LABEL and isinstance(known, Mapping):
-            known = {label: part for label, part in known.items() if label in observed}
-            observed = _without_options_of_bodies(known, observed) if name == "agent_pool" else observed
-        seen[name] = _over(known, observed)
-    return {**attributes, **seen}
+        return dict(item.attributes)
+    merged: dict[str, Any] = {}
+    for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
+        recorded, observed = attributes.get(name), item.attributes[name]
+        if name in _LABELED_MAPS and isinstance(recorded, Mapping):
+            recorded = {label: part for label, part in recorded.items() if label in observed}
+            observed = _remove_opaque_hugepages(recorded, observed) if name == "agent_pool" else observed
+        merged[name] = _merge_value(recorded, observed)
+    return {**attributes, **merged}
 
 
-def _without_options_of_bodies(known: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Pools without the hugepages that the body of their azure block asks for: what shows of these is no
-    argument that differs.
-    """
+def _remove_opaque_hugepages(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return pools without hugepages requested by their azure block; they are not arguments."""
     pools = dict(observed)
-    for label, pool in known.items():
+    for label, pool in recorded.items():
         body = (pool.get("azure") or {}).get("body") or {}
         properties = body.get("properties") if isinstance(body, Mapping) else None
         options = properties.get("agentOptions") if isinstance(properties, Mapping) else None
@@ -528,14 +550,21 @@ def _without_options_of_bodies(known: Mapping[str, Any], observed: Mapping[str, 
     return pools
 
 
-def _over(known: Any, observed: Any) -> Any:
-    """What a site tells in place of what is known: what it is silent about stays, and absent and empty are
-    one, as is the order of a set.
+def _merge_value(recorded: Any, observed: Any) -> Any:
+    """Merge an observed value over a recorded one. Missing parts stay; absent and empty are equal, as are
+    lists in another order.
     """
-    if not known and not observed:
-        return known
-    if isinstance(known, Mapping) and isinstance(observed, Mapping):
-        return {**known, **{name: _over(known.get(name), part) for name, part in observed.items()}}
-    if isinstance(known, list) and isinstance(observed, list) and all(isinstance(one, str) for one in known):
-        return known if sorted(known) == sorted(map(str, observed)) else observed
+    if not recorded and not observed:
+        return recorded
+    if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
+        return {
+            **recorded,
+            **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()},
+        }
+    if (
+        isinstance(recorded, list)
+        and isinstance(observed, list)
+        and all(isinstance(element, str) for element in recorded)
+    ):
+        return recorded if sorted(recorded) == sorted(map(str, observed)) else observed
     return observed

@@ -1,1 +1,1 @@
-"""Questions of azure."""
+"""Questions about Azure sites: comparison with state, replay."""

@@ -1,9 +1,7 @@
-"""A site's VMs placed once more in the order of their creation: whether the rule explains where they are.
-
-For every VM, on what stood when it came: was its real machine among those between which tie-breaks alone
-decide? NUMA cells, which no platform tells, are unknown: a VM is a hit where its machine is best in some
-legal split of what stood, and a sure hit where it is in all. VMs of a pool whose order is not known are taken
-in the order that explains most.
+"""Replay of a site: its VMs placed again in creation order, to check if the placement rule explains their
+machines. A VM is a hit if its real machine is among the best machines for some legal split of earlier VMs
+over NUMA cells, and a certain hit if it is so for all. Cells are unknown, since no platform reports them. VMs
+of a pool without a known order are taken in the order with most hits.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from nexusform.scheduling.racks.vms import (
     Demand,
     Machine,
     Placement,
+    PlacementConstraints,
     RackSpread,
-    Terms,
     VmName,
     VmSku,
 )
@@ -31,38 +29,37 @@ NOT_ALL: Final = "not all that stands there was captured: what was free is not k
 DELETED: Final = "VMs that stood then are gone: what was free is not known"
 
 
-class RealVm(Struct, frozen=True):
-    """A VM as it stands. `name` is what people call it, `placement` where it is."""
+class ObservedVm(Struct, frozen=True):
+    """Existing VM with its location. `name` is the display name."""
 
     name: str
     cluster: str
     pool: str
     sku: VmSku
-    terms: Terms
+    constraints: PlacementConstraints
     placement: Placement
 
 
 class Batch(Struct, frozen=True):
-    """VMs of one pool that came at one time, in an order that is not known; or one VM.
-
-    `unjudged` says why nothing can be said of them, "" where something can.
+    """VMs of one pool created at one time, in unknown order; or one VM. `skip_reason`: why the VMs cannot be
+    checked, "" if they can.
     """
 
-    vms: tuple[RealVm, ...]
-    unjudged: str = ""
+    vms: tuple[ObservedVm, ...]
+    skip_reason: str = ""
 
 
 class ReplayMiss(Struct, frozen=True):
-    """A VM that stands where the rule would not have put it: where it is, and some of the best machines."""
+    """VM off the machines preferred by the rule, with some of the best machines."""
 
-    vm: RealVm
+    vm: ObservedVm
     best: tuple[str, ...]
 
 
 class Replay(Struct, frozen=True):
-    """What the rule explains of a site under one `rack_spread`. `sure` of the `hits` are hits in every legal
-    split of cells; `unjudged` counts VMs by the reason. `chance` is how many hits to expect of a platform
-    that draws each machine at random from those that admit the VM.
+    """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every legal split
+    of cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
+    the feasible machines.
     """
 
     site: str
@@ -75,20 +72,24 @@ class Replay(Struct, frozen=True):
 
     @property
     def judged(self) -> int:
-        """How many VMs were judged."""
+        """Number of VMs checked."""
         return self.hits + len(self.misses)
 
 
-def replay(site: str, machines: Sequence[Machine], batches: Iterable[Batch], spread: RackSpread) -> Replay:
-    """Place the VMs once more, each on the machine where it really is."""
-    return _Replaying(site, machines, spread).result(batches)
+def run_replay(
+    site: str, machines: Sequence[Machine], batches: Iterable[Batch], spread: RackSpread
+) -> Replay:
+    """Place the VMs again, each on its real machine."""
+    return _Replayer(site, machines, spread).run(batches)
 
 
-class _Replaying:
+class _Replayer:
+    """Replay of one site under one `rack_spread`."""
+
     def __init__(self, site: str, machines: Sequence[Machine], spread: RackSpread) -> None:
         self.site = site
         self.scheduler = RackScheduler(machines, spread)
-        self.known = {machine.name for machine in machines}
+        self.machine_names = {machine.name for machine in machines}
         self.numbers: dict[tuple[str, str], int] = {}
         self.hits = 0
         self.sure = 0
@@ -96,15 +97,15 @@ class _Replaying:
         self.misses: list[ReplayMiss] = []
         self.unjudged: dict[str, int] = {}
 
-    def result(self, batches: Iterable[Batch]) -> Replay:
-        """Take the batches one after the other."""
+    def run(self, batches: Iterable[Batch]) -> Replay:
+        """Process the batches in order."""
         for batch in batches:
-            if batch.unjudged:
-                self.unjudged[batch.unjudged] = self.unjudged.get(batch.unjudged, 0) + len(batch.vms)
+            if batch.skip_reason:
+                self.unjudged[batch.skip_reason] = self.unjudged.get(batch.skip_reason, 0) + len(batch.vms)
                 for vm in batch.vms:
-                    self._settle(vm)
+                    self._place_observed(vm)
             else:
-                self._judge(batch.vms)
+                self._check_batch(batch.vms)
         return Replay(
             self.site,
             self.scheduler.spread,
@@ -115,44 +116,50 @@ class _Replaying:
             self.chance,
         )
 
-    def _judge(self, vms: Sequence[RealVm]) -> None:
-        """Take the VM that the rule explains next, as long as there is one."""
-        waiting: dict[str, list[RealVm]] = {}
+    def _check_batch(self, vms: Sequence[ObservedVm]) -> None:
+        """Check the VMs of a batch; take explained ones first."""
+        vms_by_machine: dict[str, list[ObservedVm]] = {}
         for vm in vms:
-            waiting.setdefault(vm.placement.machine, []).append(vm)
-        while waiting:
-            first = next(iter(waiting))
-            demand = self._demand(waiting[first][0])
-            best = self.scheduler.best_machines(demand)
-            # One of all that wait may be taken for a hit, so chance has as many draws.
-            missed_by_all = (1 - self._share(demand, len(best.in_some))) ** sum(map(len, waiting.values()))
-            self.chance += 1 - missed_by_all
-            surely = next((machine for machine in waiting if machine in best.in_all), None)
-            explained = surely or next((machine for machine in waiting if machine in best.in_some), None)
-            machine = explained or first
-            vm = waiting[machine].pop(0)
-            if not waiting[machine]:
-                del waiting[machine]
-            if explained is None:
-                self.misses.append(ReplayMiss(vm, tuple(sorted(best.in_some)[:3])))
+            vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
+        while vms_by_machine:
+            first = next(iter(vms_by_machine))
+            demand = self._build_demand(vms_by_machine[first][0])
+            best = self.scheduler.find_best_machines(demand)
+            # Any VM left in the batch may be taken as a hit, so chance has as many tries.
+            miss_probability = (1 - self._compute_best_share(demand, len(best.in_some_splits))) ** sum(
+                map(len, vms_by_machine.values())
+            )
+            self.chance += 1 - miss_probability
+            certain_machine = next(
+                (machine for machine in vms_by_machine if machine in best.in_all_splits), None
+            )
+            explained_machine = certain_machine or next(
+                (machine for machine in vms_by_machine if machine in best.in_some_splits), None
+            )
+            machine = explained_machine or first
+            vm = vms_by_machine[machine].pop(0)
+            if not vms_by_machine[machine]:
+                del vms_by_machine[machine]
+            if explained_machine is None:
+                self.misses.append(ReplayMiss(vm, tuple(sorted(best.in_some_splits)[:3])))
             else:
                 self.hits += 1
-                self.sure += surely is not None
-            self._settle(vm)
+                self.sure += certain_machine is not None
+            self._place_observed(vm)
 
-    def _share(self, demand: Demand, best: int) -> float:
-        """How likely a machine that is drawn from all that admit a VM is one of the best."""
-        admitting = sum(not self.scheduler.refusal(machine, demand) for machine in self.known)
+    def _compute_best_share(self, demand: Demand, best: int) -> float:
+        """Compute the probability that a random feasible machine is one of the best."""
+        admitting = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
         return best / max(admitting, best, 1)
 
-    def _demand(self, vm: RealVm) -> Demand:
+    def _build_demand(self, vm: ObservedVm) -> Demand:
         number = self.numbers.get((vm.cluster, vm.pool), 0)
-        return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.terms)
+        return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.constraints)
 
-    def _settle(self, vm: RealVm) -> None:
-        """Put a VM where it is, on cells that nobody told."""
-        if vm.placement.machine not in self.known:
+    def _place_observed(self, vm: ObservedVm) -> None:
+        """Place a VM on its real machine with unknown cells."""
+        if vm.placement.machine not in self.machine_names:
             return
-        demand = self._demand(vm)
+        demand = self._build_demand(vm)
         self.numbers[vm.cluster, vm.pool] = self.numbers.get((vm.cluster, vm.pool), 0) + 1
-        self.scheduler.occupy(demand.vm, demand.sku, replace(vm.placement, cells=()))
+        self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))

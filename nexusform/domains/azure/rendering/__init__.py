@@ -1,1 +1,1 @@
-"""Rows, page parts and answers of azure."""
+"""Reports and exports of azure."""

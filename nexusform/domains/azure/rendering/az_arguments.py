@@ -1,8 +1,6 @@
-"""What the commands of the Azure CLI's networkcloud extension take, and bodies of the API in its words.
-
-Recorded from the extension's own definitions (github.com/Azure/azure-cli-extensions, src/networkcloud), and
-held against the help of the version that is named here. Keys are given in `ssh-key-values`, whatever the API
-calls them; `administratorConfiguration` is no argument at all.
+"""Arguments of the Azure CLI's networkcloud extension, and API bodies converted to them. Recorded from the
+extension's definitions (github.com/Azure/azure-cli-extensions, src/networkcloud) and compared with the help
+of the version below. Keys are passed as `ssh-key-values`; `administratorConfiguration` is not an argument.
 """
 
 from __future__ import annotations
@@ -13,12 +11,14 @@ from typing import Any, Final
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
-EXTENSION: Final = "networkcloud 3.0.0b1"  # whose help has all of these; later versions have more
-_ANY_NEW: Final = frozenset({"extended-location", "location", "tags", "admin-username", "ssh-key-values"})
-_CHANGED: Final = frozenset({"tags", "ssh-key-values"})
-# The flags of each command, but for those that name the resource.
+EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
+_CREATE_FLAGS: Final = frozenset(
+    {"extended-location", "location", "tags", "admin-username", "ssh-key-values"}
+)
+_UPDATE_FLAGS: Final = frozenset({"tags", "ssh-key-values"})
+# Flags of each command, without those naming the resource.
 ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
-    (CLUSTER, "create"): _ANY_NEW
+    (CLUSTER, "create"): _CREATE_FLAGS
     | {
         "aad-configuration",
         "control-plane-node-configuration",
@@ -27,8 +27,8 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
         "managed-resource-group-configuration",
         "network-configuration",
     },
-    (CLUSTER, "update"): _CHANGED | {"control-plane-node-configuration", "kubernetes-version"},
-    (POOL, "create"): _ANY_NEW
+    (CLUSTER, "update"): _UPDATE_FLAGS | {"control-plane-node-configuration", "kubernetes-version"},
+    (POOL, "create"): _CREATE_FLAGS
     | {
         "agent-options",
         "attached-network-configuration",
@@ -40,8 +40,8 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
         "upgrade-settings",
         "vm-sku-name",
     },
-    (POOL, "update"): _CHANGED | {"count", "upgrade-settings"},
-    (VM, "create"): _ANY_NEW
+    (POOL, "update"): _UPDATE_FLAGS | {"count", "upgrade-settings"},
+    (VM, "create"): _CREATE_FLAGS
     | {
         "boot-method",
         "cloud-services-network-attachment",
@@ -60,55 +60,58 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     (MACHINE, "cordon"): frozenset({"evacuate"}),
     (MACHINE, "uncordon"): frozenset(),
 }
-# The flags that name a resource: each command takes them.
-_NAMED: Final = frozenset({"name", "resource-group"})
-NAMING: Final[Mapping[str, frozenset[str]]] = {
-    CLUSTER: _NAMED,
-    POOL: _NAMED | {"kubernetes-cluster-name"},
-    VM: _NAMED,
-    MACHINE: _NAMED,
+# Flags naming a resource, common to all commands.
+_RESOURCE_FLAGS: Final = frozenset({"name", "resource-group"})
+RESOURCE_FLAGS: Final[Mapping[str, frozenset[str]]] = {
+    CLUSTER: _RESOURCE_FLAGS,
+    POOL: _RESOURCE_FLAGS | {"kubernetes-cluster-name"},
+    VM: _RESOURCE_FLAGS,
+    MACHINE: _RESOURCE_FLAGS,
 }
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"
 _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
-def as_arguments(value: Any) -> Any:
-    """A part of a body in the words of the CLI: administrators' names and keys beside what they are of, and
-    keys as plain text.
+def convert_to_arguments(value: Any) -> Any:
+    """Convert a part of a body to CLI arguments: administrators' names and keys move up one level, keys
+    become plain text.
     """
     if isinstance(value, list):
-        return [as_arguments(one) for one in value]
+        return [convert_to_arguments(element) for element in value]
     if not isinstance(value, Mapping):
         return value
-    told: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
-            told |= as_arguments(part)
+            arguments |= convert_to_arguments(part)
         elif name == _KEYS:
-            told["sshKeyValues"] = _keys(part)
+            arguments["sshKeyValues"] = _extract_keys(part)
         elif name == _ATTACHMENT and isinstance(part, Mapping):
-            # The command makes it Dynamic by itself, and takes no other word for it.
-            told[name] = {key: one for key, one in part.items() if (key, one) != _DYNAMIC}
+            # Dynamic is the command's default and has no argument.
+            arguments[name] = {key: element for key, element in part.items() if (key, element) != _DYNAMIC}
         else:
-            told[name] = as_arguments(part)
-    return told
+            arguments[name] = convert_to_arguments(part)
+    return arguments
 
 
 _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
-def _keys(part: Any) -> Any:
-    """The keys themselves, of a list of objects that hold one each."""
+def _extract_keys(part: Any) -> Any:
+    """Extract the keys from a list of objects with one key each."""
     if not isinstance(part, list):
         return part
-    return [one["keyData"] if isinstance(one, Mapping) and "keyData" in one else one for one in part]
+    return [
+        element["keyData"] if isinstance(element, Mapping) and "keyData" in element else element
+        for element in part
+    ]
 
 
-def beyond(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
-    """What of a body the command has no argument for."""
-    known = ARGUMENTS[kind, verb]
-    yield from (name for name in flags if name not in known)
+def find_unsupported(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
+    """Find the parts of a body without an argument of the command."""
+    supported = ARGUMENTS[kind, verb]
+    yield from (name for name in flags if name not in supported)
     attachment = flags.get("cloud-services-network-attachment")
     if isinstance(attachment, Mapping) and _DYNAMIC[0] in attachment:
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.domains.azure.rendering.az_arguments import EXTENSION, as_arguments, beyond
+from nexusform.domains.azure.rendering.az_arguments import EXTENSION, convert_to_arguments, find_unsupported
 from nexusform.domains.azure.rendering.azure_objects import (
     CLUSTER,
     LOCATION,
@@ -16,9 +16,9 @@ from nexusform.domains.azure.rendering.azure_objects import (
     AzureObject,
     AzureObjects,
     Cordon,
-    Do,
     Input,
-    distinct,
+    ResourceAction,
+    group_inputs,
 )
 
 _GROUP: Final = Input(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     POOL: "az networkcloud kubernetescluster agentpool",
     VM: "az networkcloud virtualmachine",
 }
-# Properties of the API and what the command calls them, where it is not the same in kebab case.
+# Flags that differ from the property's name in kebab case.
 _FLAGS: Final = {
     "memorySizeGB": "memory-size",
     "cloudServicesNetworkAttachment": "cloud-services-network-attachment",
@@ -36,12 +36,12 @@ _FLAGS: Final = {
 }
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9 ,.()/_-]")  # within ${NAME:?...}
 _SPECIAL: Final = re.compile(r'["$`\\!]')
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+-]+")
+_PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9_./@%+-]+")
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")  # of `--flag key=value`
 _TAGS: Final = "tags"
-_WORDS_OF_AZ: Final = ("null", "??")  # nothing, and a request for help
-_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_HEAD: Final = f"""\
+_SPECIAL_VALUES: Final = ("null", "??")  # null, and a help request
+_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HEADER: Final = f"""\
 #!/usr/bin/env bash
 # Written by nexusform from a plan, for a person to read and run. Commands stand in the plan's order:
 # places depend on it. Each waits until Azure is done. Arguments are those of the extension {EXTENSION}.
@@ -49,163 +49,176 @@ set -euo pipefail
 """
 
 
-def az_script(objects: AzureObjects) -> tuple[str, tuple[str, ...]]:
-    """The script, and what of the bodies the commands have no argument for, in words."""
-    writer = _Writer(objects)
-    steps = [writer.removed(resource) for resource in objects.removed]
-    steps += [writer.cordoned(cordon) for cordon in objects.cordons]
-    for resource in objects.placed:
-        write = writer.changed if resource.do is Do.UPDATE else writer.made
+def render_az_script(objects: AzureObjects) -> tuple[str, tuple[str, ...]]:
+    """Render the script; return it with descriptions of values without a command argument."""
+    writer = _ScriptWriter(objects)
+    steps = [writer.render_deletion(resource) for resource in objects.deleted]
+    steps += [writer.render_cordon(cordon) for cordon in objects.cordons]
+    for resource in objects.applied:
+        write = writer.render_update if resource.action is ResourceAction.UPDATE else writer.render_creation
         steps.append(write(resource))
-    return "\n".join([_HEAD, *writer.variables(), "", *steps]), tuple(writer.unsaid)
+    return "\n".join([_HEADER, *writer.render_variables(), "", *steps]), tuple(writer.unsupported)
 
 
-class _Writer:
-    """One script while it is written."""
+class _ScriptWriter:
+    """Writer of one script."""
 
     def __init__(self, objects: AzureObjects) -> None:
         self.objects = objects
         self.inputs: list[Input] = []
-        self.unsaid: list[str] = []
+        self.unsupported: list[str] = []
 
-    def variables(self) -> Iterator[str]:
-        """What has to be filled in, checked before anything is done."""
-        for inputs in distinct(self.inputs).values():
+    def render_variables(self) -> Iterator[str]:
+        """Render the checks of environment variables to set."""
+        for inputs in group_inputs(self.inputs).values():
             for variable in inputs:
-                of_entry = f" ({variable.entry})" if variable.entry else ""
-                meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{of_entry}")
-                yield f': "${{{variable.shouted}:?{meaning}}}"'
+                entry_suffix = f" ({variable.entry})" if variable.entry else ""
+                meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
+                yield f': "${{{variable.upper_case}:?{meaning}}}"'
 
-    def made(self, resource: AzureObject) -> str:
-        """A new resource; one that is made anew goes first."""
-        site = self.objects.location(resource.site)
-        location = f"name={self._variable(site)} type=CustomLocation"
-        flags = [f"--extended-location {location}", f"--location {self._variable(LOCATION)}"]
-        flags += self._flags(resource, "create", resource.properties)
-        flags += [self._flag(_TAGS, resource.tags)] if resource.tags else []
-        command = self._command(resource, "create", flags)
-        if resource.do is Do.REPLACE:
-            return f"{self.removed(resource)}\n{command}"
+    def render_creation(self, resource: AzureObject) -> str:
+        """Render the creation of a resource; a replaced one is deleted first."""
+        site = self.objects.build_location(resource.site)
+        location = f"name={self._render_variable(site)} type=CustomLocation"
+        flags = [f"--extended-location {location}", f"--location {self._render_variable(LOCATION)}"]
+        flags += self._render_flags(resource, "create", resource.properties)
+        flags += [self._render_flag(_TAGS, resource.tags)] if resource.tags else []
+        command = self._render_command(resource, "create", flags)
+        if resource.action is ResourceAction.REPLACE:
+            return f"{self.render_deletion(resource)}\n{command}"
         return f"# {resource.address}: make {resource.title}\n{command}"
 
-    def changed(self, resource: AzureObject) -> str:
-        """What is sent to a resource that stands."""
-        flags = self._flags(resource, "update", resource.changed)
-        flags += [self._flag(_TAGS, resource.changed_tags)] if resource.changed_tags else []
-        return f"# {resource.address}: change {resource.title}\n{self._command(resource, 'update', flags)}"
-
-    def removed(self, resource: AzureObject) -> str:
-        """A resource that goes."""
-        verb = "make anew" if resource.do is Do.REPLACE else "remove"
+    def render_update(self, resource: AzureObject) -> str:
+        """Render the update of an existing resource."""
+        flags = self._render_flags(resource, "update", resource.update_properties)
+        flags += [self._render_flag(_TAGS, resource.update_tags)] if resource.update_tags else []
         return (
-            f"# {resource.address}: {verb} {resource.title}\n{self._command(resource, 'delete', ['--yes'])}"
+            f"# {resource.address}: change "
+            f"{resource.title}\n{self._render_command(resource, 'update', flags)}"
         )
 
-    def cordoned(self, cordon: Cordon) -> str:
-        """A machine that takes new VMs no more, or again."""
+    def render_deletion(self, resource: AzureObject) -> str:
+        """Render the deletion of a resource."""
+        verb = "make anew" if resource.action is ResourceAction.REPLACE else "remove"
+        return (
+            f"# {resource.address}: {verb} "
+            f"{resource.title}\n{self._render_command(resource, 'delete', ['--yes'])}"
+        )
+
+    def render_cordon(self, cordon: Cordon) -> str:
+        """Render the cordon or uncordon of a machine."""
         sites = {step.site for step in self.objects.cordons}
         group = Input(
             _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
         )
         verb = "uncordon" if cordon.verb == "uncordon" else "cordon"
-        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._variable(group)}"]
+        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}"]
         flags += ["--evacuate True"] if cordon.verb == "evacuate" else []
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
         return f"# {cordon.address}: {cordon.verb} {cordon.machine}\n{command}\n"
 
-    def _command(self, resource: AzureObject, verb: str, flags: list[str]) -> str:
-        """A command of `az` about a resource, a flag to a line."""
-        group = shlex.quote(resource.group) if resource.group else self._variable(_GROUP)
+    def _render_command(self, resource: AzureObject, verb: str, flags: list[str]) -> str:
+        """Render an `az` command with one flag per line."""
+        group = shlex.quote(resource.group) if resource.group else self._render_variable(_GROUP)
         names = [f"--name {shlex.quote(resource.names[-1])}", f"--resource-group {group}"]
         if resource.type == POOL:
             names.insert(0, f"--kubernetes-cluster-name {shlex.quote(resource.names[0])}")
         lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
         return " \\\n  ".join(lines) + "\n"
 
-    def _flags(self, resource: AzureObject, verb: str, body: Mapping[str, Any]) -> list[str]:
-        """A body as flags; what the command has no argument for is noted."""
-        told = as_arguments(body)
-        named = {_kebab(name): part for name, part in told.items()}
-        self.unsaid += [f"{resource.title}: {name}" for name in beyond(resource.type, verb, named)]
-        return [self._flag(name, part) for name, part in told.items()]
+    def _render_flags(self, resource: AzureObject, verb: str, body: Mapping[str, Any]) -> list[str]:
+        """Render a body as flags; record values without an argument."""
+        arguments = convert_to_arguments(body)
+        flags = {_format_flag(name): part for name, part in arguments.items()}
+        self.unsupported += [
+            f"{resource.title}: {name}" for name in find_unsupported(resource.type, verb, flags)
+        ]
+        return [self._render_flag(name, part) for name, part in arguments.items()]
 
-    def _flag(self, name: str, value: Any) -> str:
-        """A property as a flag of `az`; an object as words of name and value."""
-        flag = f"--{_kebab(name)}"
+    def _render_flag(self, name: str, value: Any) -> str:
+        """Render a property as a flag; an object becomes name=value words."""
+        flag = f"--{_format_flag(name)}"
         if name == _TAGS and isinstance(value, Mapping):
-            # What tags are called is theirs, and no argument of the command.
-            words = [f"{_word(_quoted(key, _KEY))}={self._argument(inner)}" for key, inner in value.items()]
-            return " ".join([flag, *words])
+            # Names of tags are user data, not arguments of the command.
+            pairs = [
+                f"{_quote_word(_quote_shorthand(key, _KEY))}={self._render_argument(inner)}"
+                for key, inner in value.items()
+            ]
+            return " ".join([flag, *pairs])
         if isinstance(value, Mapping):
             if name == "storageProfile":
                 value = value["osDisk"]
-            words = [f"{_kebab(key)}={self._argument(inner)}" for key, inner in value.items()]
-            return " ".join([flag, *words])
+            pairs = [f"{_format_flag(key)}={self._render_argument(inner)}" for key, inner in value.items()]
+            return " ".join([flag, *pairs])
         if name == "sshKeyValues" and isinstance(value, list):
-            return " ".join([flag, *map(self._argument, value)])
-        return f"{flag} {self._argument(value)}"
+            return " ".join([flag, *map(self._render_argument, value)])
+        return f"{flag} {self._render_argument(value)}"
 
-    def _argument(self, value: Any) -> str:
-        """A value as a word of the shell, in the CLI's shorthand where it is a list or an object."""
+    def _render_argument(self, value: Any) -> str:
+        """Render a value as a shell word, lists and objects in the CLI's shorthand."""
         if isinstance(value, Input):
-            return self._variable(value)
+            return self._render_variable(value)
         return "".join(
-            self._variable(piece) if isinstance(piece, Input) else _word(piece)
-            for piece in _joined(_shorthand(value, top=True))
+            self._render_variable(piece) if isinstance(piece, Input) else _quote_word(piece)
+            for piece in _join_pieces(_render_shorthand(value, is_top_level=True))
         )
 
-    def _variable(self, variable: Input) -> str:
-        """A variable of the shell, which is noted to be filled in."""
+    def _render_variable(self, variable: Input) -> str:
+        """Render a shell variable and record it as required."""
         self.inputs.append(variable)
-        return f'"${variable.shouted}"'
+        return f'"${variable.upper_case}"'
 
 
-def _word(text: str) -> str:
-    """A text as a word of the shell, in the quotes that leave it easy to read."""
+def _quote_word(text: str) -> str:
+    """Quote a string for the shell, as readable as possible."""
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 
 
-def _shorthand(value: Any, *, top: bool = False) -> Iterator[str | Input]:
-    """A value in the shorthand of `az`, piece by piece: `{a:[1,'b c']}`. At the top text needs no quotes."""
+def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | Input]:
+    """Render a value in the shorthand of `az`, piece by piece: `{a:[1,'b c']}`. At the top level strings need
+    no quotes.
+    """
     if isinstance(value, Input):
         yield value
     elif isinstance(value, Mapping):
         yield "{"
         for number, (name, inner) in enumerate(value.items()):
-            yield f"{',' if number else ''}{_kebab(name)}:"
-            yield from _shorthand(inner)
+            yield f"{',' if number else ''}{_format_flag(name)}:"
+            yield from _render_shorthand(inner)
         yield "}"
     elif isinstance(value, list):
         yield "["
         for number, inner in enumerate(value):
             if number:
                 yield ","
-            yield from _shorthand(inner)
+            yield from _render_shorthand(inner)
         yield "]"
     else:
         text = str(value)
-        if isinstance(value, int) or (top and text and text not in _WORDS_OF_AZ and text[0] != "'"):
+        if isinstance(value, int) or (
+            is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"
+        ):
             yield text
         else:
-            yield _quoted(text, None if top or _is_read_otherwise(text) else _PLAIN)
+            yield _quote_shorthand(text, None if is_top_level or _is_ambiguous(text) else _PLAIN_TEXT)
 
 
-def _quoted(text: str, plain: re.Pattern[str] | None) -> str:
-    """A text in the quotes of the shorthand, where it is not plain."""
-    return text if plain and plain.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
+def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
+    """Quote a string for the shorthand unless it is plain."""
+    return text if plain_pattern and plain_pattern.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
 
 
-def _is_read_otherwise(text: str) -> bool:
-    """Whether `az` takes a text without quotes for something else: 1.10 for 1.1, null for nothing."""
+def _is_ambiguous(text: str) -> bool:
+    """Return True if `az` reads an unquoted string as something else: 1.10 as 1.1, null as nothing."""
     try:
         float(text)
     except ValueError:
-        return text in _WORDS_OF_AZ
+        return text in _SPECIAL_VALUES
     return True
 
 
-def _joined(pieces: Iterator[str | Input]) -> Iterator[str | Input]:
-    """Texts that stand side by side as one."""
+def _join_pieces(pieces: Iterator[str | Input]) -> Iterator[str | Input]:
+    """Join adjacent strings."""
     text = ""
     for piece in pieces:
         if isinstance(piece, Input):
@@ -219,6 +232,6 @@ def _joined(pieces: Iterator[str | Input]) -> Iterator[str | Input]:
         yield text
 
 
-def _kebab(name: str) -> str:
-    """The flag for a property of the API: `adminUsername` -> `admin-username`."""
-    return _FLAGS.get(name) or _WORD.sub("-", name).lower()
+def _format_flag(name: str) -> str:
+    """Return the flag of an API property: `adminUsername` -> `admin-username`."""
+    return _FLAGS.get(name) or _WORD_BOUNDARY.sub("-", name).lower()

@@ -1,4 +1,4 @@
-"""A plan as Terraform's JSON configuration for the provider azapi (version 2)."""
+"""A plan as Terraform JSON configuration for the provider azapi (version 2)."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from nexusform.domains.azure.rendering.azure_objects import (
     SUBSCRIPTION,
     AzureObject,
     AzureObjects,
-    Do,
     Input,
-    distinct,
-    meaning_of,
+    ResourceAction,
+    describe_inputs,
+    group_inputs,
 )
 
-_WRITTEN: Final = (
+_HEADER: Final = (
     "Written by nexusform from a plan. Resources are made one after the other, as it foretold them."
 )
 
 
-def azapi_document(objects: AzureObjects) -> dict[str, Any]:
-    """The content of a `.tf.json` file."""
-    writer = _Writer(objects)
+def build_azapi_document(objects: AzureObjects) -> dict[str, Any]:
+    """Build the content of a `.tf.json` file."""
+    writer = _DocumentWriter(objects)
     resources: dict[str, Any] = {}
     updates: dict[str, Any] = {}
     labels = iter(writer.labels)
-    for resource in objects.placed:
-        if resource.do is Do.UPDATE:
-            updates[resource.label] = writer.changed(resource)
+    for resource in objects.applied:
+        if resource.action is ResourceAction.UPDATE:
+            updates[resource.label] = writer.build_update(resource)
         else:
             label = next(labels)
-            resources[label] = writer.made(label, resource)
-    written: dict[str, Any] = {
-        "//": _WRITTEN,
+            resources[label] = writer.build_resource(label, resource)
+    document: dict[str, Any] = {
+        "//": _HEADER,
         "terraform": {"required_providers": {"azapi": {"source": "Azure/azapi", "version": "~> 2.0"}}},
-        "variable": dict(writer.variables()),
+        "variable": dict(writer.build_variables()),
     }
     blocks = {"azapi_resource": resources, "azapi_update_resource": updates}
-    written["resource"] = {name: block for name, block in blocks.items() if block}
-    return {name: block for name, block in written.items() if block}
+    document["resource"] = {name: block for name, block in blocks.items() if block}
+    return {name: block for name, block in document.items() if block}
 
 
-class _Writer:
-    """One document while it is written. `labels` are the resources that are made, in their order."""
+class _DocumentWriter:
+    """Writer of one document. `labels`: created resources in order."""
 
     def __init__(self, objects: AzureObjects) -> None:
         self.objects = objects
         self.inputs: list[Input] = []
         self.labels: dict[str, AzureObject] = {}
-        for resource in objects.made:
+        for resource in objects.created:
             label, number = resource.label, 2
             while label in self.labels:
                 label, number = f"{resource.label}_{number}", number + 1
@@ -64,77 +64,85 @@ class _Writer:
         }
         self.previous = ""
 
-    def made(self, label: str, resource: AzureObject) -> dict[str, Any]:
-        """A resource that comes after the one that was written before it."""
-        location = {"name": self._text(self.objects.location(resource.site)), "type": "CustomLocation"}
+    def build_resource(self, label: str, resource: AzureObject) -> dict[str, Any]:
+        """Build a created resource, dependent on the previous one."""
+        location = {
+            "name": self._build_reference(self.objects.build_location(resource.site)),
+            "type": "CustomLocation",
+        }
         block: dict[str, Any] = {
             "type": f"{resource.type}@{API_VERSION}",
-            "name": _literal(resource.names[-1]),
-            "parent_id": self._parent(resource),
-            "location": self._text(LOCATION),
-            **({"tags": self._value(resource.tags)} if resource.tags else {}),
-            "body": {"extendedLocation": location, "properties": self._value(resource.properties)},
+            "name": _escape_literal(resource.names[-1]),
+            "parent_id": self._build_parent(resource),
+            "location": self._build_reference(LOCATION),
+            **({"tags": self._convert_value(resource.tags)} if resource.tags else {}),
+            "body": {"extendedLocation": location, "properties": self._convert_value(resource.properties)},
         }
-        return self._in_order(block, f"azapi_resource.{label}")
+        return self._add_dependency(block, f"azapi_resource.{label}")
 
-    def changed(self, resource: AzureObject) -> dict[str, Any]:
-        """What is sent to a resource that stands."""
+    def build_update(self, resource: AzureObject) -> dict[str, Any]:
+        """Build the update of an existing resource."""
         block = {
             "type": f"{resource.type}@{API_VERSION}",
-            "name": _literal(resource.names[-1]),
-            "parent_id": self._parent(resource),
+            "name": _escape_literal(resource.names[-1]),
+            "parent_id": self._build_parent(resource),
             "body": {
-                **({"properties": self._value(resource.changed)} if resource.changed else {}),
-                **({"tags": self._value(resource.changed_tags)} if resource.changed_tags else {}),
+                **(
+                    {"properties": self._convert_value(resource.update_properties)}
+                    if resource.update_properties
+                    else {}
+                ),
+                **({"tags": self._convert_value(resource.update_tags)} if resource.update_tags else {}),
             },
         }
-        return self._in_order(block, f"azapi_update_resource.{resource.label}")
+        return self._add_dependency(block, f"azapi_update_resource.{resource.label}")
 
-    def _in_order(self, block: dict[str, Any], address: str) -> dict[str, Any]:
-        """The block, to be done after the one before it."""
+    def _add_dependency(self, block: dict[str, Any], address: str) -> dict[str, Any]:
+        """Return the block with a dependency on the previous one."""
         if self.previous:
             block["depends_on"] = [self.previous]
         self.previous = address
         return block
 
-    def variables(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The variables that were named, in their order."""
-        for inputs in distinct(self.inputs).values():
+    def build_variables(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Build the referenced variables in order."""
+        for inputs in group_inputs(self.inputs).values():
             variable = inputs[0]
             kind = "map(string)" if variable.entry else "string"
-            yield variable.snake, {"type": kind, "description": meaning_of(inputs)}
+            yield variable.snake_case, {"type": kind, "description": describe_inputs(inputs)}
 
-    def _parent(self, resource: AzureObject) -> str:
-        """What a resource stands in: its cluster for a pool, else the resource group."""
+    def _build_parent(self, resource: AzureObject) -> str:
+        """Build the parent id: the cluster for a pool, else the resource group."""
         if resource.type != POOL:
-            return self._group(resource)
+            return self._build_group(resource)
         if resource.names[0] in self.clusters:
             return f"${{azapi_resource.{self.clusters[resource.names[0]]}.id}}"
-        return f"{self._group(resource)}/providers/{CLUSTER}/{_literal(resource.names[0])}"
+        return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(resource.names[0])}"
 
-    def _group(self, resource: AzureObject) -> str:
-        """The id of a resource group: of the one that the azure block names, else what is filled in."""
+    def _build_group(self, resource: AzureObject) -> str:
+        """Build the id of a resource group: the one of the azure block, else a variable."""
         if not resource.group:
-            return self._text(RESOURCE_GROUP)
-        return f"/subscriptions/{self._text(SUBSCRIPTION)}/resourceGroups/{_literal(resource.group)}"
+            return self._build_reference(RESOURCE_GROUP)
+        subscription = self._build_reference(SUBSCRIPTION)
+        return f"/subscriptions/{subscription}/resourceGroups/{_escape_literal(resource.group)}"
 
-    def _text(self, variable: Input) -> str:
-        """A reference to a variable, which is noted."""
+    def _build_reference(self, variable: Input) -> str:
+        """Build a reference to a variable and record it."""
         self.inputs.append(variable)
         entry = f'["{variable.entry}"]' if variable.entry else ""
-        return f"${{var.{variable.snake}{entry}}}"
+        return f"${{var.{variable.snake_case}{entry}}}"
 
-    def _value(self, value: Any) -> Any:
-        """A value as Terraform's JSON has it: inputs as references, all other text as it stands."""
+    def _convert_value(self, value: Any) -> Any:
+        """Convert a value: inputs to references, other strings escaped."""
         if isinstance(value, Input):
-            return self._text(value)
+            return self._build_reference(value)
         if isinstance(value, Mapping):
-            return {_literal(name): self._value(inner) for name, inner in value.items()}
+            return {_escape_literal(name): self._convert_value(inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self._value(inner) for inner in value]
-        return _literal(value) if isinstance(value, str) else value
+            return [self._convert_value(inner) for inner in value]
+        return _escape_literal(value) if isinstance(value, str) else value
 
 
-def _literal(text: str) -> str:
-    """A text that Terraform takes as it stands."""
+def _escape_literal(text: str) -> str:
+    """Escape a string for Terraform."""
     return text.replace("${", "$${").replace("%{", "%%{")

@@ -1,85 +1,100 @@
-"""A saved plan as what Azure's tools carry out: the text, and what is to be said of it."""
+"""A saved plan as input of Azure's tools: text and diagnostics."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 
-from nexusform.diagnostics import Diagnostic, error, warning
-from nexusform.domains.azure.rendering.az_script import az_script
-from nexusform.domains.azure.rendering.azapi import azapi_document
-from nexusform.domains.azure.rendering.azure_objects import AzureObject, AzureObjects, Do, azure_objects
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.azure.rendering.az_script import render_az_script
+from nexusform.domains.azure.rendering.azapi import build_azapi_document
+from nexusform.domains.azure.rendering.azure_objects import (
+    AzureObject,
+    AzureObjects,
+    ResourceAction,
+    collect_azure_objects,
+)
 from nexusform.plans.plan import Plan
-from nexusform.words import first_of
 
 
-def azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Terraform's JSON configuration, and what of the plan it cannot say."""
-    objects = azure_objects(plan)
-    refused = list(_remade_unknown(objects))
-    if refused:
-        return "", refused
-    unsaid = [f"removing {one.title}" for one in objects.removed]
-    unsaid += [f"making {one.title} anew" for one in objects.made if one.do is Do.REPLACE]
-    unsaid += [one.title for one in objects.cordons]
-    problems = list(_left_out(plan, objects.left_out))
-    if unsaid:
+def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Export Terraform JSON configuration; warn about parts of the plan it cannot contain."""
+    objects = collect_azure_objects(plan)
+    errors = list(_check_recreations(objects))
+    if errors:
+        return "", errors
+    missing_parts = [f"removing {item.title}" for item in objects.deleted]
+    missing_parts += [
+        f"making {item.title} anew" for item in objects.created if item.action is ResourceAction.REPLACE
+    ]
+    missing_parts += [item.title for item in objects.cordons]
+    problems = list(_report_skipped(plan, objects.skipped))
+    if missing_parts:
         detail = (
-            f"This form says what is to stand, not what goes or is cordoned: {first_of(unsaid, 5)}. Do that "
+            f"This form says what is to stand, not what goes or is cordoned: "
+            f"{format_first(missing_parts, 5)}. Do that "
             "first, by the commands of -format=az."
         )
-        problems.append(warning("not-said-in-the-export", detail))
-    if not objects.placed:
+        problems.append(build_warning("not-said-in-the-export", detail))
+    if not objects.applied:
         return "", problems
-    return json.dumps(azapi_document(objects), indent=2, ensure_ascii=False) + "\n", problems
+    return json.dumps(build_azapi_document(objects), indent=2, ensure_ascii=False) + "\n", problems
 
 
-def az(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """A script of `az networkcloud` commands."""
-    objects = azure_objects(plan)
-    refused = list(_remade_unknown(objects))
-    script, unsaid = az_script(objects)
-    if unsaid:
+def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Export a script of `az networkcloud` commands."""
+    objects = collect_azure_objects(plan)
+    errors = list(_check_recreations(objects))
+    script, unsupported = render_az_script(objects)
+    if unsupported:
         detail = (
-            f"The commands of `az networkcloud` have no argument for {first_of(unsaid, 5)}. Nothing is "
+            f"The commands of `az networkcloud` have no argument for {format_first(unsupported, 5)}. Nothing "
+            f"is "
             "written, so that no script stops half way: export with -format=azapi, or use `nexusform apply`."
         )
-        refused.append(error("export-is-not-whole", detail))
-    if refused:
-        return "", refused
-    empty = not (objects.placed or objects.removed or objects.cordons)
-    return "" if empty else script, list(_left_out(plan, objects.left_out))
+        errors.append(build_error("export-is-not-whole", detail))
+    if errors:
+        return "", errors
+    is_empty = not (objects.applied or objects.deleted or objects.cordons)
+    return "" if is_empty else script, list(_report_skipped(plan, objects.skipped))
 
 
-def _remade_unknown(objects: AzureObjects) -> Iterator[Diagnostic]:
-    """What stands in Azure and is to be made anew without all of its body: its networks would go."""
-    lost = [one for one in objects.placed if one.do is Do.REPLACE and one.unknown]
-    if lost:
+def _check_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
+    """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
+    incomplete = [
+        item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties
+    ]
+    if incomplete:
         detail = (
-            f"{_titles(lost)}: would be made anew without what Azure has beyond the plan's arguments "
-            f"(networks, keys, options). {_to_be_written(lost)}"
+            f"{_join_titles(incomplete)}: would be made anew without what Azure has beyond the plan's "
+            f"arguments "
+            f"(networks, keys, options). {_describe_missing_properties(incomplete)}"
         )
-        yield error("export-is-not-whole", detail)
+        yield build_error("export-is-not-whole", detail)
 
 
-def _titles(objects: Sequence[AzureObject]) -> str:
-    return first_of([one.title for one in objects], 5)
+def _join_titles(objects: Sequence[AzureObject]) -> str:
+    return format_first([item.title for item in objects], 5)
 
 
-def _to_be_written(lacking: Sequence[AzureObject]) -> str:
-    """What azure blocks have to say for bodies to be whole."""
+def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
+    """Describe the properties to add to azure blocks for complete bodies."""
     by_parts: dict[tuple[str, ...], list[AzureObject]] = {}
-    for one in lacking:
-        by_parts.setdefault(one.unknown, []).append(one)
-    said = [f"of {_titles(objects)} says nothing of {', '.join(of)}" for of, objects in by_parts.items()]
-    return f"The azure block {'; that '.join(said[:3])} (write null where Azure has none)."
+    for item in incomplete:
+        by_parts.setdefault(item.unknown_properties, []).append(item)
+    descriptions = [
+        f"of {_join_titles(objects)} says nothing of {', '.join(properties)}"
+        for properties, objects in by_parts.items()
+    ]
+    return f"The azure block {'; that '.join(descriptions[:3])} (write null where Azure has none)."
 
 
-def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
-    """What Azure knows nothing of, and what decides places and stands in no body."""
+def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
+    """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
-        detail = f"{first_of(vnfs, 5)}: a VNF is made by its VNF manager, not by Azure. It is left out."
-        yield warning("not-said-in-the-export", detail)
+        detail = f"{format_first(vnfs, 5)}: a VNF is made by its VNF manager, not by Azure. It is left out."
+        yield build_warning("not-said-in-the-export", detail)
     seeds = {
         change.id: scheduler
         for change in plan.changes
@@ -89,4 +104,4 @@ def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
         spread = scheduler.get("rack_spread")
         flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
         detail = f"The scheduler block of {site} stands in no resource: give it to `predict` as {flags}."
-        yield warning("not-said-in-the-export", detail)
+        yield build_warning("not-said-in-the-export", detail)

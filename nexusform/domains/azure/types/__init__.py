@@ -1,1 +1,1 @@
-"""Resource types and data sources of azure."""
+"""Data sources of azure."""

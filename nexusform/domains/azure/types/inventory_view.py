@@ -1,4 +1,4 @@
-"""A site read from an export, as the maps that data nexus_inventory gives."""
+"""A site of an export as the maps of data nexus_inventory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nexusform.domains.azure.importers.az_model import (
     AzShape,
     AzVirtualMachine,
 )
-from nexusform.json_forms import Form
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
 
-_OCCUPIED: Final = ObjectType.of(
+_OCCUPIED: Final = ObjectType.create(
     {
         "name": STRING,
         "cpu_cores": NUMBER,
@@ -28,7 +28,7 @@ _OCCUPIED: Final = ObjectType.of(
         "cells": ListType(NUMBER),
     }
 )
-_PLACE: Final[dict[str, Type]] = {
+_LOCATION: Final[dict[str, Type]] = {
     "machine": STRING,
     "rack": STRING,
     "availability_zone": STRING,
@@ -36,7 +36,7 @@ _PLACE: Final[dict[str, Type]] = {
 _SHAPE: Final[dict[str, Type]] = {"cpu_cores": NUMBER, "memory_gib": NUMBER, "disk_gib": NUMBER}
 
 RACKS_TYPE: Final = MapType(
-    ObjectType.of(
+    ObjectType.create(
         {
             "availability_zone": STRING,
             "machine_sku": STRING,
@@ -46,7 +46,7 @@ RACKS_TYPE: Final = MapType(
     )
 )
 MACHINES_TYPE: Final = MapType(
-    ObjectType.of(
+    ObjectType.create(
         {
             "rack": STRING,
             "slot": NUMBER,
@@ -60,10 +60,10 @@ MACHINES_TYPE: Final = MapType(
     )
 )
 VIRTUAL_MACHINES_TYPE: Final = MapType(
-    ObjectType.of(
+    ObjectType.create(
         {
             **_SHAPE,
-            **_PLACE,
+            **_LOCATION,
             "numa_cells": NUMBER,
             "cells": ListType(NUMBER),
             "managed": BOOL,
@@ -71,10 +71,10 @@ VIRTUAL_MACHINES_TYPE: Final = MapType(
         }
     )
 )
-_NODE: Final = ObjectType.of(
+_NODE: Final = ObjectType.create(
     {
         **_SHAPE,
-        **_PLACE,
+        **_LOCATION,
         "role": STRING,
         "pool": STRING,
         "vm_sku_name": STRING,
@@ -82,7 +82,7 @@ _NODE: Final = ObjectType.of(
         "detailed_status": STRING,
     }
 )
-_POOL: Final = ObjectType.of(
+_POOL: Final = ObjectType.create(
     {
         "count": NUMBER,
         "vm_sku_name": STRING,
@@ -92,10 +92,10 @@ _POOL: Final = ObjectType.of(
     }
 )
 CLUSTERS_TYPE: Final = MapType(
-    ObjectType.of(
+    ObjectType.create(
         {
             "kubernetes_version": STRING,
-            "control_plane": ObjectType.of(
+            "control_plane": ObjectType.create(
                 {"count": NUMBER, "vm_sku_name": STRING, "availability_zones": SetType(STRING)}
             ),
             "agent_pools": MapType(_POOL),
@@ -107,25 +107,27 @@ CLUSTERS_TYPE: Final = MapType(
 )
 
 
-_STANDING: Final = (
+_PLACEMENT_FIELDS: Final = (
     "cpu_cores=shape.cpu_cores memory_gib=shape.memory_gib disk_gib=shape.disk_gib "
     "machine=placement.machine rack=placement.rack availability_zone=placement.availability_zone"
 )
-_RACK_SHOWN: Final = Form(AzRack, "availability_zone machine_sku rack_sku_id arm_id=id")
-_MACHINE_SHOWN: Final = Form(AzMachine, "rack slot machine_sku machine_sku_id machine_name")
-_SHAPE_SHOWN: Final = Form(AzShape)
-_VM_SHOWN: Final = Form(
-    AzVirtualMachine, f"{_STANDING} numa_cells=shape.numa_cells cells=.", cells=lambda _: None
+_RACK_FORM: Final = RecordForm(AzRack, "availability_zone machine_sku rack_sku_id arm_id=id")
+_MACHINE_FORM: Final = RecordForm(AzMachine, "rack slot machine_sku machine_sku_id machine_name")
+_SHAPE_FORM: Final = RecordForm(AzShape)
+_VM_FORM: Final = RecordForm(
+    AzVirtualMachine, f"{_PLACEMENT_FIELDS} numa_cells=shape.numa_cells cells=.", cells=lambda _: None
 )
-_NODE_SHOWN: Final = Form(
-    AzNode, f"{_STANDING} role pool vm_sku_name numa_cells=. detailed_status", numa_cells=lambda _: None
+_NODE_FORM: Final = RecordForm(
+    AzNode,
+    f"{_PLACEMENT_FIELDS} role pool vm_sku_name numa_cells=. detailed_status",
+    numa_cells=lambda _: None,
 )
-_POOL_SHOWN: Final = Form(
+_POOL_FORM: Final = RecordForm(
     AzPool,
     "count vm_sku_name mode availability_zones labels=.",
     labels=lambda pool: dict(pool.labels),
 )
-_CLUSTER_SHOWN: Final = Form(
+_CLUSTER_FORM: Final = RecordForm(
     AzCluster,
     "kubernetes_version control_plane=.",
     control_plane=(
@@ -134,74 +136,73 @@ _CLUSTER_SHOWN: Final = Form(
 )
 
 
-def view_of(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The computed attributes as plain data, keys in order of name.
-
-    `managed` are names of clusters, pools ("<cluster>/<pool>") and VMs that resources stand for:
-    they are shown, and do not count as occupied.
+def build_view(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Build the computed attributes as plain data, keys sorted. `managed`: names of clusters, pools
+    ("<cluster>/<pool>") and VMs with a resource; they are listed and do not count as occupied.
     """
-    occupied = _occupied(inventory, managed)
+    occupied = _collect_occupied(inventory, managed)
     return {
         "exported_at": inventory.exported_at,
-        "racks": {rack.name: _RACK_SHOWN(rack) for rack in inventory.racks},
-        "machines": {m.name: _machine(m, occupied.get(m.name, [])) for m in inventory.machines},
+        "racks": {rack.name: _RACK_FORM(rack) for rack in inventory.racks},
+        "machines": {m.name: _build_machine(m, occupied.get(m.name, [])) for m in inventory.machines},
         "virtual_machines": {
-            vm.name: _virtual_machine(vm, vm.name in managed) for vm in inventory.virtual_machines
+            vm.name: _build_virtual_machine(vm, vm.name in managed) for vm in inventory.virtual_machines
         },
-        "kubernetes_clusters": {c.name: _cluster(c, c.name in managed) for c in inventory.clusters},
+        "kubernetes_clusters": {c.name: _build_cluster(c, c.name in managed) for c in inventory.clusters},
     }
 
 
-def _machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        **_MACHINE_SHOWN(machine),
+        **_MACHINE_FORM(machine),
         **{fact.name: machine.facts[fact.name] for fact in EXPORTED_FACTS},
         "occupied": occupied,
         "arm_id": machine.id,
     }
 
 
-def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
-    """What VMs that no resource manages hold, by machine, in order of name.
-
-    `cells` stays null: Azure does not report them.
+def _collect_occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
+    """Collect the capacity used by unmanaged VMs, by machine, sorted by name. `cells` is null, since Azure
+    does not report NUMA cells.
     """
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
-        vms += cluster.seconds
+        vms += cluster.duplicate_nodes
         if cluster.name not in managed:
             vms += [node for node in cluster.nodes if f"{node.cluster}/{node.pool}" not in managed]
     vms += [vm for vm in inventory.virtual_machines if vm.name not in managed]
     by_machine: dict[str, list[dict[str, Any]]] = {}
-    for vm in sorted(vms, key=lambda one: one.name):
+    for vm in sorted(vms, key=lambda item: item.name):
         if vm.placement is None:
             continue
-        held = by_machine.setdefault(vm.placement.machine, [])
-        held.append({"name": _free_name(vm, held), **_SHAPE_SHOWN(vm.shape), "cells": None})
+        entries = by_machine.setdefault(vm.placement.machine, [])
+        entries.append({"name": _build_unique_name(vm, entries), **_SHAPE_FORM(vm.shape), "cells": None})
     return by_machine
 
 
-def _free_name(vm: AzNode | AzVirtualMachine, held: list[dict[str, Any]]) -> str:
-    """The VM's name; a node that shares it with another VM of the machine gets its cluster's too."""
-    taken = {one["name"] for one in held}
+def _build_unique_name(vm: AzNode | AzVirtualMachine, entries: list[dict[str, Any]]) -> str:
+    """Build a name for a VM, unique on its machine; a node with a taken name gets its cluster's name
+    added.
+    """
+    used_names = {entry["name"] for entry in entries}
     name = vm.name
-    if name in taken and isinstance(vm, AzNode):
+    if name in used_names and isinstance(vm, AzNode):
         name = f"{vm.name} ({vm.cluster})"
     number = 2
-    while name in taken:
+    while name in used_names:
         name, number = f"{vm.name} ({number})", number + 1
     return name
 
 
-def _virtual_machine(vm: AzVirtualMachine, managed: bool) -> dict[str, Any]:
-    return {**_VM_SHOWN(vm), "managed": managed, "arm_id": vm.id}
+def _build_virtual_machine(vm: AzVirtualMachine, is_managed: bool) -> dict[str, Any]:
+    return {**_VM_FORM(vm), "managed": is_managed, "arm_id": vm.id}
 
 
-def _cluster(cluster: AzCluster, managed: bool) -> dict[str, Any]:
+def _build_cluster(cluster: AzCluster, is_managed: bool) -> dict[str, Any]:
     return {
-        **_CLUSTER_SHOWN(cluster),
-        "agent_pools": {pool.name: _POOL_SHOWN(pool) for pool in cluster.pools},
-        "nodes": {node.name: _NODE_SHOWN(node) for node in cluster.nodes},
-        "managed": managed,
+        **_CLUSTER_FORM(cluster),
+        "agent_pools": {pool.name: _POOL_FORM(pool) for pool in cluster.pools},
+        "nodes": {node.name: _NODE_FORM(node) for node in cluster.nodes},
+        "managed": is_managed,
         "arm_id": cluster.id,
     }

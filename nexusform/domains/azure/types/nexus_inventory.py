@@ -1,11 +1,11 @@
-"""data nexus_inventory: a site as `az networkcloud` prints it, ready for for_each."""
+"""data nexus_inventory: a site from `az networkcloud` output, usable in for_each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.documents.times import parse_duration, parse_time
 from nexusform.domains.azure.importers.az_model import STANDARD_FILES, AzInventory
 from nexusform.domains.azure.types.inventory_view import (
@@ -13,18 +13,18 @@ from nexusform.domains.azure.types.inventory_view import (
     MACHINES_TYPE,
     RACKS_TYPE,
     VIRTUAL_MACHINES_TYPE,
-    view_of,
+    build_view,
 )
-from nexusform.ports import DataAnswer, FileProblem, Files, ReadContext, ResourceType
-from nexusform.resource_types.hardware import machine_sku_names
+from nexusform.interfaces.plugins import DataResult, FileProblem, Files, ReadContext, ResourceType
+from nexusform.resource_types.machine_hardware import list_machine_sku_names
 from nexusform.resource_types.shared_arguments import is_known
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import STRING, MapType, SetType, Type
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import STRING, MapType, SetType, Type
 
 if TYPE_CHECKING:  # few configurations read an inventory
     from nexusform.domains.azure.importers.az_capture import Export
 
-# Argument -> the kind of document that it names.
+# Kind of document by argument.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {
     "bare_metal_machines_file": "bare_metal_machines",
     "racks_file": "racks",
@@ -34,75 +34,79 @@ FILE_ARGUMENTS: Final[Mapping[str, str]] = {
 }
 
 
-def _file(what: str) -> Attribute:
-    return Attribute(STRING, f"File with {what}.", optional=True)
+def _make_file_attribute(content: str) -> AttributeSchema:
+    return AttributeSchema(STRING, f"File with {content}.", optional=True)
 
 
-def _computed(of: Type, description: str) -> Attribute:
-    return Attribute(of, description, computed=True)
+def _make_computed_attribute(value_type: Type, description: str) -> AttributeSchema:
+    return AttributeSchema(value_type, description, computed=True)
 
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": _computed(STRING, "The directory, or the file of machines."),
-        "directory": Attribute(
+        "id": _make_computed_attribute(STRING, "The directory, or the file of machines."),
+        "directory": AttributeSchema(
             STRING,
             f"Directory with the exported files: {', '.join(f.name for f in STANDARD_FILES)}.",
             optional=True,
         ),
-        "bare_metal_machines_file": _file("bare-metal machines, instead of directory"),
-        "racks_file": _file("racks, instead of directory"),
-        "virtual_machines_file": _file("virtual machines"),
-        "kubernetes_clusters_file": _file("Kubernetes clusters"),
-        "agent_pools_file": _file("agent pools"),
-        "site": Attribute(
+        "bare_metal_machines_file": _make_file_attribute("bare-metal machines, instead of directory"),
+        "racks_file": _make_file_attribute("racks, instead of directory"),
+        "virtual_machines_file": _make_file_attribute("virtual machines"),
+        "kubernetes_clusters_file": _make_file_attribute("Kubernetes clusters"),
+        "agent_pools_file": _make_file_attribute("agent pools"),
+        "site": AttributeSchema(
             STRING,
             "Site to read if the files contain several: name of its Nexus cluster, else of its extended "
             "location.",
             optional=True,
         ),
-        "machine_sku_by_id": Attribute(
+        "machine_sku_by_id": AttributeSchema(
             MapType(STRING),
             "Machine SKU of the catalogue by machineSkuId. Default: from the rack SKU.",
             optional=True,
         ),
-        "max_age": Attribute(
+        "max_age": AttributeSchema(
             STRING,
             'Maximum age of the export before a warning: "24h", "7d", "1h30m".',
             optional=True,
         ),
-        "managed": Attribute(
+        "managed": AttributeSchema(
             SetType(STRING),
             'Names of clusters, pools ("<cluster>/<pool>") and VMs that resources will manage but state '
             "lacks. They do not count as occupied.",
             optional=True,
         ),
-        "exported_at": _computed(STRING, "Time of the export, or its newest change."),
-        "racks": _computed(RACKS_TYPE, "Compute racks by name."),
-        "machines": _computed(MACHINES_TYPE, "Bare-metal machines by name."),
-        "virtual_machines": _computed(VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."),
-        "kubernetes_clusters": _computed(CLUSTERS_TYPE, "NKS clusters by name, with their nodes."),
+        "exported_at": _make_computed_attribute(STRING, "Time of the export, or its newest change."),
+        "racks": _make_computed_attribute(RACKS_TYPE, "Compute racks by name."),
+        "machines": _make_computed_attribute(MACHINES_TYPE, "Bare-metal machines by name."),
+        "virtual_machines": _make_computed_attribute(
+            VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."
+        ),
+        "kubernetes_clusters": _make_computed_attribute(
+            CLUSTERS_TYPE, "NKS clusters by name, with their nodes."
+        ),
     },
     description="Inventory of a site, from files exported with `az networkcloud`.",
 )
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The directory, or the file of machines."""
+    """Return the directory, or the file of machines, as id."""
     return str(attributes.get("directory") or attributes.get("bare_metal_machines_file") or "")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Which files to read must be said in one way; SKUs and the age must be readable."""
-    problems = _source_problems(attributes)
+    """Check the arguments: one way to name files, valid SKUs and max_age."""
+    problems = _check_sources(attributes)
     by_id = attributes.get("machine_sku_by_id")
-    names = machine_sku_names()
+    names = list_machine_sku_names()
     if isinstance(by_id, Mapping):
         problems += [
             Problem(
                 ("machine_sku_by_id", sku_id),
                 "unknown-machine-sku",
-                f'The catalogue has no machine SKU "{sku}".{did_you_mean(str(sku), names)} '
+                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
                 f"It lists {', '.join(names)}.",
             )
             for sku_id, sku in by_id.items()
@@ -118,8 +122,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with which arguments say what to read."""
+def _check_sources(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Check the arguments naming directory or files."""
     files = [name for name in FILE_ARGUMENTS if attributes.get(name) is not None]
     if attributes.get("directory") is not None:
         return [
@@ -144,64 +148,64 @@ def _source_problems(attributes: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
-    """Read the files and give the site as maps by name."""
-    reading = _read_files(attributes, context.files)
-    if reading.problems:
-        return DataAnswer({}, reading.problems)
-    # Few configurations read an inventory: its readers are loaded for those that do.
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
+    """Read the files and return the site as maps by name."""
+    export = _read_files(attributes, context.files)
+    if export.problems:
+        return DataResult({}, export.problems)
+    # Few configurations read an inventory, so its readers are loaded on demand.
     from nexusform.domains.azure.importers.az_inventory import read_inventory
 
     inventory, findings = read_inventory(
-        reading.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
+        export.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
     )
     argument = ("directory",) if attributes.get("directory") is not None else ()
-    problems = [_problem(finding, argument) for finding in findings]
+    problems = [_locate_problem(finding, argument) for finding in findings]
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return DataAnswer({}, problems)
-    managed = frozenset(attributes.get("managed") or ()) | context.managed
-    problems += _age_problems(attributes, inventory, context.now)
-    return DataAnswer({"id": identify(attributes), **view_of(inventory, managed)}, problems)
+        return DataResult({}, problems)
+    managed = frozenset(attributes.get("managed") or ()) | context.managed_names
+    problems += _check_age(attributes, inventory, context.now)
+    return DataResult({"id": identify(attributes), **build_view(inventory, managed)}, problems)
 
 
-def _problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
+def _locate_problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
     path = argument if finding.file else finding.path
     return Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
-    """The content of every file that stands."""
-    from nexusform.domains.azure.importers.az_capture import Export, irregular, read_directory
+    """Read every named file."""
+    from nexusform.domains.azure.importers.az_capture import Export, find_irregular_files, read_directory
 
     directory = attributes.get("directory")
     if directory is not None:
         try:
-            names = files.glob(str(directory).rstrip("/") or "/", "*")
+            names = files.find_files(str(directory).rstrip("/") or "/", "*")
         except FileProblem as problem:
             detail = (
                 f"{problem} A path is relative to where the command runs; in a module write "
                 '"${path.module}/...".'
             )
             return Export(problems=[Problem(("directory",), "unreadable-file", detail)])
-        names += irregular(str(directory), names, files.exists)
+        names += find_irregular_files(str(directory), names, files.is_file)
         return read_directory(str(directory), names, files.read)
     export = Export()
     for argument, kind in FILE_ARGUMENTS.items():
         name = attributes.get(argument)
         if name is not None:
-            export.take(files.read, str(name), kind, (argument,))
+            export.read_file(files.read, str(name), kind, (argument,))
     return export
 
 
-def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
-    """A warning when the export is older than max_age allows, or tells no age."""
+def _check_age(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
+    """Return a warning if the export is older than max_age or its age is unknown."""
     max_age = attributes.get("max_age")
     limit = parse_duration(max_age) if isinstance(max_age, str) else None
     if limit is None:
         return
-    made = parse_time(inventory.exported_at) if inventory.exported_at else None
-    moment = parse_time(now)
-    if made is None:
+    export_time = parse_time(inventory.exported_at) if inventory.exported_at else None
+    current_time = parse_time(now)
+    if export_time is None:
         yield Problem(
             ("max_age",),
             "age-of-the-inventory-unknown",
@@ -209,14 +213,14 @@ def _age_problems(attributes: Mapping[str, Any], inventory: AzInventory, now: st
             "others: date -u +%Y-%m-%dT%H:%M:%SZ > exported_at",
             Severity.WARNING,
         )
-    elif moment is not None and moment - made > limit:
-        said = "was made" if inventory.age_certain else "knows of nothing newer than"
-        hours = int((moment - made).total_seconds() // 3600)
+    elif current_time is not None and current_time - export_time > limit:
+        age_clause = "was made" if inventory.is_age_certain else "knows of nothing newer than"
+        hours = int((current_time - export_time).total_seconds() // 3600)
         age = f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
         yield Problem(
             ("max_age",),
             "old-inventory",
-            f'The export {said} {inventory.exported_at}, {age} ago; max_age is "{max_age}". '
+            f'The export {age_clause} {inventory.exported_at}, {age} ago; max_age is "{max_age}". '
             "Capture it again before relying on this plan.",
             Severity.WARNING,
         )

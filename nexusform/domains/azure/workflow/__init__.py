@@ -1,6 +1,6 @@
-"""Wiring of azure."""
+"""Operations on Azure sites: import, prediction, reconciliation."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "reconcile": "replay_alone",
+# Public names of the package, by module.
+PUBLIC = {
+    "reconciler": "run_site_replays",
 }

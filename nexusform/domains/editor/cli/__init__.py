@@ -1,1 +1,1 @@
-"""Commands of editor."""
+"""Commands of the editor domain."""

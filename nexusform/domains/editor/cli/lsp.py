@@ -1,4 +1,4 @@
-"""`nexusform lsp`."""
+"""Command `nexusform lsp`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import sys
 
 from msgspec import Struct
 
-from nexusform.cli.commands import command
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 
 
 class LspArguments(Struct, frozen=True, kw_only=True):
-    """What `lsp` takes."""
+    """Arguments of `lsp`."""
 
 
-@command("lsp", LspArguments, trusts=False)
+@define_command("lsp", LspArguments, has_trust_flags=False)
 def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
     """Start the language server on stdin and stdout, for editors.
 
     Provides diagnostics, completion, hover, definitions, renaming, formatting and placement hints.
     """
     try:
-        from nexusform.domains.editor.server import make_server
+        from nexusform.domains.editor.server import create_server
     except ImportError:
-        Screen().err("Error: The language server needs the extra editor: pip install 'nexusform[editor]'.")
+        Screen().print_error(
+            "Error: The language server needs the extra editor: pip install 'nexusform[editor]'."
+        )
         return 1
-    # When the editor leaves, the server closes what it writes to; stdout stays open for what comes after.
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
-        make_server().start_io(stdout=answers)
+    # When the editor disconnects, the server closes its output; the duplicate keeps stdout open.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output:
+        create_server().start_io(stdout=output)
     return 0

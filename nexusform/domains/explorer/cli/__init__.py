@@ -1,1 +1,1 @@
-"""Commands of explorer."""
+"""Commands of the explorer."""

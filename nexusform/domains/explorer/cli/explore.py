@@ -1,4 +1,4 @@
-"""`nexusform explore`."""
+"""Command `nexusform explore`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, number, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.arguments import declare_group, declare_number, declare_switch
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 
 _LAST_PORT: Final = 65_535
 
 
 class ExploreArguments(Struct, frozen=True, kw_only=True):
-    """What `explore` takes."""
+    """Arguments of `explore`."""
 
-    port: int | None = number("Use this local port (default: a free one)", default=None)
-    open: bool = switch("Do not open a browser", default=True)
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    state: str = state_flag()
-    view: ViewFlags = group(ViewFlags)
+    port: int | None = declare_number("Use this local port (default: a free one)", default=None)
+    open: bool = declare_switch("Do not open a browser", default=True)
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    state: str = declare_state_flag()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("explore", ExploreArguments)
+@define_command("explore", ExploreArguments)
 def explore(arguments: ExploreArguments) -> int:
     """Explore the plan in a local browser, with other counts and racks.
 
@@ -34,26 +34,30 @@ def explore(arguments: ExploreArguments) -> int:
     """
     if not 0 <= (arguments.port or 0) <= _LAST_PORT:
         raise click.UsageError(f"-port: a port is a number from 1 to {_LAST_PORT}; 0 takes a free one.")
-    from nexusform.domains.explorer.exploration import explored
+    from nexusform.domains.explorer.exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
 
-    screen = arguments.view.screen()
-    with explored(place_of(arguments.state, arguments.variables)) as (exploration, diagnostics, sources):
-        screen.diagnostics(diagnostics, sources)
+    screen = arguments.view.create_screen()
+    with open_exploration(create_context(arguments.state, arguments.variables)) as (
+        exploration,
+        diagnostics,
+        sources,
+    ):
+        screen.print_diagnostics(diagnostics, sources)
         if exploration is None:
             return 1
         try:
             server = ExplorerServer(exploration, arguments.port or 0)
         except OSError as problem:
-            screen.err(f"Error: port {arguments.port} cannot be used: {problem.strerror}.")
+            screen.print_error(f"Error: port {arguments.port} cannot be used: {problem.strerror}.")
             return 1
-        screen.out(f"Exploring at {server.url}\nNothing is applied. Press Ctrl-C to end.")
-        if arguments.open and screen.live:
+        screen.print_text(f"Exploring at {server.url}\nNothing is applied. Press Ctrl-C to end.")
+        if arguments.open and screen.is_live:
             webbrowser.open(server.url)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            screen.out("\nEnded.")
+            screen.print_text("\nEnded.")
         finally:
             server.server_close()
     return 0

@@ -1,11 +1,13 @@
-"""Objects of a fleet's hub: placements, overrides, staged runs, members, and what a hub exports."""
+"""Readers of fleet hub objects: placements, overrides, staged runs, members, and hub exports."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "fleet_documents": "read_fleet_document",
-    "fleet_export": "conditions_of is_going manager_of OF_AZURE override_names read_placements",
-    "fleet_members": "health_of",
+    "fleet_export": (
+        "list_conditions is_deleting find_manager AZURE_MANAGER list_override_names read_placements"
+    ),
+    "fleet_members": "read_health",
     "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",
-    "hub_objects": "as_written",
+    "hub_objects": "remove_server_fields",
 }

@@ -1,7 +1,5 @@
-"""What an API server fills in where an object says nothing: a hub selects and overrides what it holds.
-
-Source: Kubernetes 1.34 pkg/apis/{apps,autoscaling,batch,core,networking}/*/defaults.go, and the answers of an
-API server.
+"""Defaults filled in by an API server: a hub selects and overrides objects with them. Source: Kubernetes 1.34
+pkg/apis/{apps,autoscaling,batch,core,networking}/*/defaults.go, and responses of an API server.
 """
 
 from __future__ import annotations
@@ -11,75 +9,75 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nexusform.documents.shapes import mapping_at, objects_at
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.documents.field_shapes import get_mapping, list_objects
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 Object = dict[str, Any]
 
 
-def with_defaults(body: Mapping[str, Any]) -> Object:
-    """A copy of an object as an API server holds it, of the kinds of the table below."""
-    filled = copy.deepcopy(dict(body))
-    fill = _KINDS.get((str(filled.get("apiVersion")), str(filled.get("kind"))))
+def add_defaults(body: Mapping[str, Any]) -> Object:
+    """Return a copy of an object with the API server's defaults, for the kinds in the table below."""
+    result = copy.deepcopy(dict(body))
+    fill = _FILLERS.get((str(result.get("apiVersion")), str(result.get("kind"))))
     if fill is not None:
-        fill(filled)
-    return filled
+        fill(result)
+    return result
 
 
-def _namespace(body: Object) -> None:
-    metadata = _below(body, "metadata")
-    labels = _below(metadata, "labels")
+def _fill_namespace(body: Object) -> None:
+    metadata = _get_mapping(body, "metadata")
+    labels = _get_mapping(metadata, "labels")
     labels.setdefault("kubernetes.io/metadata.name", metadata.get("name"))
-    _below(body, "spec").setdefault("finalizers", ["kubernetes"])
+    _get_mapping(body, "spec").setdefault("finalizers", ["kubernetes"])
 
 
-def _deployment(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
-    strategy = _below(spec, "strategy")
-    _fill(strategy, {"type": "RollingUpdate"})
+def _fill_deployment(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+    strategy = _get_mapping(spec, "strategy")
+    _fill_missing(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill(_below(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
-    _template(spec)
+        _fill_missing(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+    _fill_pod_template(spec)
 
 
-def _stateful_set(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
-    claims = _below(spec, "persistentVolumeClaimRetentionPolicy")
-    _fill(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
-    strategy = _below(spec, "updateStrategy")
-    _fill(strategy, {"type": "RollingUpdate"})
+def _fill_stateful_set(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
+    claims = _get_mapping(spec, "persistentVolumeClaimRetentionPolicy")
+    _fill_missing(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    strategy = _get_mapping(spec, "updateStrategy")
+    _fill_missing(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill(_below(strategy, "rollingUpdate"), {"partition": 0})
-    for claim in objects_at(spec, "volumeClaimTemplates"):
-        _fill(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
-        _fill(_below(claim, "status"), {"phase": "Pending"})
-        _claim(claim)
-    _template(spec)
+        _fill_missing(_get_mapping(strategy, "rollingUpdate"), {"partition": 0})
+    for claim in list_objects(spec, "volumeClaimTemplates"):
+        _fill_missing(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+        _fill_missing(_get_mapping(claim, "status"), {"phase": "Pending"})
+        _fill_claim(claim)
+    _fill_pod_template(spec)
 
 
-def _daemon_set(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"revisionHistoryLimit": 10})
-    strategy = _below(spec, "updateStrategy")
-    _fill(strategy, {"type": "RollingUpdate"})
+def _fill_daemon_set(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"revisionHistoryLimit": 10})
+    strategy = _get_mapping(spec, "updateStrategy")
+    _fill_missing(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill(_below(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
-    _template(spec)
+        _fill_missing(_get_mapping(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
+    _fill_pod_template(spec)
 
 
-def _replica_set(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"replicas": 1})
-    _template(spec)
+def _fill_replica_set(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"replicas": 1})
+    _fill_pod_template(spec)
 
 
-def _job(body: Object) -> None:
-    spec, name = _below(body, "spec"), str(_below(body, "metadata").get("name"))
+def _fill_job(body: Object) -> None:
+    spec, name = _get_mapping(body, "spec"), str(_get_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
-    filled = {
+    defaults = {
         "parallelism": 1,
         "backoffLimit": 6,
         "completionMode": "NonIndexed",
@@ -87,179 +85,181 @@ def _job(body: Object) -> None:
         "manualSelector": False,
         "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
     }
-    _fill(spec, filled)
-    _template(spec)
+    _fill_missing(spec, defaults)
+    _fill_pod_template(spec)
     if not spec["manualSelector"]:
-        labels = _below(_below(_below(spec, "template"), "metadata"), "labels")
-        _fill(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
-        # A Job without labels has those of its pods.
-        _fill(_below(body, "metadata"), {"labels": dict(labels)})
+        labels = _get_mapping(_get_mapping(_get_mapping(spec, "template"), "metadata"), "labels")
+        _fill_missing(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
+        # A Job without labels gets those of its pods.
+        _fill_missing(_get_mapping(body, "metadata"), {"labels": dict(labels)})
 
 
-def _cron_job(body: Object) -> None:
-    spec = _below(body, "spec")
-    filled = {
+def _fill_cron_job(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    defaults = {
         "concurrencyPolicy": "Allow",
         "suspend": False,
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 1,
     }
-    _fill(spec, filled)
-    template = _below(spec, "jobTemplate")
-    _below(template, "metadata")
-    _template(_below(template, "spec"))
+    _fill_missing(spec, defaults)
+    template = _get_mapping(spec, "jobTemplate")
+    _get_mapping(template, "metadata")
+    _fill_pod_template(_get_mapping(template, "spec"))
 
 
-def _claim(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"volumeMode": "Filesystem"})
-    _amounts(_below(spec, "resources"), "requests", "limits")
+def _fill_claim(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"volumeMode": "Filesystem"})
+    _normalize_quantities(_get_mapping(spec, "resources"), "requests", "limits")
 
 
-def _secret(body: Object) -> None:
-    _fill(body, {"type": "Opaque"})
-    for name, text in mapping_at(body.pop("stringData", None)).items():
-        _below(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
+def _fill_secret(body: Object) -> None:
+    _fill_missing(body, {"type": "Opaque"})
+    for name, text in get_mapping(body.pop("stringData", None)).items():
+        _get_mapping(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
 
 
-def _network_policy(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
-    for way in ("ingress", "egress"):
-        for rule in objects_at(spec, way):
-            for port in objects_at(rule, "ports"):
-                _fill(port, {"protocol": "TCP"})
+def _fill_network_policy(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+    for direction in ("ingress", "egress"):
+        for rule in list_objects(spec, direction):
+            for port in list_objects(rule, "ports"):
+                _fill_missing(port, {"protocol": "TCP"})
 
 
-def _autoscaler(body: Object) -> None:
-    spec = _below(body, "spec")
+def _fill_autoscaler(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
     target = {"type": "Utilization", "averageUtilization": 80}
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-    _fill(spec, {"minReplicas": 1, "metrics": [cpu]})
+    _fill_missing(spec, {"minReplicas": 1, "metrics": [cpu]})
 
 
-def _limit_range(body: Object) -> None:
-    for limit in objects_at(_below(body, "spec"), "limits"):
-        _amounts(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+def _fill_limit_range(body: Object) -> None:
+    for limit in list_objects(_get_mapping(body, "spec"), "limits"):
+        _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
-            for name, source in _OF_LIMITS:
+            for name, source in _LIMIT_DEFAULTS:
                 if limit.get(source):
-                    _fill(_below(limit, name), limit[source])
+                    _fill_missing(_get_mapping(limit, name), limit[source])
 
 
-_OF_LIMITS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
+_LIMIT_DEFAULTS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
 
 
-def _quota(body: Object) -> None:
-    _amounts(_below(body, "spec"), "hard")
+def _fill_quota(body: Object) -> None:
+    _normalize_quantities(_get_mapping(body, "spec"), "hard")
 
 
-def _amounts(target: Object, *names: str) -> None:
-    """Write quantities as an API server does: `1` as "1", "1000m" as "1"."""
+def _normalize_quantities(target: Object, *names: str) -> None:
+    """Write quantities like an API server: `1` as "1", "1000m" as "1"."""
     for name in names:
-        for key, written in mapping_at(target, name).items():
-            quantity = parse_quantity(str(written))
-            if not isinstance(quantity, Malformed):
+        for key, value in get_mapping(target, name).items():
+            quantity = parse_quantity(str(value))
+            if not isinstance(quantity, MalformedQuantity):
                 target[name][key] = str(quantity)
 
 
-def _service(body: Object) -> None:
-    spec = _below(body, "spec")
-    _fill(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
+def _fill_service(body: Object) -> None:
+    spec = _get_mapping(body, "spec")
+    _fill_missing(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
     if spec["type"] != "ExternalName":
-        filled = {
+        defaults = {
             "internalTrafficPolicy": "Cluster",
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
         }
-        _fill(spec, filled)
+        _fill_missing(spec, defaults)
     if spec["type"] in ("LoadBalancer", "NodePort"):
-        _fill(spec, {"externalTrafficPolicy": "Cluster"})
+        _fill_missing(spec, {"externalTrafficPolicy": "Cluster"})
     if spec["type"] == "LoadBalancer":
-        _fill(spec, {"allocateLoadBalancerNodePorts": True})
-    for port in objects_at(spec, "ports"):
-        _fill(port, {"protocol": "TCP", "targetPort": port.get("port")})
+        _fill_missing(spec, {"allocateLoadBalancerNodePorts": True})
+    for port in list_objects(spec, "ports"):
+        _fill_missing(port, {"protocol": "TCP", "targetPort": port.get("port")})
 
 
-def _template(spec: Object) -> None:
-    """Fill in the pods of a workload."""
-    template = _below(spec, "template")
-    _below(template, "metadata")
-    pods = _below(template, "spec")
-    always = {
+def _fill_pod_template(spec: Object) -> None:
+    """Fill in the pod template of a workload."""
+    template = _get_mapping(spec, "template")
+    _get_mapping(template, "metadata")
+    pods = _get_mapping(template, "spec")
+    defaults = {
         "restartPolicy": "Always",
         "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
         "terminationGracePeriodSeconds": 30,
     }
-    _fill(pods, always)
-    _below(pods, "securityContext")
+    _fill_missing(pods, defaults)
+    _get_mapping(pods, "securityContext")
     for name in ("initContainers", "containers"):
-        for container in objects_at(pods, name):
-            _container(container)
-    for volume in objects_at(pods, "volumes"):
+        for container in list_objects(pods, name):
+            _fill_container(container)
+    for volume in list_objects(pods, "volumes"):
         for source in ("configMap", "secret", "projected", "downwardAPI"):
-            _fill_where_written(volume, source, {"defaultMode": 420})
-        _fill_where_written(volume, "hostPath", {"type": ""})
+            _fill_existing(volume, source, {"defaultMode": 420})
+        _fill_existing(volume, "hostPath", {"type": ""})
 
 
-def _container(container: Object) -> None:
+def _fill_container(container: Object) -> None:
     image = str(container.get("image") or "")
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
-    newest = "@" not in image and tag in ("", "latest")
-    filled = {
-        "imagePullPolicy": "Always" if newest else "IfNotPresent",
+    is_latest = "@" not in image and tag in ("", "latest")
+    defaults = {
+        "imagePullPolicy": "Always" if is_latest else "IfNotPresent",
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
     }
-    _fill(container, filled)
-    _amounts(_below(container, "resources"), "limits", "requests")
-    for variable in objects_at(container, "env"):
-        _fill_where_written(mapping_at(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
-    for port in objects_at(container, "ports"):
-        _fill(port, {"protocol": "TCP"})
+    _fill_missing(container, defaults)
+    _normalize_quantities(_get_mapping(container, "resources"), "limits", "requests")
+    for variable in list_objects(container, "env"):
+        _fill_existing(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
+    for port in list_objects(container, "ports"):
+        _fill_missing(port, {"protocol": "TCP"})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        _fill_where_written(container, name, _PROBE)
-        _fill_where_written(mapping_at(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
+        _fill_existing(container, name, _PROBE)
+        _fill_existing(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
 
 
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
-def _fill(target: Object, defaults: Mapping[str, Any]) -> None:
+def _fill_missing(target: Object, defaults: Mapping[str, Any]) -> None:
     for name, value in defaults.items():
         if target.get(name) is None:
             target[name] = value
 
 
-def _fill_where_written(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
-    """Fill in the mapping under a name, where there is one."""
+def _fill_existing(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
+    """Fill in the mapping under a name, if it exists."""
     inner = target.get(name)
     if isinstance(inner, dict):
-        _fill(inner, defaults)
+        _fill_missing(inner, defaults)
 
 
-def _below(target: Object, name: str) -> Object:
-    """The mapping under a name, made where there is none; of anything else a copy that nobody keeps."""
+def _get_mapping(target: Object, name: str) -> Object:
+    """Return the mapping under a name, created if absent; an unattached empty one if the value is no
+    mapping.
+    """
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}
     return inner if isinstance(inner, dict) else {}
 
 
-_KINDS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
-    ("v1", "Namespace"): _namespace,
-    ("v1", "Service"): _service,
-    ("apps/v1", "Deployment"): _deployment,
-    ("apps/v1", "StatefulSet"): _stateful_set,
-    ("apps/v1", "DaemonSet"): _daemon_set,
-    ("apps/v1", "ReplicaSet"): _replica_set,
-    ("batch/v1", "Job"): _job,
-    ("batch/v1", "CronJob"): _cron_job,
-    ("v1", "PersistentVolumeClaim"): _claim,
-    ("v1", "Secret"): _secret,
-    ("v1", "LimitRange"): _limit_range,
-    ("v1", "ResourceQuota"): _quota,
-    ("networking.k8s.io/v1", "NetworkPolicy"): _network_policy,
-    ("autoscaling/v2", "HorizontalPodAutoscaler"): _autoscaler,
+_FILLERS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
+    ("v1", "Namespace"): _fill_namespace,
+    ("v1", "Service"): _fill_service,
+    ("apps/v1", "Deployment"): _fill_deployment,
+    ("apps/v1", "StatefulSet"): _fill_stateful_set,
+    ("apps/v1", "DaemonSet"): _fill_daemon_set,
+    ("apps/v1", "ReplicaSet"): _fill_replica_set,
+    ("batch/v1", "Job"): _fill_job,
+    ("batch/v1", "CronJob"): _fill_cron_job,
+    ("v1", "PersistentVolumeClaim"): _fill_claim,
+    ("v1", "Secret"): _fill_secret,
+    ("v1", "LimitRange"): _fill_limit_range,
+    ("v1", "ResourceQuota"): _fill_quota,
+    ("networking.k8s.io/v1", "NetworkPolicy"): _fill_network_policy,
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): _fill_autoscaler,
 }

@@ -1,8 +1,6 @@
-"""A fleet object as real YAML -> the plain data that the same object has when it is written as blocks.
-
-Led by the kind's shape (fleet_shapes.py): whatever `kubectl apply`, the API's schema or its rules would
-refuse is an error at its line. A lenient reading goes on where manifest_corrections.py has a correction,
-and lists it.
+"""Conversion of fleet objects from YAML to the arguments of their blocks. Guided by the kind's shape
+(fleet_shapes.py): anything rejected by `kubectl apply`, the API's schema or its rules is an error at its
+line. A lenient reading applies the corrections of manifest_corrections.py and lists them.
 """
 
 from __future__ import annotations
@@ -15,82 +13,91 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
-from nexusform.documents.shapes import Fault, Holds, Objection, Shape, fault_of, size_fault
-from nexusform.documents.text_places import TextPlace
-from nexusform.documents.yaml_text import ELISION, Node, Notes, YamlDocument, read_yaml
-from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, block_name
+from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest, suggest_name
+from nexusform.documents.field_shapes import (
+    FieldKind,
+    FieldShape,
+    RuleViolation,
+    ShapeViolation,
+    validate_size,
+    validate_value,
+)
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, parse_yaml
+from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
 from nexusform.domains.fleet.importers.manifest_corrections import CorrectionList
-from nexusform.domains.pods.importers.kubernetes_checks import metadata_problems
-from nexusform.plain_data import Path
-from nexusform.schema import BlockSchema, Nesting
+from nexusform.domains.pods.importers.kubernetes_checks import list_metadata_problems
+from nexusform.json_data.plain_data import Path
+from nexusform.schemas.block_schema import BlockSchema, Nesting
 
 INVALID: Final = "invalid-fleet-manifest"
-_LONGEST_NAME: Final = 56
-_LENIENTLY: Final = " lenient = true would read it."
-# What stands above a condition: with one less of them, more is selected.
-_CONDITIONS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
-_HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-# A hub takes the old name, and finds no such property today.
+_MAX_PATH_LENGTH: Final = 56
+_LENIENT_HINT: Final = " lenient = true would read it."
+# Fields that contain conditions: a missing condition selects more.
+_CONDITION_FIELDS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
+_TOP_LEVEL_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+# A hub accepts the old name, but no member has such a property today.
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
-_TEXT: Final = Shape(Holds.TEXT)
-_OTHER_NAMES: Final = {"metricSorter": "propertySorter"}
+_TEXT: Final = FieldShape(FieldKind.TEXT)
+_ALIASES: Final = {"metricSorter": "propertySorter"}
 
 
 class FleetDocument(Struct, frozen=True):
-    """One object: the arguments of its spec, where each part of them was written, and the parts that
-    `findings` judge.
+    """Fleet object: arguments of its spec, text locations of their parts, and the parts covered by
+    `findings`.
     """
 
     name: str = ""
     namespace: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[Path, TextPlace] = field(default_factory=dict)
-    judged: frozenset[Path] = frozenset()
+    locations: Mapping[Path, TextPosition] = field(default_factory=dict)
+    reported_paths: frozenset[Path] = frozenset()
     findings: tuple[Problem, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
 
-    def is_true(self, condition: str) -> bool:
-        """Whether its status has a condition of this type that is True."""
+    def has_condition(self, condition: str) -> bool:
+        """Return True if its status has a True condition of this type."""
         return (condition, "True") in self.conditions
 
-    def is_judged(self, path: Path) -> bool:
-        """Whether enough is said about a part, or about something in it: who checks the arguments has nothing
-        to add, as it saw no more than what was left.
+    def is_reported(self, path: Path) -> bool:
+        """Return True if findings cover a part, or something in it; further checks of the arguments add
+        nothing.
         """
-        if any(path[:length] in self.judged for length in range(len(path) + 1)):
+        if any(path[:length] in self.reported_paths for length in range(len(path) + 1)):
             return True
-        return len(path) > 1 and any(each[: len(path)] == path for each in self.judged)
+        return len(path) > 1 and any(
+            reported_path[: len(path)] == path for reported_path in self.reported_paths
+        )
 
-    def line(self, path: Path) -> int:
-        """The line of a value, or of the nearest part above it that was written; 0 = none."""
+    def find_line(self, path: Path) -> int:
+        """Return the line of a value or of its nearest configured parent; 0 if there is none."""
         for length in range(len(path), -1, -1):
-            if path[:length] in self.places:
-                return self.places[path[:length]].line
+            if path[:length] in self.locations:
+                return self.locations[path[:length]].line
         return 0
 
 
 def read_fleet_document(
     file: str, content: str, api: ApiKind, schema: BlockSchema, *, lenient: bool = False
 ) -> FleetDocument:
-    """Read the only object of a text. `schema` says what the arguments are called and what they are by
-    default.
-    """
-    stream = read_yaml(file, content)
+    """Read the only object of a text. `schema` gives the names and defaults of the arguments."""
+    stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
     if len(stream.documents) == 1:
-        return read_fleet_object(file, stream.documents[0], api, schema, lenient=lenient, before=findings)
-    notes = Notes(file)
+        return read_fleet_object(
+            file, stream.documents[0], api, schema, lenient=lenient, earlier_findings=findings
+        )
+    notes = DocumentFindings(file)
     if stream.documents:
-        more = Node.of(stream.documents[1])
+        second = Node.create_root(stream.documents[1])
         text = (
             "one manifest holds one object; write a block for each, or read them with "
             'data "kubernetes_manifests".'
         )
-        notes.error(more, INVALID, text)
+        notes.add_error(second, INVALID, text)
     elif not findings:
-        notes.error(TextPlace(1, 1), INVALID, f"the text holds no object; a {api.kind} is expected.")
+        notes.add_error(TextPosition(1, 1), INVALID, f"the text holds no object; a {api.kind} is expected.")
     return FleetDocument(findings=(*findings, *notes.findings))
 
 
@@ -101,320 +108,330 @@ def read_fleet_object(
     schema: BlockSchema,
     *,
     lenient: bool = False,
-    before: tuple[Problem, ...] = (),
+    earlier_findings: tuple[Problem, ...] = (),
 ) -> FleetDocument:
-    """Read one object of a text; `before` was found already and comes first."""
-    root = Node.of(document)
-    notes = Notes(file)
+    """Read one object of a text; `earlier_findings` come first."""
+    root = Node.create_root(document)
+    notes = DocumentFindings(file)
     if not isinstance(root.data, dict):
-        notes.error(root, INVALID, f"this is no object; a {api.kind} is expected.")
-        return FleetDocument(findings=(*before, *notes.findings))
-    root = _as_meant(root, notes)
-    version = _check_head(root, api, notes)
+        notes.add_error(root, INVALID, f"this is no object; a {api.kind} is expected.")
+        return FleetDocument(findings=(*earlier_findings, *notes.findings))
+    root = _normalize_keys(root, notes)
+    version = _check_type(root, api, notes)
     reader = _ObjectReader(notes, CorrectionList(file, allowed=lenient), version)
-    metadata = reader.head(root.at("metadata"))
+    metadata = reader.read_metadata(root.get_node("metadata"))
     values: Mapping[str, Any] = {}
     if "spec" in root.data:
-        values = reader.spec(root.at("spec"), api, schema)
+        values = reader.read_spec(root.get_node("spec"), api, schema)
     else:
-        notes.error(root, INVALID, "spec is missing.")
-        reader.judged.add(())
+        notes.add_error(root, INVALID, "spec is missing.")
+        reader.reported_paths.add(())
     return FleetDocument(
         name=metadata.get("name") or "",
         namespace=metadata.get("namespace") or "",
         values=values,
-        places=reader.places,
-        judged=frozenset(reader.judged),
-        findings=(*before, *notes.findings, *reader.corrections.problems),
+        locations=reader.locations,
+        reported_paths=frozenset(reader.reported_paths),
+        findings=(*earlier_findings, *notes.findings, *reader.corrections.problems),
         conditions=tuple(
-            (each.at("type").text, each.at("status").text) for each in root.at("status", "conditions").items()
+            (condition.get_node("type").text, condition.get_node("status").text)
+            for condition in root.get_node("status", "conditions").list_items()
         ),
     )
 
 
-def _check_head(root: Node, api: ApiKind, notes: Notes) -> str:
-    """Kind and version; the version."""
-    version = root.at("apiVersion")
-    group, _, short = version.text.rpartition("/")
-    if group != api.group or short not in api.versions:
-        known = " or ".join(f"{api.group}/{v}" for v in api.versions)
-        text = f'apiVersion is "{version.text}"; a hub has {api.kind} as {known}.'
-        notes.error(version, INVALID, text)
-        short = api.versions[0]
-    kind = root.at("kind")
+def _check_type(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
+    """Check kind and version; return the version."""
+    version = root.get_node("apiVersion")
+    group, _, version_name = version.text.rpartition("/")
+    if group != api.group or version_name not in api.versions:
+        supported = " or ".join(f"{api.group}/{v}" for v in api.versions)
+        text = f'apiVersion is "{version.text}"; a hub has {api.kind} as {supported}.'
+        notes.add_error(version, INVALID, text)
+        version_name = api.versions[0]
+    kind = root.get_node("kind")
     if kind.text != api.kind:
-        notes.error(kind, INVALID, f'kind is "{kind.text}"; a {api.kind} is expected.')
-    return short
+        notes.add_error(kind, INVALID, f'kind is "{kind.text}"; a {api.kind} is expected.')
+    return version_name
 
 
-def _as_meant(root: Node, notes: Notes) -> Node:
-    """The object with its own keys as they should be spelled: nothing else is to be said because of one."""
+def _normalize_keys(root: Node, notes: DocumentFindings) -> Node:
+    """Return the object with misspelled top-level keys corrected, so that each is reported once."""
     data: dict[str, Any] = {}
-    places: dict[str | int, TextPlace] = {}
-    for key, below in root.fields():
-        near = "" if key in _HEAD else nearest(key, _HEAD)
-        if key not in _HEAD:
-            notes.error(below, INVALID, f'unknown field "{key}".{did_you_mean(key, _HEAD)}')
-        if key in _HEAD or (near and near not in root.data):
-            data[near or key], places[near or key] = below.data, below.place
-    return Node(data, replace(root.place, children=places))
+    locations: dict[str | int, TextPosition] = {}
+    for key, node in root.list_fields():
+        suggestion = "" if key in _TOP_LEVEL_KEYS else find_nearest(key, _TOP_LEVEL_KEYS)
+        if key not in _TOP_LEVEL_KEYS:
+            notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
+        if key in _TOP_LEVEL_KEYS or (suggestion and suggestion not in root.data):
+            data[suggestion or key], locations[suggestion or key] = node.data, node.position
+    return Node(data, replace(root.position, children=locations))
 
 
 class _Part(Struct, frozen=True):
-    """A node, where its value goes among the arguments, and the path to it in the API's words."""
+    """Node with the path of its argument and its API path."""
 
     node: Node
     path: Path
-    steps: str
+    api_path: str
 
     @property
-    def name(self) -> str:
-        """The path, or the end of it: the line is told anyway."""
-        if len(self.steps) <= _LONGEST_NAME:
-            return self.steps
-        return ".".join(self.steps.split(".")[-2:])
+    def display_path(self) -> str:
+        """API path, or the end of a long one; the line is reported separately."""
+        if len(self.api_path) <= _MAX_PATH_LENGTH:
+            return self.api_path
+        return ".".join(self.api_path.split(".")[-2:])
 
-    def at(self, key: str, name: str) -> _Part:
-        """A field of it; `name` is that of the argument."""
-        return _Part(self.node.at(key), (*self.path, name), f"{self.steps}.{key}")
+    def get_field(self, key: str, name: str) -> _Part:
+        """Return a field; `name` is that of the argument."""
+        return _Part(self.node.get_node(key), (*self.path, name), f"{self.api_path}.{key}")
 
-    def item(self, index: int, position: int) -> _Part:
-        """An item of it, which becomes the argument's item at a position."""
-        return _Part(self.node.at(index), (*self.path, position), f"{self.steps}[{index}]")
+    def get_item(self, index: int, position: int) -> _Part:
+        """Return an item, as the argument's item at a position."""
+        return _Part(self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]")
 
 
 class _ObjectReader:
-    def __init__(self, notes: Notes, corrections: CorrectionList, version: str) -> None:
+    def __init__(self, notes: DocumentFindings, corrections: CorrectionList, version: str) -> None:
         self.notes = notes
         self.corrections = corrections
         self.version = version
-        self.places: dict[Path, TextPlace] = {}
-        self.judged: set[Path] = set()
+        self.locations: dict[Path, TextPosition] = {}
+        self.reported_paths: set[Path] = set()
 
-    def head(self, metadata: Node) -> dict[str, Any]:
-        """The metadata, as far as it is used."""
+    def read_metadata(self, metadata: Node) -> dict[str, Any]:
+        """Read the supported metadata."""
         part = _Part(metadata, ("metadata",), "metadata")
-        values: dict[str, Any] = self._fields(part, METADATA, None)
-        for node, path, detail in metadata_problems(metadata):
-            self._refuse(_Part(node, ("metadata", *path), "metadata"), detail)
+        values: dict[str, Any] = self._read_fields(part, METADATA, None)
+        for node, path, detail in list_metadata_problems(metadata):
+            self._reject(_Part(node, ("metadata", *path), "metadata"), detail)
         return values
 
-    def spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
-        """The arguments."""
+    def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
+        """Read the arguments."""
         part = _Part(node, (), "spec")
-        for key in api.needed_in.get(self.version, ()):
-            if node.at(key).data is None:
-                self._refuse(part, f"spec.{key} is missing, which {self.version} requires.")
-        values = self._object(part, api.spec, schema)
-        return values if isinstance(values, dict) else _absent(schema)
+        for key in api.required_by_version.get(self.version, ()):
+            if node.get_node(key).data is None:
+                self._reject(part, f"spec.{key} is missing, which {self.version} requires.")
+        values = self._read_object(part, api.spec, schema)
+        return values if isinstance(values, dict) else _build_defaults(schema)
 
-    # --- what is said ---
+    # --- findings ---
 
-    def _refuse(self, part: _Part, detail: str) -> None:
-        self.judged.add(part.path)
-        self.notes.error(part.node, INVALID, detail)
+    def _reject(self, part: _Part, detail: str) -> None:
+        self.reported_paths.add(part.path)
+        self.notes.add_error(part.node, INVALID, detail)
 
-    def _correct(self, correction: str, part: _Part, wrong: str, read: str) -> bool:
-        """Whether the reading goes on; else what is wrong is an error."""
+    def _apply_correction(self, correction: str, part: _Part, error: str, notice: str) -> bool:
+        """Return True if a lenient reading continues; otherwise report `error`."""
         if self.corrections.allowed:
-            self.judged.add(part.path)
-            self.corrections.made(correction, part.node.place, read)
+            self.reported_paths.add(part.path)
+            self.corrections.made(correction, part.node.position, notice)
             return True
-        self._refuse(part, wrong + _LENIENTLY)
+        self._reject(part, error + _LENIENT_HINT)
         return False
 
-    def _is_left_out(self, part: _Part) -> bool:
-        """Whether "..." stands in place of a value; it is said, as a correction where those are allowed."""
+    def _is_elided(self, part: _Part) -> bool:
+        """Return True for "..." in place of a value; it is reported, as a correction if allowed."""
         if part.node.data != ELISION:
             return False
-        wrong = f'{part.name} is "{ELISION}", which stands for something left out; write it out.'
-        condition = any(step in _CONDITIONS for step in re.split(r"[.\[]", part.steps))
-        correction = "left-out-condition" if condition else "left-out"
-        self._correct(correction, part, wrong, f'{part.name}: "{ELISION}" counts as absent.')
+        wrong = f'{part.display_path} is "{ELISION}", which stands for something left out; write it out.'
+        is_condition = any(step in _CONDITION_FIELDS for step in re.split(r"[.\[]", part.api_path))
+        correction = "left-out-condition" if is_condition else "left-out"
+        self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
         return True
 
     # --- values ---
 
-    def _value(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
-        """The value of one part by its shape; None for what is absent or refused."""
-        if shape.holds is Holds.ANY:
+    def _read_value(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> Any:
+        """Return the value of a part by its shape; None if absent or rejected."""
+        if shape.kind is FieldKind.ANY:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
-            if not shape.defaulted:
-                self._refuse(part, f"{part.name} is null; give it a value or take the key out.")
+            if not shape.is_defaulted:
+                self._reject(part, f"{part.display_path} is null; give it a value or take the key out.")
             return None
-        if self._is_left_out(part):
-            return [] if shape.holds is Holds.LIST else None
-        match shape.holds:
-            case Holds.OBJECT:
-                return self._object(part, shape, schema)
-            case Holds.LIST:
-                return self._list(part, shape, schema)
-            case Holds.TEXTS:
-                return self._texts(part)
-        return self._scalar(part, shape)
+        if self._is_elided(part):
+            return [] if shape.kind is FieldKind.LIST else None
+        match shape.kind:
+            case FieldKind.OBJECT:
+                return self._read_object(part, shape, schema)
+            case FieldKind.LIST:
+                return self._read_list(part, shape, schema)
+            case FieldKind.TEXTS:
+                return self._read_texts(part)
+        return self._read_scalar(part, shape)
 
-    def _object(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> Any:
-        """A mapping by its shape; leniently, a list of one is read as it."""
+    def _read_object(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> Any:
+        """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:
-            self._is_left_out(_Part(node.at(0), part.path, part.steps))
+            self._is_elided(_Part(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
-            wrong = f"{part.name} must be a mapping, and a list stands here; take the dash away."
-            read = f"{part.name}: the list of one is read as its mapping."
-            self._correct("list-for-a-mapping", part, wrong, read)
-            part = _Part(node.at(0), part.path, part.steps)
+            error = f"{part.display_path} must be a mapping, and a list stands here; take the dash away."
+            notice = f"{part.display_path}: the list of one is read as its mapping."
+            self._apply_correction("list-for-a-mapping", part, error, notice)
+            part = _Part(node.get_node(0), part.path, part.api_path)
         elif not isinstance(node.data, dict):
-            self._refuse(part, f"{part.name} must be a mapping.")
+            self._reject(part, f"{part.display_path} must be a mapping.")
             return None
-        return self._fields(part, shape, schema)
+        return self._read_fields(part, shape, schema)
 
-    def _fields(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> dict[str, Any]:
-        """The values of a mapping by our names; unknown keys, missing ones and broken rules are said."""
-        self.places[part.path] = part.node.place
-        values = _absent(schema) if schema is not None else {}
-        written: dict[str, Any] = {}
-        for key, node in part.node.fields():
-            meant = self._meant(key, _Part(node, part.path, part.steps), shape)
-            if meant is None and key not in shape.fields:
-                # What is misspelt is there: nothing else is to be said because of it.
-                near = nearest(key, shape.fields)
-                meant = near if near and near not in part.node.data else None
-            if meant is None:
+    def _read_fields(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> dict[str, Any]:
+        """Return the values of a mapping by argument name; report unknown and missing keys and violated
+        rules.
+        """
+        self.locations[part.path] = part.node.position
+        values = _build_defaults(schema) if schema is not None else {}
+        found_fields: dict[str, Any] = {}
+        for key, node in part.node.list_fields():
+            field_name = self._resolve_key(key, _Part(node, part.path, part.api_path), shape)
+            if field_name is None and key not in shape.fields:
+                # A misspelled key counts as present, so it is reported once.
+                suggestion = find_nearest(key, shape.fields)
+                field_name = suggestion if suggestion and suggestion not in part.node.data else None
+            if field_name is None:
                 continue
-            written[meant] = node.data
-            name = block_name(meant, shape.fields[meant])
-            below = _Part(node, (*part.path, name), f"{part.steps}.{key}")
-            self.places[below.path] = node.place
-            value = self._value(below, shape.fields[meant], _schema_below(schema, name))
+            found_fields[field_name] = node.data
+            name = get_block_name(field_name, shape.fields[field_name])
+            field_part = _Part(node, (*part.path, name), f"{part.api_path}.{key}")
+            self.locations[field_part.path] = node.position
+            value = self._read_value(field_part, shape.fields[field_name], _get_block_schema(schema, name))
             if value is not None:
                 values[name] = value
-        self._check_together(part, shape, written)
+        self._check_rules(part, shape, found_fields)
         return values
 
-    def _check_together(self, part: _Part, shape: Shape, written: Mapping[str, Any]) -> None:
-        """Say which keys of a mapping are missing, and what its rules object to."""
-        for key, needed in shape.fields.items():
-            if needed.required and key not in written:
-                here = replace(part, path=(*part.path, block_name(key, needed)))
-                self._refuse(here, f"{part.name}.{key} is missing.")
+    def _check_rules(self, part: _Part, shape: FieldShape, found_fields: Mapping[str, Any]) -> None:
+        """Report missing keys of a mapping and violations of its rules."""
+        for key, field_shape in shape.fields.items():
+            if field_shape.is_required and key not in found_fields:
+                field_part = replace(part, path=(*part.path, get_block_name(key, field_shape)))
+                self._reject(field_part, f"{part.display_path}.{key} is missing.")
         for rule in shape.rules:
-            for objection in rule(written):
-                self._object_to(part, shape, objection)
+            for violation in rule(found_fields):
+                self._report_violation(part, shape, violation)
 
-    def _object_to(self, part: _Part, shape: Shape, objection: Objection) -> None:
-        """Say what a rule of the shape objects to, at the key it names."""
-        text = f"{part.name}: {objection.detail}"
-        if objection.correction == "no-number-of-clusters":
-            here = replace(part, path=(*part.path, "number_of_clusters"))
-            read = f"{part.name}: PickN without a number asks for every eligible cluster."
-            self._correct(objection.correction, here, text, read)
+    def _report_violation(self, part: _Part, shape: FieldShape, violation: RuleViolation) -> None:
+        """Report a violation of a rule at its key."""
+        text = f"{part.display_path}: {violation.detail}"
+        if violation.correction == "no-number-of-clusters":
+            number_part = replace(part, path=(*part.path, "number_of_clusters"))
+            notice = f"{part.display_path}: PickN without a number asks for every eligible cluster."
+            self._apply_correction(violation.correction, number_part, text, notice)
             return
-        key = objection.key
-        written = key in (part.node.data or ())
-        where = part.at(key, block_name(key, shape.fields[key])) if written else part
-        if where.path not in self.judged:
-            self._refuse(where, text)
+        key = violation.key
+        has_key = key in (part.node.data or ())
+        location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
+        if location.path not in self.reported_paths:
+            self._reject(location, text)
 
-    def _meant(self, key: str, part: _Part, shape: Shape) -> str | None:
-        """The field that a key stands for; None when there is none, which is said."""
+    def _resolve_key(self, key: str, part: _Part, shape: FieldShape) -> str | None:
+        """Return the field of a key; report an unknown key and return None."""
         field_shape = shape.fields.get(key)
         if field_shape is not None:
             if field_shape.versions and self.version not in field_shape.versions:
-                has = " and ".join(field_shape.versions)
-                text = f'unknown field "{part.name}.{key}": {self.version} has none, {has} has it.'
-                self.notes.error(part.node, INVALID, text)
+                versions = " and ".join(field_shape.versions)
+                text = (
+                    f'unknown field "{part.display_path}.{key}": {self.version} has none, {versions} has it.'
+                )
+                self.notes.add_error(part.node, INVALID, text)
                 return None
             return key
-        meant = _OTHER_NAMES.get(key, "")
-        if meant in shape.fields:
-            wrong = f'unknown field "{part.name}.{key}"; write {meant}.'
-            known = replace(part, path=(*part.path, block_name(meant, shape.fields[meant])))
+        field_name = _ALIASES.get(key, "")
+        if field_name in shape.fields:
+            error = f'unknown field "{part.display_path}.{key}"; write {field_name}.'
+            field_part = replace(
+                part, path=(*part.path, get_block_name(field_name, shape.fields[field_name]))
+            )
             return (
-                meant
-                if self._correct("metric-sorter", known, wrong, f'"{key}" is read as {meant}.')
+                field_name
+                if self._apply_correction(
+                    "metric-sorter", field_part, error, f'"{key}" is read as {field_name}.'
+                )
                 else None
             )
-        near = did_you_mean(key, shape.fields) or f" Known here: {', '.join(shape.fields)}."
-        self.notes.error(part.node, INVALID, f'unknown field "{part.name}.{key}".{near}')
+        hint = suggest_name(key, shape.fields) or f" Known here: {', '.join(shape.fields)}."
+        self.notes.add_error(part.node, INVALID, f'unknown field "{part.display_path}.{key}".{hint}')
         return None
 
-    def _list(self, part: _Part, shape: Shape, schema: BlockSchema | None) -> list[Any]:
-        """The items of a list; leniently, a mapping is read as its only item."""
+    def _read_list(self, part: _Part, shape: FieldShape, schema: BlockSchema | None) -> list[Any]:
+        """Return the items of a list; leniently, a mapping is its only item."""
         items_shape = shape.items
         assert items_shape is not None
-        if isinstance(part.node.data, dict) and items_shape.holds is Holds.OBJECT:
-            wrong = f'{part.name} must be a list, and a mapping stands here; put "- " before its first key.'
-            read = f"{part.name}: the mapping is read as the only item of a list."
-            self._correct("mapping-for-a-list", part, wrong, read)
-            only = replace(part, path=(*part.path, 0))
-            return [self._fields(only, items_shape, schema)]
+        if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
+            error = (
+                f'{part.display_path} must be a list, and a mapping stands here; put "- " before its '
+                f"first key."
+            )
+            notice = f"{part.display_path}: the mapping is read as the only item of a list."
+            self._apply_correction("mapping-for-a-list", part, error, notice)
+            item_part = replace(part, path=(*part.path, 0))
+            return [self._read_fields(item_part, items_shape, schema)]
         if not isinstance(part.node.data, list):
-            self._refuse(part, f"{part.name} must be a list.")
+            self._reject(part, f"{part.display_path} must be a list.")
             return []
         items: list[Any] = []
         for index in range(len(part.node.data)):
-            item = part.item(index, len(items))
-            self.places[item.path] = item.node.place
-            value = self._value(item, items_shape, schema)
+            item = part.get_item(index, len(items))
+            self.locations[item.path] = item.node.position
+            value = self._read_value(item, items_shape, schema)
             if value is not None:
                 items.append(value)
-        too_many = size_fault(part.node.data, shape)
-        if too_many:
-            self._refuse(part, f"{part.name} {too_many}")
+        size_error = validate_size(part.node.data, shape)
+        if size_error:
+            self._reject(part, f"{part.display_path} {size_error}")
         return items
 
-    def _texts(self, part: _Part) -> dict[str, str] | None:
-        """A mapping of texts, such as labels."""
+    def _read_texts(self, part: _Part) -> dict[str, str] | None:
+        """Return a mapping of texts, such as labels."""
         if not isinstance(part.node.data, dict):
-            self._refuse(part, f"{part.name} must be a mapping of texts.")
+            self._reject(part, f"{part.display_path} must be a mapping of texts.")
             return None
         entries = {}
         for key in part.node.data:
-            below = part.at(key, key)
-            self.places[below.path] = below.node.place
-            value = None if self._is_left_out(below) else self._scalar(below, _TEXT)
+            entry = part.get_field(key, key)
+            self.locations[entry.path] = entry.node.position
+            value = None if self._is_elided(entry) else self._read_scalar(entry, _TEXT)
             if value is not None:
                 entries[key] = value
         return entries
 
-    def _scalar(self, part: _Part, shape: Shape) -> Any:
-        """A flag, a number or a text by its shape; leniently, a number or a boolean is read as the text that
-        it is written as.
-        """
+    def _read_scalar(self, part: _Part, shape: FieldShape) -> Any:
+        """Return a flag, number or text by its shape; leniently, a number or boolean is read as its text."""
         data = part.node.data
-        fault = fault_of(data, shape, part.node.place.written)
-        if fault is not None and fault.meant and self._reads_as_text(part, fault):
-            data = fault.meant
-            fault = fault_of(data, shape)
+        fault = validate_value(data, shape, part.node.position.source_text)
+        if fault is not None and fault.intended_text and self._accept_as_text(part, fault):
+            data = fault.intended_text
+            fault = validate_value(data, shape)
         if fault is not None:
-            if not fault.meant:
-                self._refuse(part, f"{part.name} {fault.detail}")
+            if not fault.intended_text:
+                self._reject(part, f"{part.display_path} {fault.detail}")
             if shape.choices:
-                # What goes with a choice cannot be judged when there is none.
-                self.judged.add(part.path[:-1])
+                # Fields that depend on a choice cannot be checked without it.
+                self.reported_paths.add(part.path[:-1])
             return None
         if data == OLD_NODE_COUNT and self.corrections.allowed:
-            read = f"{data} is read as {NODE_COUNT} where no cluster has it."
-            self.corrections.made("old-property-name", part.node.place, read)
-        return str(data) if shape.holds is Holds.AMOUNT else data
+            notice = f"{data} is read as {NODE_COUNT} where no cluster has it."
+            self.corrections.made("old-property-name", part.node.position, notice)
+        return str(data) if shape.kind is FieldKind.AMOUNT else data
 
-    def _reads_as_text(self, part: _Part, fault: Fault) -> bool:
-        """Whether the reading goes on with the text that is meant; else what is wrong is an error."""
-        written = part.node.place.written or fault.meant
-        read = f'{part.name}: {written} without quotes is read as "{fault.meant}".'
-        return self._correct("unquoted-text", part, f"{part.name} {fault.detail}", read)
+    def _accept_as_text(self, part: _Part, fault: ShapeViolation) -> bool:
+        """Return True if a lenient reading continues with the intended text; otherwise report an error."""
+        source_text = part.node.position.source_text or fault.intended_text
+        notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'
+        return self._apply_correction("unquoted-text", part, f"{part.display_path} {fault.detail}", notice)
 
 
-def _absent(schema: BlockSchema) -> dict[str, Any]:
-    """The arguments of which nothing is written."""
+def _build_defaults(schema: BlockSchema) -> dict[str, Any]:
+    """Return the arguments of an empty spec."""
     values: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
     for name, block in schema.blocks.items():
         values[name] = None if block.nesting is Nesting.SINGLE else []
     return values
 
 
-def _schema_below(schema: BlockSchema | None, name: str) -> BlockSchema | None:
+def _get_block_schema(schema: BlockSchema | None, name: str) -> BlockSchema | None:
     block = schema.blocks.get(name) if schema is not None else None
     return block.schema if block is not None else None

@@ -1,8 +1,6 @@
-"""Objects of a hub as `kubectl get ... -A -o json|yaml` shows them -> which placement holds which cluster,
-under which policy and with which resources; and who else manages what.
-
-Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); the labels and annotations that Flux and
-Argo CD put on what they apply.
+"""Hub objects as listed by `kubectl get ... -A -o json|yaml` -> placements with bindings, policies and
+resources, and managers of objects. Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels
+and annotations of Flux and Argo CD.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean
-from nexusform.documents.shapes import list_at, mapping_at, mappings_at, text_at, value_at
-from nexusform.documents.yaml_text import problem_at
-from nexusform.domains.pods.importers.kubernetes_manifests import (
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
+from nexusform.documents.field_shapes import get_list, get_mapping, get_text, get_value, list_mappings
+from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
+    build_manifest,
     is_fleet_group,
-    manifest_of,
 )
 
 _PREFIX: Final = "kubernetes-fleet.io/"
@@ -32,24 +30,24 @@ _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
 _NUMBER: Final = f"{_PREFIX}number-of-clusters"
 _PREVIOUS: Final = f"{_PREFIX}previous-binding-state"
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
-# What is left of a snapshot's name once its placement's is cut off: its number, and which part it is.
-_POLICY_REST: Final = re.compile(r"-(\d{1,9})")
-_RESOURCE_REST: Final = re.compile(r"-(\d{1,9})-(?:snapshot|\d+)")
-_ANY_REST: Final = re.compile(r"-\d+(?:-snapshot|-\d+)?$")
+# Rest of a snapshot's name after its placement's: index and part.
+_POLICY_SUFFIX: Final = re.compile(r"-(\d{1,9})")
+_RESOURCE_SUFFIX: Final = re.compile(r"-(\d{1,9})-(?:snapshot|\d+)")
+_ANY_SUFFIX: Final = re.compile(r"-\d+(?:-snapshot|-\d+)?$")
 _OVERRIDE_LISTS: Final = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
 _OVERRIDE_KINDS: Final = ("ClusterResourceOverrideSnapshot", "ResourceOverrideSnapshot")
 
-BINDINGS: Final = ("ClusterResourceBinding", "ResourceBinding")
-_POLICIES: Final = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
-_RESOURCES: Final = ("ClusterResourceSnapshot", "ResourceSnapshot")
-# What the hub makes for a placement.
-MADE_BY_THE_HUB: Final = frozenset({*BINDINGS, *_POLICIES, *_RESOURCES})
-PLACEMENTS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
+BINDING_KINDS: Final = ("ClusterResourceBinding", "ResourceBinding")
+_POLICY_SNAPSHOT_KINDS: Final = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
+_RESOURCE_SNAPSHOT_KINDS: Final = ("ClusterResourceSnapshot", "ResourceSnapshot")
+# Kinds created by the hub for a placement.
+HUB_CREATED_KINDS: Final = frozenset({*BINDING_KINDS, *_POLICY_SNAPSHOT_KINDS, *_RESOURCE_SNAPSHOT_KINDS})
+PLACEMENT_KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 
-# How far a cluster is with what its binding brings. Source: KubeFleet pkg/controllers/rollout.
-READY, WAITING, FAILED, UNOVERRIDDEN = "ready", "waiting", "failed", "not overridden"
-_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
-_NOT_YET: Final = (
+# Progress of a cluster with its binding. Source: KubeFleet pkg/controllers/rollout.
+READY, WAITING, FAILED, OVERRIDE_FAILED = "ready", "waiting", "failed", "not overridden"
+_CONDITION_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
+_PENDING_REASONS: Final = (
     "OverriddenPending",
     "WorkNotSynchronizedYet",
     "ApplyPending",
@@ -57,16 +55,15 @@ _NOT_YET: Final = (
     "ResourceNotAvailableYet",
     "NotAllWorkAreAvailable",
 )
-# The reason of what has failed stands also where nobody has answered yet; the message tells them apart.
-_UNDER_WAY: Final = "has not yet completed"
-_OVERRIDING_FAILED: Final = "Failed to apply the override rules on the resources: "
+# Failure reasons also appear before any response; the message distinguishes them.
+_IN_PROGRESS: Final = "has not yet completed"
+_OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resources: "
 
 
-class ShownBinding(Struct, frozen=True):
-    """A placement's hold on a cluster; numbers are those of snapshots, None where nothing tells. `deleting`:
-    it is being removed. `standing`: what is on the cluster is available, may become so, or failed for good,
-    which overriding may have done, for the reason in `failure`.
-    `overrides` are the names of the override snapshots that it brings, `apply` is how it says to apply.
+class ObservedBinding(Struct, frozen=True):
+    """Observed binding of a placement; numbers are snapshot indexes, None if unknown. `deleting`: deletion in
+    progress. `standing`: the resources are available, still pending, or failed permanently, by overrides for
+    the reason in `failure`. `overrides` are names of override snapshots, `apply` is the apply strategy.
     """
 
     cluster: str
@@ -83,256 +80,292 @@ class ShownBinding(Struct, frozen=True):
     apply: Mapping[str, Any] | None = None
 
 
-class ShownSnapshot(Struct, frozen=True):
-    """What a placement had selected at one time, under the number of its resource snapshot."""
+class ObservedSnapshot(Struct, frozen=True):
+    """Selected objects of a placement at one time, with the index of the resource snapshot."""
 
     index: int
     objects: tuple[Manifest, ...]
 
 
-class ShownPlacement(Struct, frozen=True):
-    """A placement as the hub has it: its object, its bindings by cluster, the number, policy (None: none was
-    written) and N of its latest policy snapshot, and its resource snapshots, the latest one last.
-    `policy_index` None: no policy snapshot was captured. `captured`: how many bindings were, whether or not
-    they can be read. `refusals`: why clusters were not picked when the scheduler looked last.
+class ObservedPlacement(Struct, frozen=True):
+    """Observed placement: its object, bindings by cluster, index, policy (None: not set) and N of its latest
+    policy snapshot, and its resource snapshots, the latest one last. `policy_index` None: no policy snapshot
+    was captured. `captured_count`: number of captured bindings, readable or not. `rejections`: reasons of
+    clusters not picked by the last scheduling.
     """
 
     manifest: Manifest
-    bindings: Mapping[str, ShownBinding] = field(default_factory=dict)
+    bindings: Mapping[str, ObservedBinding] = field(default_factory=dict)
     policy_index: int | None = None
     policy: Mapping[str, Any] | None = None
     number_of_clusters: int | None = None
-    snapshots: tuple[ShownSnapshot, ...] = ()
-    captured: int = 0
-    refusals: Mapping[str, str] = field(default_factory=dict)
+    snapshots: tuple[ObservedSnapshot, ...] = ()
+    captured_count: int = 0
+    rejections: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """`<name>`, or `<namespace>/<name>`."""
+        """Id: `<name>` or `<namespace>/<name>`."""
         namespace = self.manifest.namespace
         return f"{namespace}/{self.manifest.name}" if namespace else self.manifest.name
 
 
-def read_placements(manifests: Iterable[Manifest]) -> dict[str, ShownPlacement]:
-    """The placements by key, with what the hub made for each; those that are being deleted are over."""
+def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacement]:
+    """Return the placements by key with the objects created by the hub; placements in deletion are
+    omitted.
+    """
     objects = [manifest for manifest in manifests if is_fleet_group(manifest.group)]
-    placements = [m for m in objects if m.kind in PLACEMENTS and not is_going(m.body)]
+    placements = [m for m in objects if m.kind in PLACEMENT_KINDS and not is_deleting(m.body)]
     names = {(manifest.namespace, manifest.name) for manifest in placements}
-    made: dict[str, list[Manifest]] = {}
+    created: dict[str, list[Manifest]] = {}
     for manifest in objects:
-        if manifest.kind in MADE_BY_THE_HUB:
-            parent = _parent(manifest, names)
+        if manifest.kind in HUB_CREATED_KINDS:
+            parent = _find_parent(manifest, names)
             key = f"{manifest.namespace}/{parent}" if manifest.namespace else parent
-            made.setdefault(key, []).append(manifest)
-    shown = (_placement(manifest, made) for manifest in placements)
-    return {placement.key: placement for placement in shown}
+            created.setdefault(key, []).append(manifest)
+    observed = (_read_placement(manifest, created) for manifest in placements)
+    return {placement.key: placement for placement in observed}
 
 
-def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownPlacement:
-    """A placement with what the hub made for it: bindings, and its latest policy and resource snapshots."""
-    of_it = made.get(ShownPlacement(manifest).key, [])
-    bindings = [_binding(one, manifest.name) for one in of_it if one.kind in BINDINGS]
-    # Where an evicted one still goes while its successor stands, the successor counts.
-    by_cluster: dict[str, ShownBinding] = {}
+def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
+    """Return a placement with its bindings, its latest policy snapshot and its resource snapshots."""
+    placement_objects = created.get(ObservedPlacement(manifest).key, [])
+    bindings = [
+        _read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS
+    ]
+    # If an evicted binding is still in deletion, its successor counts.
+    by_cluster: dict[str, ObservedBinding] = {}
     for binding in bindings:
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
-    placement = ShownPlacement(
+    placement = ObservedPlacement(
         manifest,
         by_cluster,
-        snapshots=_snapshots([one for one in of_it if one.kind in _RESOURCES], manifest.name),
-        captured=len(bindings),
+        snapshots=_read_snapshots(
+            [item for item in placement_objects if item.kind in _RESOURCE_SNAPSHOT_KINDS], manifest.name
+        ),
+        captured_count=len(bindings),
     )
-    policies = {one.name: _index(one, _POLICY_INDEX, _POLICY_REST, manifest.name) for one in of_it}
-    policy = _latest([one for one in of_it if one.kind in _POLICIES], policies)
+    policies = {
+        item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name)
+        for item in placement_objects
+    }
+    policy = _find_latest(
+        [item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS], policies
+    )
     if policy is None:
         return placement
     return replace(
         placement,
         policy_index=policies[policy.name],
-        policy=_mapping(policy.body, "spec", "policy"),
-        number_of_clusters=whole(_annotations(policy).get(_NUMBER)),
-        refusals=dict(_refusals(policy)),
+        policy=_get_mapping(policy.body, "spec", "policy"),
+        number_of_clusters=parse_integer(_read_annotations(policy).get(_NUMBER)),
+        rejections=dict(_read_rejections(policy)),
     )
 
 
-def _refusals(policy: Manifest) -> Iterator[tuple[str, str]]:
-    """The clusters that a policy snapshot tells of as not picked, and why."""
-    for each in mappings_at(policy.body, "status", "targetClusters"):
-        if each.get("selected") is False:
-            yield str(each.get("clusterName") or ""), str(each.get("reason") or "")
+def _read_rejections(policy: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the clusters not picked according to a policy snapshot, with reasons."""
+    for decision in list_mappings(policy.body, "status", "targetClusters"):
+        if decision.get("selected") is False:
+            yield str(decision.get("clusterName") or ""), str(decision.get("reason") or "")
 
 
-def _snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ShownSnapshot, ...]:
-    """The resource snapshots of a placement by number, the latest last; one may be several manifests."""
-    numbers = {one.name: _index(one, _RESOURCE_INDEX, _RESOURCE_REST, owner) for one in manifests}
+def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedSnapshot, ...]:
+    """Return the resource snapshots of a placement by index, the latest last; one may have several
+    manifests.
+    """
+    numbers = {
+        snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner)
+        for snapshot in manifests
+    }
     objects: dict[int, list[Manifest]] = {}
     # The master of a snapshot in parts has the longest name: `-snapshot` before `-0`.
-    for manifest in sorted(manifests, key=lambda one: (not one.name.endswith("-snapshot"), one.name)):
+    for manifest in sorted(
+        manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)
+    ):
         number = numbers[manifest.name]
         if number is not None:
-            objects.setdefault(number, []).extend(_selected(manifest))
-    latest = _latest(manifests, numbers)
+            objects.setdefault(number, []).extend(_read_selected_objects(manifest))
+    latest = _find_latest(manifests, numbers)
     newest = numbers[latest.name] if latest is not None else None
     ordered = sorted(objects, key=lambda number: (number == newest, number))
-    return tuple(ShownSnapshot(number, tuple(objects[number])) for number in ordered)
+    return tuple(ObservedSnapshot(number, tuple(objects[number])) for number in ordered)
 
 
-def _binding(manifest: Manifest, owner: str) -> ShownBinding | None:
-    """A binding that says for which cluster it is and in which state; None otherwise. `owner` is the name of
-    its placement.
+def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
+    """Return a binding with a cluster and a valid state; None otherwise. `owner` is the name of its
+    placement.
     """
-    spec = mapping_at(manifest.body, "spec")
+    spec = get_mapping(manifest.body, "spec")
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
         return None
-    score = mapping_at(spec, "clusterDecision", "clusterScore")
-    standing, message = _standing(manifest)
-    previous = _annotations(manifest).get(_PREVIOUS)
-    return ShownBinding(
+    score = get_mapping(spec, "clusterDecision", "clusterScore")
+    progress, message = _determine_progress(manifest)
+    previous_state = _read_annotations(manifest).get(_PREVIOUS)
+    return ObservedBinding(
         cluster=cluster,
         state=str(state),
-        previous_state=previous if state == "Unscheduled" and previous in _STATES else None,
-        affinity_score=whole(score.get("affinityScore")),
-        topology_spread_score=whole(score.get("priorityScore", score.get("topologySpreadScore"))),
-        policy_snapshot=_number(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_REST),
-        resource_snapshot=_number(spec.get("resourceSnapshotName"), owner, _RESOURCE_REST),
-        deleting=is_going(manifest.body),
-        standing=standing,
-        failure=message.removeprefix(_OVERRIDING_FAILED) if standing == UNOVERRIDDEN else "",
-        overrides=tuple(override_names(spec)),
-        apply=_mapping(spec, "applyStrategy"),
+        previous_state=previous_state if state == "Unscheduled" and previous_state in _STATES else None,
+        affinity_score=parse_integer(score.get("affinityScore")),
+        topology_spread_score=parse_integer(score.get("priorityScore", score.get("topologySpreadScore"))),
+        policy_snapshot=_parse_index(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX),
+        resource_snapshot=_parse_index(spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX),
+        deleting=is_deleting(manifest.body),
+        standing=progress,
+        failure=message.removeprefix(_OVERRIDE_ERROR_PREFIX) if progress == OVERRIDE_FAILED else "",
+        overrides=tuple(list_override_names(spec)),
+        apply=_get_mapping(spec, "applyStrategy"),
     )
 
 
-def override_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    """The override snapshots of a binding, or of a cluster in a run: `<name>`, or `<namespace>/<name>`."""
-    for key in _OVERRIDE_LISTS:
-        for each in list_at(spec, key):
-            if isinstance(each, Mapping):
-                yield f"{each.get('namespace')}/{each.get('name')}"
-            else:
-                yield str(each)
-
-
-def _standing(binding: Manifest) -> tuple[str, str]:
-    """How far the cluster of a binding is, and what is said where it failed. Conditions of an earlier
-    generation say nothing of this one.
+def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the override snapshots of a binding, or of a cluster in a run: `<name>` or
+    `<namespace>/<name>`.
     """
-    generation = value_at(binding.body, "metadata", "generation")
+    for key in _OVERRIDE_LISTS:
+        for entry in get_list(spec, key):
+            if isinstance(entry, Mapping):
+                yield f"{entry.get('namespace')}/{entry.get('name')}"
+            else:
+                yield str(entry)
+
+
+def _determine_progress(binding: Manifest) -> tuple[str, str]:
+    """Return the progress of a binding's cluster, and the message on failure. Conditions of an earlier
+    generation are ignored.
+    """
+    generation = get_value(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
-    for condition in conditions_of(binding.body):
+    for condition in list_conditions(binding.body):
         if condition.get("observedGeneration", generation) == generation:
             conditions[str(condition.get("type"))] = condition
-    for step in _STEPS:
+    for step in _CONDITION_STEPS:
         condition = conditions.get(step, {})
-        if condition.get("status") != "False" or condition.get("reason") in _NOT_YET:
+        if condition.get("status") != "False" or condition.get("reason") in _PENDING_REASONS:
             continue
         message = str(condition.get("message") or "")
-        if step == _STEPS[0]:
-            return UNOVERRIDDEN, message
-        return WAITING if _UNDER_WAY in message else FAILED, message
-    done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
-    return READY if any(done) else WAITING, ""
+        if step == _CONDITION_STEPS[0]:
+            return OVERRIDE_FAILED, message
+        return WAITING if _IN_PROGRESS in message else FAILED, message
+    is_done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
+    return READY if any(is_done) else WAITING, ""
 
 
-def conditions_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The conditions in an object's status."""
-    return mappings_at(body, "status", "conditions")
+def list_conditions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the conditions in an object's status."""
+    return list_mappings(body, "status", "conditions")
 
 
-def is_going(body: Mapping[str, Any]) -> bool:
-    """Whether an object is being deleted."""
-    return bool(value_at(body, "metadata", "deletionTimestamp"))
+def is_deleting(body: Mapping[str, Any]) -> bool:
+    """Return True if an object is in deletion."""
+    return bool(get_value(body, "metadata", "deletionTimestamp"))
 
 
-def binding_problems(manifests: Iterable[Manifest]) -> Iterator[Problem]:
-    """What is wrong with bindings as they are shown."""
+def check_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+    """Yield the problems of observed bindings."""
     for binding in manifests:
-        if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
+        if binding.kind not in BINDING_KINDS or not is_fleet_group(binding.group):
             continue
-        spec = mapping_at(binding.body, "spec")
-        state, cluster = spec.get("state"), text_at(spec, "targetCluster")
+        spec = get_mapping(binding.body, "spec")
+        state, cluster = spec.get("state"), get_text(spec, "targetCluster")
         if state not in _STATES:
-            said = f'spec.state is "{state}"' if state else "spec.state is missing"
-            near = did_you_mean(str(state), _STATES)
-            text = f"{binding.title}: {said}; it must be one of {', '.join(_STATES)}.{near}"
-            yield problem_at(binding.file, binding.find("spec", "state"), INVALID, text)
+            subject = f'spec.state is "{state}"' if state else "spec.state is missing"
+            suggestion = suggest_name(str(state), _STATES)
+            text = f"{binding.title}: {subject}; it must be one of {', '.join(_STATES)}.{suggestion}"
+            yield build_problem(binding.file, binding.find_position("spec", "state"), INVALID, text)
         if not cluster:
             text = f"{binding.title}: spec.targetCluster is missing, which says whom it binds."
-            yield problem_at(binding.file, binding.find("spec", "targetCluster"), INVALID, text)
+            yield build_problem(binding.file, binding.find_position("spec", "targetCluster"), INVALID, text)
 
 
-def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """The snapshots that bindings go by and that were not captured, each once: warnings."""
-    kinds = {"schedulingPolicySnapshotName": _POLICIES, "resourceSnapshotName": _RESOURCES}
-    captured = {(one.kind, one.namespace, one.name) for one in manifests}
-    goers: dict[tuple[str, str, str], list[Manifest]] = {}
-    for binding in _bindings_in_use(manifests):
-        for key, of_kinds in kinds.items():
-            name = text_at(binding.body, "spec", key)
-            kind = of_kinds[BINDINGS.index(binding.kind)]
+def find_missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each snapshot used by bindings but not captured."""
+    kinds = {
+        "schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS,
+        "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS,
+    }
+    captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
+    users: dict[tuple[str, str, str], list[Manifest]] = {}
+    for binding in _select_active_bindings(manifests):
+        for key, snapshot_kinds in kinds.items():
+            name = get_text(binding.body, "spec", key)
+            kind = snapshot_kinds[BINDING_KINDS.index(binding.kind)]
             if name and (kind, binding.namespace, name) not in captured:
-                goers.setdefault((key, binding.namespace, name), []).append(binding)
-    kinds_there = {kind for kind, _, _ in captured}
-    told: set[str] = set()
-    for (key, _, name), bindings in goers.items():
-        first, others = bindings[0], len(bindings) - 1
-        who = f"{first.title} and {others} more go" if others else f"{first.title} goes"
-        kind = kinds[key][BINDINGS.index(first.kind)]
-        if kind in kinds_there:
-            text = f"{key} {name} was not captured: what it holds is not known. {who} by it."
+                users.setdefault((key, binding.namespace, name), []).append(binding)
+    captured_kinds = {kind for kind, _, _ in captured}
+    reported_kinds: set[str] = set()
+    for (key, _, name), bindings in users.items():
+        first, other_count = bindings[0], len(bindings) - 1
+        subject = f"{first.title} and {other_count} more go" if other_count else f"{first.title} goes"
+        kind = kinds[key][BINDING_KINDS.index(first.kind)]
+        if kind in captured_kinds:
+            text = f"{key} {name} was not captured: what it holds is not known. {subject} by it."
         else:
-            # The whole kind is missing: it is named once.
-            text = f"No {kind} was captured: what they hold is not known. {who} by {name}."
-        if kind in told:
+            # The whole kind is missing: report it once.
+            text = f"No {kind} was captured: what they hold is not known. {subject} by {name}."
+        if kind in reported_kinds:
             continue
-        told |= {kind} - kinds_there
-        yield problem_at(first.file, first.find("spec", key), "not-captured", text, Severity.WARNING)
+        reported_kinds |= {kind} - captured_kinds
+        yield build_problem(
+            first.file, first.find_position("spec", key), "not-captured", text, Severity.WARNING
+        )
 
 
-def missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """The override snapshots that bindings go by and that were not captured, each kind once: warnings."""
-    captured = {(one.kind, f"{one.namespace}/{one.name}" if one.namespace else one.name) for one in manifests}
-    told: set[str] = set()
-    for binding in _bindings_in_use(manifests):
-        for name in override_names(mapping_at(binding.body, "spec")):
+def find_missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each kind of override snapshots used by bindings but not captured."""
+    captured = {
+        (manifest.kind, f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name)
+        for manifest in manifests
+    }
+    reported_kinds: set[str] = set()
+    for binding in _select_active_bindings(manifests):
+        for name in list_override_names(get_mapping(binding.body, "spec")):
             kind = _OVERRIDE_KINDS["/" in name]
-            if kind in told or (kind, name) in captured:
+            if kind in reported_kinds or (kind, name) in captured:
                 continue
-            told.add(kind)
+            reported_kinds.add(kind)
             text = (
                 f"{kind} {name} was not captured: the override is taken as it is written. {binding.title} "
                 "goes by it."
             )
-            place = binding.find("spec", _OVERRIDE_LISTS["/" in name])
-            yield problem_at(binding.file, place, "not-captured", text, Severity.WARNING)
+            location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
+            yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)
 
 
-def _bindings_in_use(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The bindings that a plan goes on from: of placements that stand, and not on their way out. What those
-    of others went by goes before them.
-    """
-    objects = [one for one in manifests if is_fleet_group(one.group) and not is_going(one.body)]
-    placements = {(one.namespace, one.name) for one in objects if one.kind in PLACEMENTS}
-    bindings = [one for one in objects if one.kind in BINDINGS]
-    return [one for one in bindings if (one.namespace, _parent(one, placements)) in placements]
+def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return the bindings used by a plan: not in deletion, of existing placements."""
+    objects = [
+        manifest
+        for manifest in manifests
+        if is_fleet_group(manifest.group) and not is_deleting(manifest.body)
+    ]
+    placements = {
+        (manifest.namespace, manifest.name) for manifest in objects if manifest.kind in PLACEMENT_KINDS
+    }
+    bindings = [manifest for manifest in objects if manifest.kind in BINDING_KINDS]
+    return [
+        manifest
+        for manifest in bindings
+        if (manifest.namespace, _find_parent(manifest, placements)) in placements
+    ]
 
 
-def _selected(snapshot: Manifest) -> Iterator[Manifest]:
-    """The objects that a resource snapshot holds."""
-    for body in mappings_at(snapshot.body, "spec", "selectedResources"):
-        manifest = manifest_of(body)
+def _read_selected_objects(snapshot: Manifest) -> Iterator[Manifest]:
+    """Yield the objects in a resource snapshot."""
+    for body in list_mappings(snapshot.body, "spec", "selectedResources"):
+        manifest = build_manifest(body)
         if manifest is not None:
             yield manifest
 
 
-def _parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
-    """The placement that the hub made an object for: its label says it, else its name begins with it."""
-    labelled = manifest.labels.get(_PARENT)
-    if labelled:
-        return labelled
-    name = _ANY_REST.sub("", manifest.name)
+def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
+    """Return the placement of a hub-created object, by label or by prefix of its name."""
+    label_value = manifest.labels.get(_PARENT)
+    if label_value:
+        return label_value
+    name = _ANY_SUFFIX.sub("", manifest.name)
     owners = [
         owner
         for namespace, owner in placements
@@ -341,68 +374,74 @@ def _parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
     return max(owners, key=len, default=name)
 
 
-def _latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None]) -> Manifest | None:
-    marked = [one for one in snapshots if one.labels.get(_LATEST) == "true"]
-    return max(marked or snapshots, key=lambda one: (numbers[one.name] or 0, one.name), default=None)
+def _find_latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None]) -> Manifest | None:
+    labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
+    return max(
+        labelled or snapshots, key=lambda snapshot: (numbers[snapshot.name] or 0, snapshot.name), default=None
+    )
 
 
-def _index(snapshot: Manifest, label: str, rest: re.Pattern[str], owner: str) -> int | None:
-    labelled = whole(snapshot.labels.get(label))
-    return _number(snapshot.name, owner, rest) if labelled is None else labelled
+def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:
+    label_index = parse_integer(snapshot.labels.get(label))
+    return _parse_index(snapshot.name, owner, suffix_pattern) if label_index is None else label_index
 
 
-def _number(name: Any, owner: str, rest: re.Pattern[str]) -> int | None:
-    """The number in the name of a snapshot, after its owner's: `web-2`, `web-2-snapshot`, `web-2-0`."""
+def _parse_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
+    """Return the index in the name of a snapshot after its owner's name: `web-2`, `web-2-snapshot`,
+    `web-2-0`.
+    """
     if not isinstance(name, str) or not name.startswith(owner):
         return None
-    match = rest.fullmatch(name, len(owner))
+    match = suffix_pattern.fullmatch(name, len(owner))
     return int(match[1]) if match is not None else None
 
 
-def whole(value: Any) -> int | None:
-    """A whole number that may be written as text; None for anything else."""
+def parse_integer(value: Any) -> int | None:
+    """Return an integer, possibly given as text; None for anything else."""
     text = str(value)
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
 
 
-def _annotations(manifest: Manifest) -> Mapping[str, str]:
-    annotations = mapping_at(manifest.body, "metadata", "annotations")
+def _read_annotations(manifest: Manifest) -> Mapping[str, str]:
+    annotations = get_mapping(manifest.body, "metadata", "annotations")
     return {name: str(value) for name, value in annotations.items()}
 
 
-def _mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
-    found = value_at(value, *path)
-    return found if isinstance(found, Mapping) else None
+def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
+    inner = get_value(value, *path)
+    return inner if isinstance(inner, Mapping) else None
 
 
-# --- who manages what ----------------------------------------------------------------------------
+# --- managers ------------------------------------------------------------------------------------
 
 _KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _HELM: Final = "helm.toolkit.fluxcd.io"
 _ARGO: Final = "argocd.argoproj.io"
 _TRACKING: Final = f"{_ARGO}/tracking-id"
-# What a Managed Fleet Namespace makes on a hub of Azure; an admission policy there refuses changes by others.
-# Source: KubeFleet pkg/webhook/managedresource.
-_BY_AZURE: Final = "fleet.azure.com/managed-by"
-OF_AZURE: Final = "Azure Resource Manager"
+# Label of objects created by a Managed Fleet Namespace on an Azure hub; an admission policy rejects changes
+# by others. Source: KubeFleet pkg/webhook/managedresource.
+_AZURE_LABEL: Final = "fleet.azure.com/managed-by"
+AZURE_MANAGER: Final = "Azure Resource Manager"
 
 
-def manager_of(manifest: Manifest) -> str:
-    """What applies an object from elsewhere: `Flux Kustomization flux-system/apps`, "" for nothing known."""
-    labels, annotations = manifest.labels, _annotations(manifest)
-    if labels.get(_BY_AZURE) == "arm":
-        return OF_AZURE
+def find_manager(manifest: Manifest) -> str:
+    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if
+    unknown.
+    """
+    labels, annotations = manifest.labels, _read_annotations(manifest)
+    if labels.get(_AZURE_LABEL) == "arm":
+        return AZURE_MANAGER
     for prefix, kind in ((_KUSTOMIZE, "Kustomization"), (_HELM, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
         if name:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
-    tracked = annotations.get(_TRACKING)
-    if tracked:
-        return f"Argo CD application {tracked.partition(':')[0]}"
+    tracking_id = annotations.get(_TRACKING)
+    if tracking_id:
+        return f"Argo CD application {tracking_id.partition(':')[0]}"
     instance = labels.get(f"{_ARGO}/instance")
     if instance:
         return f"Argo CD application {instance}"
     if any(name.startswith((f"{_KUSTOMIZE}/", f"{_HELM}/")) for name in (*labels, *annotations)):
         return "Flux"
-    argo = any(name.startswith(f"{_ARGO}/") for name in (*labels, *annotations))
-    return "Argo CD" if argo else ""
+    has_argo_key = any(name.startswith(f"{_ARGO}/") for name in (*labels, *annotations))
+    return "Argo CD" if has_argo_key else ""

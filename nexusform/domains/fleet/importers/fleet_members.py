@@ -1,7 +1,6 @@
-"""MemberCluster objects as a hub shows them -> what a fleet_member_cluster says of them.
-
-Health follows from the member agent's conditions and its last heartbeat, by the order and the limits of
-KubeFleet's pkg/scheduler/clustereligibilitychecker at e160c1cd.
+"""Observed MemberCluster objects -> values of fleet_member_cluster. Health follows from the member agent's
+conditions and its last heartbeat, in the order and with the limits of KubeFleet's
+pkg/scheduler/clustereligibilitychecker at e160c1cd.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.text_places import TextPlace
+from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.times import parse_time
-from nexusform.documents.yaml_text import Node
+from nexusform.documents.yaml_documents import Node
 from nexusform.domains.fleet.scheduling.bindings import Health
 
-_NOWHERE: Final = TextPlace(0, 0)
-_LIMIT: Final = timedelta(minutes=5)
-_AUTOMATIC: Final = "kubernetes-fleet.io/member-name"
+_NO_LOCATION: Final = TextPosition(0, 0)
+_HEARTBEAT_LIMIT: Final = timedelta(minutes=5)
+_MEMBER_NAME_LABEL: Final = "kubernetes-fleet.io/member-name"
 
 
 class MemberView(Struct, frozen=True):
-    """A member as it is shown; `namespaces` None = they are not collected. `says_health`: whether anything
-    is said of its health, which is Healthy otherwise.
+    """Observed member; `namespaces` None: not collected. `has_health`: its health is reported; otherwise it
+    counts as Healthy.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -35,107 +34,110 @@ class MemberView(Struct, frozen=True):
     allocatable: Mapping[str, str] = field(default_factory=dict)
     available: Mapping[str, str] = field(default_factory=dict)
     namespaces: tuple[str, ...] | None = None
-    says_health: bool = True
+    has_health: bool = True
 
 
-def newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """The newest heartbeat in some MemberCluster objects: an export is not older than that."""
-    times = (_time(_agent(Node(body, _NOWHERE)).at("lastReceivedHeartbeat")) for body in members)
+def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """Return the newest heartbeat of MemberCluster objects, the minimum time of their export."""
+    times = (
+        _read_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat"))
+        for body in members
+    )
     return max((time for time in times if time is not None), default=None)
 
 
 def read_member(root: Node, now: datetime | None) -> MemberView:
-    """A MemberCluster; `now` is when it was shown."""
-    status = root.at("status")
-    usage = status.at("resourceUsage")
-    properties = {name: node.at("value") for name, node in status.at("properties").fields()}
-    labels = _texts(root.at("metadata", "labels"))
-    labels.pop(_AUTOMATIC, None)
+    """Read a MemberCluster; `now` is the time of observation."""
+    status = root.get_node("status")
+    usage = status.get_node("resourceUsage")
+    properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
+    labels = _read_texts(root.get_node("metadata", "labels"))
+    labels.pop(_MEMBER_NAME_LABEL, None)
     return MemberView(
         labels=labels,
         taints=tuple(
-            {"key": "", "value": "", "effect": "NoSchedule", **_texts(taint)}
-            for taint in root.at("spec", "taints").items()
+            {"key": "", "value": "", "effect": "NoSchedule", **_read_texts(taint)}
+            for taint in root.get_node("spec", "taints").list_items()
         ),
-        health=_health(root, now),
-        properties={name: str(node.data) for name, node in properties.items() if not node.absent},
-        total=_texts(usage.at("capacity")),
-        allocatable=_texts(usage.at("allocatable")),
-        available=_texts(usage.at("available")),
-        namespaces=_namespaces(status),
-        says_health=not status.absent,
+        health=_determine_health(root, now),
+        properties={name: str(node.data) for name, node in properties.items() if not node.is_absent},
+        total=_read_texts(usage.get_node("capacity")),
+        allocatable=_read_texts(usage.get_node("allocatable")),
+        available=_read_texts(usage.get_node("available")),
+        namespaces=_read_namespaces(status),
+        has_health=not status.is_absent,
     )
 
 
-def health_of(body: Mapping[str, Any], now: datetime | None) -> Health:
-    """How a hub sees a MemberCluster; `now` is when it was shown."""
-    return _health(Node(body, _NOWHERE), now)
+def read_health(body: Mapping[str, Any], now: datetime | None) -> Health:
+    """Return the health of a MemberCluster; `now` is the time of observation."""
+    return _determine_health(Node(body, _NO_LOCATION), now)
 
 
-def time_problems(root: Node) -> Iterator[tuple[TextPlace, str]]:
-    """The times of a MemberCluster by which its health goes that are none: where, and what to say."""
-    agent = _agent(root)
-    healthy = _condition(agent, "Healthy")
-    nodes = [("lastReceivedHeartbeat", agent.at("lastReceivedHeartbeat"))]
+def check_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
+    """Yield the location and message of each invalid time that affects a MemberCluster's health."""
+    agent = _find_agent(root)
+    healthy = _find_condition(agent, "Healthy")
+    nodes = [("lastReceivedHeartbeat", agent.get_node("lastReceivedHeartbeat"))]
     if healthy is not None:
-        nodes.append(("lastTransitionTime", healthy.at("lastTransitionTime")))
+        nodes.append(("lastTransitionTime", healthy.get_node("lastTransitionTime")))
     for name, node in nodes:
-        if not node.absent and _time(node) is None:
+        if not node.is_absent and _read_time(node) is None:
             text = f'{name} is "{node.data}", which is no time; write one such as "2026-01-31T10:00:00Z".'
-            yield node.place, text
+            yield node.position, text
 
 
-def _texts(node: Node) -> dict[str, str]:
-    return {name: str(below.data) for name, below in node.fields() if not below.absent}
+def _read_texts(node: Node) -> dict[str, str]:
+    return {name: str(value.data) for name, value in node.list_fields() if not value.is_absent}
 
 
-def _namespaces(status: Node) -> tuple[str, ...] | None:
-    collected = _condition(status, "NamespaceCollectionSucceeded")
+def _read_namespaces(status: Node) -> tuple[str, ...] | None:
+    collected = _find_condition(status, "NamespaceCollectionSucceeded")
     if collected is None:
         return None
-    return tuple(sorted(name for name, _ in status.at("namespaces").fields()))
+    return tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
 
 
-def _agent(root: Node) -> Node:
-    """The status of the member agent; empty where there is none."""
-    for agent in root.at("status", "agentStatus").items():
-        if agent.at("type").text == "MemberAgent":
+def _find_agent(root: Node) -> Node:
+    """Return the status of the member agent; an empty node if absent."""
+    for agent in root.get_node("status", "agentStatus").list_items():
+        if agent.get_node("type").text == "MemberAgent":
             return agent
-    return Node(None, root.place)
+    return Node(None, root.position)
 
 
-def _condition(node: Node, kind: str) -> Node | None:
-    for condition in node.at("conditions").items():
-        if condition.at("type").text == kind:
+def _find_condition(node: Node, kind: str) -> Node | None:
+    for condition in node.get_node("conditions").list_items():
+        if condition.get_node("type").text == kind:
             return condition
     return None
 
 
-def _time(node: Node) -> datetime | None:
+def _read_time(node: Node) -> datetime | None:
     return parse_time(node.text) if node.text else None
 
 
 def _is_long_ago(time: datetime | None, now: datetime | None) -> bool:
-    return time is None or (now is not None and now - time > _LIMIT)
+    return time is None or (now is not None and now - time > _HEARTBEAT_LIMIT)
 
 
-def _health(root: Node, now: datetime | None) -> Health:
-    """The first reason why the member is not eligible."""
-    if not root.at("metadata", "deletionTimestamp").absent:
+def _determine_health(root: Node, now: datetime | None) -> Health:
+    """Return the first reason for ineligibility as health."""
+    if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
-    if root.at("status").absent:
+    if root.get_node("status").is_absent:
         return Health.HEALTHY
-    agent = _agent(root)
-    joined, healthy = _condition(agent, "Joined"), _condition(agent, "Healthy")
-    if agent.absent:
+    agent = _find_agent(root)
+    joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
+    if agent.is_absent:
         return Health.NO_AGENT
-    if _is_long_ago(_time(agent.at("lastReceivedHeartbeat")), now):
+    if _is_long_ago(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
         return Health.NO_HEARTBEAT
-    if joined is None or joined.at("status").text != "True":
+    if joined is None or joined.get_node("status").text != "True":
         return Health.NOT_JOINED
     if healthy is None:
         return Health.NO_HEALTH
-    if healthy.at("status").text == "True":
+    if healthy.get_node("status").text == "True":
         return Health.HEALTHY
-    lasting = _is_long_ago(_time(healthy.at("lastTransitionTime")), now)
-    return Health.UNHEALTHY if lasting else Health.RECENTLY_UNHEALTHY
+    is_prolonged = _is_long_ago(_read_time(healthy.get_node("lastTransitionTime")), now)
+    return Health.UNHEALTHY if is_prolonged else Health.RECENTLY_UNHEALTHY

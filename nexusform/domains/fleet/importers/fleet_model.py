@@ -1,6 +1,5 @@
-"""What a configuration says of a fleet: members, placements and what acts on them, as frozen records.
-
-Read by domains/fleet/types/fleet_reading.py, planned by domains/fleet/planning/phase.py.
+"""Configured fleet objects as frozen records: members, placements, and objects that act on them. Built by
+domains/fleet/types/fleet_arguments.py, planned by domains/fleet/planning/phase.py.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from msgspec import Struct, field, json
 from nexusform.domains.fleet.scheduling.bindings import Health, PlacementType, Policy, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.rollout import RollingUpdate
-from nexusform.domains.fleet.scheduling.staged import RunState, Stage
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.kubernetes.matching import LabelSelector, Taint
 
 ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
@@ -25,14 +24,14 @@ CLUSTER_SCOPE_ONLY, NAMESPACE_ACCESSIBLE = "ClusterScopeOnly", "NamespaceAccessi
 DELETE, ABANDON = "Delete", "Abandon"
 MIRROR = "Mirror"
 WITH_RESOURCES = "NamespaceWithResources"
-ONLY_NAMESPACE = "NamespaceOnly"
+NAMESPACE_ONLY = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"
 
 
 class FleetMember(Struct, frozen=True):
-    """A member cluster as written. With `cluster_id` its figures follow from that cluster's nodes, and
-    `properties` (its costs among them) are added; without, `properties` and `resources` are given.
-    `apply_fails`: what placements bring is not applied there.
+    """Configured member cluster. With `cluster_id` its figures derive from that cluster's nodes, plus
+    `properties` (including its costs); without, `properties` and `resources` are configured. `apply_fails`:
+    resources fail to apply there.
     """
 
     name: str
@@ -47,7 +46,7 @@ class FleetMember(Struct, frozen=True):
 
 
 class ObjectSelector(Struct, frozen=True):
-    """Objects of one kind: by name, by labels, or all of them ("" and None)."""
+    """Selector of objects of one kind: by name, by labels, or all ("" and None)."""
 
     group: str
     version: str
@@ -58,13 +57,13 @@ class ObjectSelector(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The kind and what is asked of it, for people."""
+        """Display name: version, kind and name."""
         version = f"{self.group}/{self.version}" if self.group else self.version
         return f"{version} {self.kind} {self.name}".rstrip()
 
 
 class ApplyStrategy(Struct, frozen=True):
-    """How objects are applied, in the words of the API."""
+    """Apply strategy, with the API's terms."""
 
     type: str = "ClientSideApply"
     comparison_option: str = "PartialComparison"
@@ -75,9 +74,9 @@ class ApplyStrategy(Struct, frozen=True):
 
 
 class FleetPlacement(Struct, frozen=True):
-    """A placement as written. `namespace` is "" for a cluster resource placement; `policy` None = none
-    written (PickAll). `report_back_to`: where the status of objects is mirrored ("" = nowhere).
-    `old_names`: whether kubernetes.azure.com/node-count may stand for today's name.
+    """Configured placement. `namespace` is "" for a cluster resource placement; `policy` None: not set
+    (PickAll). `report_back_to`: destination of mirrored object status ("": none). `accepts_old_names`:
+    kubernetes.azure.com/node-count counts as the current name.
     """
 
     name: str
@@ -85,44 +84,44 @@ class FleetPlacement(Struct, frozen=True):
     policy: Policy | None = None
     selectors: tuple[ObjectSelector, ...] = ()
     strategy: str = ROLLING_UPDATE
-    rolling: RollingUpdate = field(default_factory=RollingUpdate)
+    rolling_update: RollingUpdate = field(default_factory=RollingUpdate)
     apply: ApplyStrategy = ApplyStrategy()
     revision_history_limit: int = 10
     status_reporting_scope: str = CLUSTER_SCOPE_ONLY
     propagation_policy: str = DELETE
     report_back_to: str = ""
-    old_names: bool = True
+    accepts_old_names: bool = True
 
     @property
-    def report_diff(self) -> bool:
+    def is_report_only(self) -> bool:
         """Whether differences are reported and nothing is applied."""
         return self.apply.type == REPORT_DIFF
 
     @property
     def key(self) -> str:
-        """`<name>`, or `<namespace>/<name>`."""
+        """Id: `<name>` or `<namespace>/<name>`."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
-    def kind(self) -> PlacementType:
-        """How clusters are picked."""
+    def placement_type(self) -> PlacementType:
+        """Selection of clusters."""
         return self.policy.placement_type if self.policy else PlacementType.PICK_ALL
 
     @property
-    def number(self) -> int | None:
+    def number_of_clusters(self) -> int | None:
         """N of a PickN."""
         return self.policy.number_of_clusters if self.policy else None
 
 
 class HubObjects(Struct, frozen=True):
-    """Objects on the hub, in the order of the text. With `cluster_id` they go to that cluster directly."""
+    """Hub objects in text order. With `cluster_id` they are applied to that cluster directly."""
 
     manifests: tuple[Manifest, ...]
     cluster_id: str = ""
 
 
 class JsonPatch(Struct, frozen=True):
-    """One operation (add, remove or replace) at a JSON pointer; `value` is plain data."""
+    """Operation (add, remove or replace) at a JSON pointer; `value` is plain data."""
 
     operation: str
     path: str
@@ -130,8 +129,8 @@ class JsonPatch(Struct, frozen=True):
 
 
 class OverrideRule(Struct, frozen=True):
-    """Changes for the clusters that any of `clusters` selects; an empty tuple selects every cluster,
-    None none. `delete`: the object is left out there.
+    """Changes for the clusters selected by any of `clusters`; an empty tuple selects every cluster, None
+    none. `delete`: the object is omitted there.
     """
 
     clusters: tuple[LabelSelector | None, ...] | None
@@ -140,8 +139,8 @@ class OverrideRule(Struct, frozen=True):
 
 
 class FleetOverride(Struct, frozen=True):
-    """An override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("" = every
-    placement). `snapshot` is the number of the snapshot that a hub makes of it as it is written.
+    """Override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("": all).
+    `snapshot` is the number of its snapshot on a hub.
     """
 
     name: str
@@ -153,34 +152,34 @@ class FleetOverride(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Its kind in the API."""
+        """Kind in the API."""
         return "ResourceOverride" if self.namespace else "ClusterResourceOverride"
 
     @property
     def key(self) -> str:
-        """`<name>`, or `<namespace>/<name>`."""
+        """Id: `<name>` or `<namespace>/<name>`."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def snapshot_name(self) -> str:
-        """The snapshot as bindings name it, a namespaced one after its namespace."""
+        """Name of the snapshot in bindings, with its namespace if namespaced."""
         return f"{self.key}-{self.snapshot}"
 
     @property
     def snapshot_title(self) -> str:
-        """The snapshot as a hub names it in a message."""
+        """Name of the snapshot in a hub's messages."""
         return f'{self.kind}Snapshot "{self.name}-{self.snapshot}"'
 
 
 class FleetBudget(Struct, frozen=True):
-    """A disruption budget; `placement` is the placement of the same name."""
+    """Disruption budget; `placement` is the placement of the same name."""
 
     placement: str
     budget: DisruptionBudget
 
 
 class FleetEviction(Struct, frozen=True):
-    """The wish to evict a placement from a cluster, once."""
+    """Request to evict a placement from a cluster, once."""
 
     name: str
     placement: str
@@ -188,7 +187,7 @@ class FleetEviction(Struct, frozen=True):
 
 
 class FleetStrategy(Struct, frozen=True):
-    """A staged update strategy; `namespace` is "" for those of cluster resource placements."""
+    """Staged update strategy; `namespace` is "" for those of cluster resource placements."""
 
     name: str
     stages: tuple[Stage, ...]
@@ -196,14 +195,14 @@ class FleetStrategy(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """`<name>`, or `<namespace>/<name>`."""
+        """Id: `<name>` or `<namespace>/<name>`."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class FleetRun(Struct, frozen=True):
-    """A staged update run. `resource_index` None = the latest. `approvals` are the approval requests that
-    are granted (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are those of its
-    `namespace` ("" = those of the cluster).
+    """Staged update run. `resource_index` None: the latest snapshot. `approvals` are the granted approval
+    requests (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace`
+    ("": cluster-scoped).
     """
 
     name: str
@@ -214,17 +213,15 @@ class FleetRun(Struct, frozen=True):
     approvals: frozenset[str] = frozenset()
     namespace: str = ""
 
-    def key_of(self, name: str) -> str:
-        """The key of an object of the run's namespace."""
+    def build_key(self, name: str) -> str:
+        """Return the key of an object in the run's namespace."""
         return f"{self.namespace}/{name}" if self.namespace else name
 
 
-class BegunRun(Struct, frozen=True):
-    """What a run fixed when it began, as state notes it and a hub shows it; what neither tells is
-    None. `overrides` are by position those that each cluster of `picked` gets. `done` are the clusters that
-    it has finished, `ended`: it goes no further.
-
-    Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+class RunRecord(Struct, frozen=True):
+    """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older
+    records. `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`:
+    it does not continue. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """
 
     policy_snapshot: int | None = None
@@ -238,27 +235,27 @@ class BegunRun(Struct, frozen=True):
     done: tuple[str, ...] = ()
     ended: bool = False
 
-    def note(self) -> dict[str, Any]:
-        """As plain data, without what nothing tells."""
+    def build_note(self) -> dict[str, Any]:
+        """Return the record as plain data, without unknown values."""
         fields: dict[str, Any] = json.decode(json.encode(self))
-        # What is empty says something of what a run took along, and nothing of how far it is.
-        silent = {"done": [], "ended": False}
-        said = (item for item in fields.items() if item[1] is not None)
-        return {name: value for name, value in said if name not in silent or value != silent[name]}
+        # Empty overrides are information; empty progress is not.
+        defaults = {"done": [], "ended": False}
+        known_items = (item for item in fields.items() if item[1] is not None)
+        return {name: value for name, value in known_items if name not in defaults or value != defaults[name]}
 
 
 class FleetApproval(Struct, frozen=True):
-    """An approval request: whether a stage of a run goes on."""
+    """Approval request for a stage of a run."""
 
     name: str
     namespace: str
     run: str
     stage: str
-    approved: bool = True
+    is_approved: bool = True
 
     @property
     def run_key(self) -> str:
-        """The key of the run."""
+        """Key of the run."""
         return f"{self.namespace}/{self.run}" if self.namespace else self.run
 
 

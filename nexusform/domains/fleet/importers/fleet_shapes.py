@@ -1,8 +1,6 @@
-"""The shapes of the fleet's API objects, which reading runs: what each field is, and what the API server
-refuses of it.
-
-Source: config/crd/bases of KubeFleet at e160c1cd. A key of a shape is the key of the YAML; the block that
-says the same in a configuration has the name of `block_name`.
+"""Shapes of the fleet API's objects: fields and rules of the API server. Source: config/crd/bases of
+KubeFleet at e160c1cd. A shape's keys are those of the YAML; `get_block_name` gives the name of the matching
+block.
 """
 
 from __future__ import annotations
@@ -14,163 +12,192 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.shapes import Holds, Objection, Rule, Shape, mappings_at, text_at
-from nexusform.kubernetes.quantity import LARGEST_INT32, LARGEST_INT64
+from nexusform.documents.field_shapes import (
+    FieldKind,
+    FieldShape,
+    Rule,
+    RuleViolation,
+    get_text,
+    list_mappings,
+)
+from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 
 V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"
 
 
-def _object(fields: Mapping[str, Shape], *rules: Rule) -> Shape:
-    return Shape(Holds.OBJECT, fields, rules=rules)
+def _make_object(fields: Mapping[str, FieldShape], *rules: Rule) -> FieldShape:
+    return FieldShape(FieldKind.OBJECT, fields, rules=rules)
 
 
-def _each(fields: Mapping[str, Shape], least: int | None = None, most: int | None = None) -> Shape:
-    return Shape(Holds.LIST, items=_object(fields), least=least, most=most)
+def _make_object_list(
+    fields: Mapping[str, FieldShape], minimum: int | None = None, maximum: int | None = None
+) -> FieldShape:
+    return FieldShape(FieldKind.LIST, items=_make_object(fields), minimum=minimum, maximum=maximum)
 
 
-def _list(of: Shape, most: int | None = None) -> Shape:
-    return Shape(Holds.LIST, items=of, most=most)
+def _make_list(item_shape: FieldShape, maximum: int | None = None) -> FieldShape:
+    return FieldShape(FieldKind.LIST, items=item_shape, maximum=maximum)
 
 
-def _one_of(*choices: str, defaulted: bool = True) -> Shape:
-    return Shape(Holds.TEXT, choices=choices, defaulted=defaulted)
+def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
+    return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
 
-def _needed(shape: Shape) -> Shape:
-    return replace(shape, required=True)
+def _require(shape: FieldShape) -> FieldShape:
+    return replace(shape, is_required=True)
 
 
-def _only_in(shape: Shape, *versions: str) -> Shape:
+def _limit_to_versions(shape: FieldShape, *versions: str) -> FieldShape:
     return replace(shape, versions=versions)
 
 
-def _whole(least: int, most: int = LARGEST_INT32, *, defaulted: bool = False) -> Shape:
-    return Shape(Holds.WHOLE, least=least, most=most, defaulted=defaulted)
+def _make_integer(minimum: int, maximum: int = MAX_INT32, *, defaulted: bool = False) -> FieldShape:
+    return FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=maximum, is_defaulted=defaulted)
 
 
-_TEXT: Final = Shape(Holds.TEXT)
-_NAME: Final = Shape(Holds.TEXT, most=255, required=True)
-_FLAG: Final = Shape(Holds.FLAG)
-_TEXTS: Final = Shape(Holds.TEXTS)
-_ANY: Final = Shape(Holds.ANY)
+_TEXT: Final = FieldShape(FieldKind.TEXT)
+_NAME: Final = FieldShape(FieldKind.TEXT, maximum=255, is_required=True)
+_FLAG: Final = FieldShape(FieldKind.FLAG)
+_TEXTS: Final = FieldShape(FieldKind.TEXTS)
+_ANY: Final = FieldShape(FieldKind.ANY)
 _PERCENT: Final = r"(100|[0-9]{1,2})%"
 
-_LABELS: Final = _object(
+_LABELS: Final = _make_object(
     {
         "matchLabels": _TEXTS,
-        "matchExpressions": _each(
-            {"key": _needed(_TEXT), "operator": _needed(_TEXT), "values": _list(_TEXT)}
+        "matchExpressions": _make_object_list(
+            {"key": _require(_TEXT), "operator": _require(_TEXT), "values": _make_list(_TEXT)}
         ),
     }
 )
-_PROPERTY: Final = {"name": _needed(_TEXT), "operator": _needed(_TEXT), "values": _needed(_list(_TEXT, 1))}
+_PROPERTY: Final = {
+    "name": _require(_TEXT),
+    "operator": _require(_TEXT),
+    "values": _require(_make_list(_TEXT, 1)),
+}
 _TERM: Final = {
     "labelSelector": _LABELS,
-    "propertySelector": _object({"matchExpressions": _needed(_each(_PROPERTY))}),
-    "propertySorter": _object(
+    "propertySelector": _make_object({"matchExpressions": _require(_make_object_list(_PROPERTY))}),
+    "propertySorter": _make_object(
         {
-            "name": _needed(_TEXT),
-            "sortOrder": _needed(_one_of("Ascending", "Descending", defaulted=False)),
+            "name": _require(_TEXT),
+            "sortOrder": _require(_make_choice("Ascending", "Descending", defaulted=False)),
         }
     ),
 }
-_CLUSTERS: Final = _object({"clusterSelectorTerms": _needed(_each(_TERM, most=10))})
+_CLUSTERS: Final = _make_object({"clusterSelectorTerms": _require(_make_object_list(_TERM, maximum=10))})
 _SCOPES: Final = ("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors")
-_OBJECT: Final = {"group": _needed(_TEXT), "version": _needed(_TEXT), "kind": _needed(_TEXT), "name": _TEXT}
-_SELECTED: Final = {**_OBJECT, "labelSelector": _LABELS, "selectionScope": _one_of(*_SCOPES)}
+_OBJECT_FIELDS: Final = {
+    "group": _require(_TEXT),
+    "version": _require(_TEXT),
+    "kind": _require(_TEXT),
+    "name": _TEXT,
+}
+_SELECTOR_FIELDS: Final = {
+    **_OBJECT_FIELDS,
+    "labelSelector": _LABELS,
+    "selectionScope": _make_choice(*_SCOPES),
+}
 
 
-def _fields_of_the_type(policy: Mapping[str, Any]) -> Iterator[Objection]:
-    """Fields that do not go with the placement type, however empty they are."""
+def _check_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
+    """Yield violations for fields unsupported by the placement type, even if empty."""
     kind = policy.get("placementType") or "PickAll"
     if not isinstance(kind, str):
         return
-    never = {
+    forbidden = {
         "PickFixed": ("affinity", "numberOfClusters", "topologySpreadConstraints", "tolerations"),
         "PickAll": ("clusterNames", "numberOfClusters", "topologySpreadConstraints"),
         "PickN": ("clusterNames",),
     }
-    for key in never.get(kind, ()):
+    for key in forbidden.get(kind, ()):
         if key in policy:
-            yield Objection(key, f"{key} cannot be set when placementType is {kind}; take it out.")
+            yield RuleViolation(key, f"{key} cannot be set when placementType is {kind}; take it out.")
     if kind == "PickN" and policy.get("numberOfClusters") is None:
         text = "numberOfClusters must be set when placementType is PickN; write how many clusters."
-        yield Objection("", text, "no-number-of-clusters")
+        yield RuleViolation("", text, "no-number-of-clusters")
 
 
-_POLICY: Final = _object(
+_POLICY: Final = _make_object(
     {
-        "placementType": _one_of("PickAll", "PickN", "PickFixed"),
-        "clusterNames": _list(_TEXT, 100),
-        "numberOfClusters": _whole(0),
-        "affinity": _object(
+        "placementType": _make_choice("PickAll", "PickN", "PickFixed"),
+        "clusterNames": _make_list(_TEXT, 100),
+        "numberOfClusters": _make_integer(0),
+        "affinity": _make_object(
             {
-                "clusterAffinity": _object(
+                "clusterAffinity": _make_object(
                     {
                         "requiredDuringSchedulingIgnoredDuringExecution": _CLUSTERS,
-                        "preferredDuringSchedulingIgnoredDuringExecution": _each(
-                            {"weight": _needed(_whole(-100, 100)), "preference": _needed(_object(_TERM))}
+                        "preferredDuringSchedulingIgnoredDuringExecution": _make_object_list(
+                            {
+                                "weight": _require(_make_integer(-100, 100)),
+                                "preference": _require(_make_object(_TERM)),
+                            }
                         ),
                     }
                 )
             }
         ),
-        "tolerations": _each(
+        "tolerations": _make_object_list(
             {
                 "key": _TEXT,
-                "operator": _one_of("Equal", "Exists"),
+                "operator": _make_choice("Equal", "Exists"),
                 "value": _TEXT,
-                "effect": _one_of("NoSchedule", defaulted=False),
+                "effect": _make_choice("NoSchedule", defaulted=False),
             },
-            most=100,
+            maximum=100,
         ),
-        "topologySpreadConstraints": _each(
+        "topologySpreadConstraints": _make_object_list(
             {
-                "topologyKey": _needed(_TEXT),
-                "maxSkew": _whole(1, defaulted=True),
-                "whenUnsatisfiable": _one_of("DoNotSchedule", "ScheduleAnyway"),
+                "topologyKey": _require(_TEXT),
+                "maxSkew": _make_integer(1, defaulted=True),
+                "whenUnsatisfiable": _make_choice("DoNotSchedule", "ScheduleAnyway"),
             }
         ),
     },
-    _fields_of_the_type,
+    _check_type_fields,
 )
 
 
-def _mirror_has_a_destination(strategy: Mapping[str, Any]) -> Iterator[Objection]:
+def _check_mirror_destination(strategy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     if strategy.get("type") == "Mirror" and not strategy.get("destination"):
-        yield Objection("", "when reportBackStrategy.type is 'Mirror', a destination must be specified.")
+        yield RuleViolation("", "when reportBackStrategy.type is 'Mirror', a destination must be specified.")
 
 
-# The schema takes digits in quotes, too; the webhook takes per cent alone.
-_PACE: Final = Shape(Holds.AMOUNT, least=0, most=LARGEST_INT32, pattern=_PERCENT, defaulted=True)
-_STRATEGY: Final = _object(
+# The schema also accepts quoted digits; the webhook accepts percentages only.
+_ROLLING_AMOUNT: Final = FieldShape(
+    FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT, is_defaulted=True
+)
+_STRATEGY: Final = _make_object(
     {
-        "type": _one_of("RollingUpdate", "External"),
-        "rollingUpdate": _object(
+        "type": _make_choice("RollingUpdate", "External"),
+        "rollingUpdate": _make_object(
             {
-                "maxUnavailable": _PACE,
-                "maxSurge": _PACE,
-                "unavailablePeriodSeconds": _whole(0, LARGEST_INT64, defaulted=True),
+                "maxUnavailable": _ROLLING_AMOUNT,
+                "maxSurge": _ROLLING_AMOUNT,
+                "unavailablePeriodSeconds": _make_integer(0, MAX_INT64, defaulted=True),
             }
         ),
-        "applyStrategy": _object(
+        "applyStrategy": _make_object(
             {
-                "type": _one_of("ClientSideApply", "ServerSideApply", "ReportDiff"),
-                "comparisonOption": _one_of("PartialComparison", "FullComparison"),
-                "whenToApply": _one_of("Always", "IfNotDrifted"),
-                "whenToTakeOver": _one_of("Always", "IfNoDiff", "Never"),
+                "type": _make_choice("ClientSideApply", "ServerSideApply", "ReportDiff"),
+                "comparisonOption": _make_choice("PartialComparison", "FullComparison"),
+                "whenToApply": _make_choice("Always", "IfNotDrifted"),
+                "whenToTakeOver": _make_choice("Always", "IfNoDiff", "Never"),
                 "allowCoOwnership": _FLAG,
-                "serverSideApplyConfig": _object({"force": _FLAG}),
+                "serverSideApplyConfig": _make_object({"force": _FLAG}),
             }
         ),
-        "deleteStrategy": _only_in(_object({"propagationPolicy": _one_of("Delete", "Abandon")}), BETA),
-        "reportBackStrategy": _only_in(
-            _object(
+        "deleteStrategy": _limit_to_versions(
+            _make_object({"propagationPolicy": _make_choice("Delete", "Abandon")}), BETA
+        ),
+        "reportBackStrategy": _limit_to_versions(
+            _make_object(
                 {
-                    "type": _needed(_one_of("Disabled", "Mirror")),
-                    "destination": _one_of("OriginalResource", "WorkAPI", defaulted=False),
+                    "type": _require(_make_choice("Disabled", "Mirror")),
+                    "destination": _make_choice("OriginalResource", "WorkAPI", defaulted=False),
                 },
-                _mirror_has_a_destination,
+                _check_mirror_destination,
             ),
             BETA,
         ),
@@ -178,67 +205,77 @@ _STRATEGY: Final = _object(
 )
 
 
-def _namespaces(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The selectors of namespaces; what is no list of mappings is refused for that."""
-    return [each for each in mappings_at(spec, "resourceSelectors") if each.get("kind") == "Namespace"]
+def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the selectors of namespaces; other shapes are rejected separately."""
+    return [
+        selector
+        for selector in list_mappings(spec, "resourceSelectors")
+        if selector.get("kind") == "Namespace"
+    ]
 
 
-def _one_namespace_to_report_in(spec: Mapping[str, Any]) -> Iterator[Objection]:
-    """A status that is reported in the namespace needs exactly one namespace."""
+def _check_report_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
+    """Yield a violation if namespace-accessible status lacks exactly one namespace selector."""
     if spec.get("statusReportingScope") != "NamespaceAccessible":
         return
-    if len(_namespaces(spec)) != 1:
+    if len(_list_namespace_selectors(spec)) != 1:
         text = (
             "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind "
             "'Namespace' is required."
         )
-        yield Objection("statusReportingScope", text)
+        yield RuleViolation("statusReportingScope", text)
 
 
-def _one_namespace_with_selectors(spec: Mapping[str, Any]) -> Iterator[Objection]:
-    """What goes with the scope NamespaceWithResourceSelectors."""
+def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
+    """Yield violations of the scope NamespaceWithResourceSelectors."""
     namespaces = [
-        each for each in _namespaces(spec) if each.get("group") == "" and each.get("version") == "v1"
+        selector
+        for selector in _list_namespace_selectors(spec)
+        if selector.get("group") == "" and selector.get("version") == "v1"
     ]
-    inside = [each for each in namespaces if each.get("selectionScope") == "NamespaceWithResourceSelectors"]
-    if not inside:
+    scoped = [
+        selector
+        for selector in namespaces
+        if selector.get("selectionScope") == "NamespaceWithResourceSelectors"
+    ]
+    if not scoped:
         return
-    if len(inside) > 1:
+    if len(scoped) > 1:
         text = "only one namespace selector with NamespaceWithResourceSelectors mode is allowed."
-        yield Objection("resourceSelectors", text)
-    elif not inside[0].get("name") or "labelSelector" in inside[0]:
+        yield RuleViolation("resourceSelectors", text)
+    elif not scoped[0].get("name") or "labelSelector" in scoped[0]:
         text = (
             "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)."
         )
-        yield Objection("resourceSelectors", text)
+        yield RuleViolation("resourceSelectors", text)
     elif len(namespaces) > 1:
         text = (
             "when using NamespaceWithResourceSelectors mode, only one namespace selector is allowed (cannot "
             "mix with other namespace selectors)."
         )
-        yield Objection("resourceSelectors", text)
+        yield RuleViolation("resourceSelectors", text)
 
 
 _PLACEMENT_FIELDS: Final = {
-    "resourceSelectors": _needed(_each(_SELECTED, 1, 100)),
+    "resourceSelectors": _require(_make_object_list(_SELECTOR_FIELDS, 1, 100)),
     "policy": _POLICY,
     "strategy": _STRATEGY,
-    "revisionHistoryLimit": _whole(1, 1000, defaulted=True),
-    "statusReportingScope": _one_of("ClusterScopeOnly", "NamespaceAccessible"),
+    "revisionHistoryLimit": _make_integer(1, 1000, defaulted=True),
+    "statusReportingScope": _make_choice("ClusterScopeOnly", "NamespaceAccessible"),
 }
 _PATCH: Final = {
-    "op": _needed(_one_of("add", "remove", "replace", defaulted=False)),
-    "path": _needed(_TEXT),
+    "op": _require(_make_choice("add", "remove", "replace", defaulted=False)),
+    "path": _require(_TEXT),
     "value": _ANY,
 }
-_OVERRIDES: Final = _object(
+_OVERRIDE_POLICY: Final = _make_object(
     {
-        "overrideRules": _needed(
-            _each(
+        "overrideRules": _require(
+            _make_object_list(
                 {
                     "clusterSelector": _CLUSTERS,
-                    "overrideType": _one_of("JSONPatch", "Delete"),
-                    "jsonPatchOverrides": _each(_PATCH, 1, 20),
+                    "overrideType": _make_choice("JSONPatch", "Delete"),
+                    "jsonPatchOverrides": _make_object_list(_PATCH, 1, 20),
                 },
                 1,
                 20,
@@ -246,85 +283,91 @@ _OVERRIDES: Final = _object(
         )
     }
 )
-_OVERRIDDEN: Final = _object({"name": _needed(_TEXT), "scope": _one_of("Cluster", "Namespaced")})
+_PLACEMENT_REFERENCE: Final = _make_object(
+    {"name": _require(_TEXT), "scope": _make_choice("Cluster", "Namespaced")}
+)
 
 
-def _cluster_scope(spec: Mapping[str, Any]) -> Iterator[Objection]:
-    if text_at(spec, "placement", "scope") == "Namespaced":
-        yield Objection(
+def _check_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
+    if get_text(spec, "placement", "scope") == "Namespaced":
+        yield RuleViolation(
             "placement", "clusterResourceOverride placement reference cannot be Namespaced scope."
         )
 
 
-def _not_both_amounts(spec: Mapping[str, Any]) -> Iterator[Objection]:
+def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     if "maxUnavailable" in spec and "minAvailable" in spec:
-        yield Objection("minAvailable", "Both MaxUnavailable and MinAvailable cannot be specified.")
+        yield RuleViolation("minAvailable", "Both MaxUnavailable and MinAvailable cannot be specified.")
 
 
-_BUDGET_AMOUNT: Final = Shape(Holds.AMOUNT, least=0, most=LARGEST_INT32, pattern=_PERCENT)
+_BUDGET_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT)
 _TASK: Final = {
-    "type": _needed(_one_of("TimedWait", "Approval", defaulted=False)),
-    "waitTime": Shape(Holds.TEXT, pattern=r"(0|((0|[1-9][0-9]*)(\.[0-9]+)?(s|m|h))+)"),
+    "type": _require(_make_choice("TimedWait", "Approval", defaulted=False)),
+    "waitTime": FieldShape(FieldKind.TEXT, pattern=r"(0|((0|[1-9][0-9]*)(\.[0-9]+)?(s|m|h))+)"),
 }
 _STAGE: Final = {
-    "name": Shape(Holds.TEXT, required=True, most=63, pattern="[a-z0-9]+"),
+    "name": FieldShape(FieldKind.TEXT, is_required=True, maximum=63, pattern="[a-z0-9]+"),
     "labelSelector": _LABELS,
     "sortingLabelKey": _TEXT,
-    "maxConcurrency": Shape(
-        Holds.AMOUNT,
-        least=1,
-        most=LARGEST_INT32,
+    "maxConcurrency": FieldShape(
+        FieldKind.AMOUNT,
+        minimum=1,
+        maximum=MAX_INT32,
         pattern="(100|[1-9][0-9]?)%",
-        defaulted=True,
+        is_defaulted=True,
         versions=(V1, BETA),
     ),
-    "beforeStageTasks": replace(_each(_TASK, most=1), versions=(V1, BETA)),
-    "afterStageTasks": _each(_TASK, most=2),
+    "beforeStageTasks": replace(_make_object_list(_TASK, maximum=1), versions=(V1, BETA)),
+    "afterStageTasks": _make_object_list(_TASK, maximum=2),
 }
-_STAGES: Final = _object({"stages": _needed(_each(_STAGE, most=31))})
+_STAGES: Final = _make_object({"stages": _require(_make_object_list(_STAGE, maximum=31))})
 
 
-def _index_of_the_first_version(spec: Mapping[str, Any]) -> Iterator[Objection]:
+def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     index = spec.get("resourceSnapshotIndex")
     if isinstance(index, str) and index and not index.isdecimal():
         text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
-        yield Objection("resourceSnapshotIndex", text)
+        yield RuleViolation("resourceSnapshotIndex", text)
 
 
-_RUN: Final = _object(
+_RUN: Final = _make_object(
     {
         "placementName": _NAME,
-        "stagedRolloutStrategyName": _needed(_TEXT),
+        "stagedRolloutStrategyName": _require(_TEXT),
         "resourceSnapshotIndex": _TEXT,
-        "state": _only_in(_one_of("Initialize", "Run", "Stop"), V1, BETA),
+        "state": _limit_to_versions(_make_choice("Initialize", "Run", "Stop"), V1, BETA),
     },
-    _index_of_the_first_version,
+    _check_snapshot_index,
 )
-_APPROVAL: Final = _object({"parentStageRollout": _needed(_TEXT), "targetStage": _needed(_TEXT)})
-_MEMBER: Final = _object(
+_APPROVAL: Final = _make_object({"parentStageRollout": _require(_TEXT), "targetStage": _require(_TEXT)})
+_MEMBER: Final = _make_object(
     {
-        "identity": _needed(
-            _object({"kind": _needed(_TEXT), "name": _needed(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT})
+        "identity": _require(
+            _make_object(
+                {"kind": _require(_TEXT), "name": _require(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT}
+            )
         ),
-        "heartbeatPeriodSeconds": _whole(1, 600, defaulted=True),
-        "taints": _each(
+        "heartbeatPeriodSeconds": _make_integer(1, 600, defaulted=True),
+        "taints": _make_object_list(
             {
-                "key": _needed(_TEXT),
+                "key": _require(_TEXT),
                 "value": _TEXT,
-                "effect": _needed(_one_of("NoSchedule", defaulted=False)),
+                "effect": _require(_make_choice("NoSchedule", defaulted=False)),
             },
-            most=100,
+            maximum=100,
         ),
-        "deleteOptions": _only_in(_object({"validationMode": _one_of("Skip", "Strict")}), BETA),
+        "deleteOptions": _limit_to_versions(
+            _make_object({"validationMode": _make_choice("Skip", "Strict")}), BETA
+        ),
     }
 )
-# The server sets most of these; what has no use here is let pass, whatever it is.
-METADATA: Final = _object(
+# The server sets most of these; unused fields pass with any value.
+METADATA: Final = _make_object(
     {
-        "name": _needed(_TEXT),
-        "namespace": replace(_TEXT, defaulted=True),
-        "labels": replace(_TEXTS, defaulted=True),
-        "annotations": replace(_TEXTS, defaulted=True),
+        "name": _require(_TEXT),
+        "namespace": replace(_TEXT, is_defaulted=True),
+        "labels": replace(_TEXTS, is_defaulted=True),
+        "annotations": replace(_TEXTS, is_defaulted=True),
         **dict.fromkeys(
             (
                 "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
@@ -338,93 +381,99 @@ METADATA: Final = _object(
 
 
 class ApiKind(Struct, frozen=True, eq=False):
-    """A kind of the fleet's API: the resource type that plans it, the versions that a hub serves, and its
-    `spec`.
-    """
+    """Kind of the fleet's API: its resource type, served versions and `spec`."""
 
     kind: str
     type_name: str
     versions: tuple[str, ...]
-    spec: Shape
+    spec: FieldShape
     group: str = "placement.kubernetes-fleet.io"
-    # v1alpha1 has no default for a run's snapshot.
-    needed_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # v1alpha1 has no default for the snapshot of a run.
+    required_by_version: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-_ALL: Final = (V1, BETA, ALPHA)
-_OLD: Final = (BETA, ALPHA)
-_NEW: Final = (V1, BETA)
+_ALL_VERSIONS: Final = (V1, BETA, ALPHA)
+_BETA_VERSIONS: Final = (BETA, ALPHA)
+_CURRENT_VERSIONS: Final = (V1, BETA)
 API_KINDS: Final[Mapping[str, ApiKind]] = {
     each.kind: each
     for each in (
         ApiKind(
             "ClusterResourcePlacement",
             "fleet_cluster_resource_placement",
-            _NEW,
-            _object(_PLACEMENT_FIELDS, _one_namespace_to_report_in, _one_namespace_with_selectors),
+            _CURRENT_VERSIONS,
+            _make_object(_PLACEMENT_FIELDS, _check_report_namespace, _check_namespace_selectors),
         ),
         ApiKind(
             "ResourcePlacement",
             "fleet_resource_placement",
-            _NEW,
-            _object(_PLACEMENT_FIELDS, _one_namespace_with_selectors),
+            _CURRENT_VERSIONS,
+            _make_object(_PLACEMENT_FIELDS, _check_namespace_selectors),
         ),
         ApiKind(
             "ClusterResourceOverride",
             "fleet_cluster_resource_override",
-            _ALL,
-            _object(
+            _ALL_VERSIONS,
+            _make_object(
                 {
-                    "placement": _OVERRIDDEN,
-                    "clusterResourceSelectors": _needed(_each(_SELECTED, 1, 20)),
-                    "policy": _needed(_OVERRIDES),
+                    "placement": _PLACEMENT_REFERENCE,
+                    "clusterResourceSelectors": _require(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
+                    "policy": _require(_OVERRIDE_POLICY),
                 },
-                _cluster_scope,
+                _check_cluster_scope,
             ),
         ),
         ApiKind(
             "ResourceOverride",
             "fleet_resource_override",
-            _ALL,
-            _object(
+            _ALL_VERSIONS,
+            _make_object(
                 {
-                    "placement": _OVERRIDDEN,
-                    "resourceSelectors": _needed(_each({**_OBJECT, "name": _needed(_TEXT)}, 1, 20)),
-                    "policy": _needed(_OVERRIDES),
+                    "placement": _PLACEMENT_REFERENCE,
+                    "resourceSelectors": _require(
+                        _make_object_list({**_OBJECT_FIELDS, "name": _require(_TEXT)}, 1, 20)
+                    ),
+                    "policy": _require(_OVERRIDE_POLICY),
                 }
             ),
         ),
         ApiKind(
             "ClusterResourcePlacementDisruptionBudget",
             "fleet_placement_disruption_budget",
-            _OLD,
-            _object({"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _not_both_amounts),
+            _BETA_VERSIONS,
+            _make_object(
+                {"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts
+            ),
         ),
         ApiKind(
             "ClusterResourcePlacementEviction",
             "fleet_placement_eviction",
-            _OLD,
-            _object({"placementName": _NAME, "clusterName": _NAME}),
+            _BETA_VERSIONS,
+            _make_object({"placementName": _NAME, "clusterName": _NAME}),
         ),
         ApiKind(
             "ClusterStagedUpdateRun",
             "fleet_cluster_staged_update_run",
-            _ALL,
+            _ALL_VERSIONS,
             _RUN,
-            needed_in={ALPHA: ("resourceSnapshotIndex",)},
+            required_by_version={ALPHA: ("resourceSnapshotIndex",)},
         ),
-        ApiKind("StagedUpdateRun", "fleet_staged_update_run", _NEW, _RUN),
-        ApiKind("ClusterStagedUpdateStrategy", "fleet_cluster_staged_update_strategy", _ALL, _STAGES),
-        ApiKind("StagedUpdateStrategy", "fleet_staged_update_strategy", _NEW, _STAGES),
-        ApiKind("ClusterApprovalRequest", "fleet_cluster_approval_request", _ALL, _APPROVAL),
-        ApiKind("ApprovalRequest", "fleet_approval_request", _NEW, _APPROVAL),
-        ApiKind("MemberCluster", "fleet_member_cluster", _NEW, _MEMBER, "cluster.kubernetes-fleet.io"),
+        ApiKind("StagedUpdateRun", "fleet_staged_update_run", _CURRENT_VERSIONS, _RUN),
+        ApiKind(
+            "ClusterStagedUpdateStrategy", "fleet_cluster_staged_update_strategy", _ALL_VERSIONS, _STAGES
+        ),
+        ApiKind("StagedUpdateStrategy", "fleet_staged_update_strategy", _CURRENT_VERSIONS, _STAGES),
+        ApiKind("ClusterApprovalRequest", "fleet_cluster_approval_request", _ALL_VERSIONS, _APPROVAL),
+        ApiKind("ApprovalRequest", "fleet_approval_request", _CURRENT_VERSIONS, _APPROVAL),
+        ApiKind(
+            "MemberCluster", "fleet_member_cluster", _CURRENT_VERSIONS, _MEMBER, "cluster.kubernetes-fleet.io"
+        ),
     )
 }
 
 
-def block_name(key: str, shape: Shape) -> str:
-    """The name of a field in a configuration: in snake case, and repeated blocks in the singular."""
+def get_block_name(key: str, shape: FieldShape) -> str:
+    """Return the configuration name of a field: snake case, repeated blocks in the singular."""
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()
-    repeated = shape.items is not None and shape.items.holds is Holds.OBJECT
-    return snake.removesuffix("s") if repeated else snake
+    is_repeated = shape.items is not None and shape.items.kind is FieldKind.OBJECT
+    return snake.removesuffix("s") if is_repeated else snake

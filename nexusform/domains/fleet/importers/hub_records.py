@@ -1,7 +1,5 @@
-"""What a hub shows of evictions and staged runs: which are over, and how far the others are.
-
-Sources: KubeFleet apis/placement/v1beta1 (eviction_types.go, stageupdate_types.go); conditions as a running
-hub was seen to set them.
+"""Observed evictions and staged runs: results, or progress. Sources: KubeFleet apis/placement/v1beta1
+(eviction_types.go, stageupdate_types.go); conditions seen on a running hub.
 """
 
 from __future__ import annotations
@@ -11,17 +9,17 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.shapes import mapping_at, mappings_at, value_at
-from nexusform.domains.fleet.importers.fleet_export import conditions_of, override_names
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
+from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
-EVICTION: Final = "ClusterResourcePlacementEviction"
-RUNS: Final = ("ClusterStagedUpdateRun", "StagedUpdateRun")
-APPROVALS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
+EVICTION_KIND: Final = "ClusterResourcePlacementEviction"
+RUN_KINDS: Final = ("ClusterStagedUpdateRun", "StagedUpdateRun")
+APPROVAL_KINDS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
 
 
-class ShownEviction(Struct, frozen=True):
-    """An eviction that is over: invalid, executed, or valid and not executed; and why."""
+class ObservedEviction(Struct, frozen=True):
+    """Completed eviction: invalid, executed, or valid and blocked; with the reason."""
 
     name: str
     placement: str
@@ -31,12 +29,12 @@ class ShownEviction(Struct, frozen=True):
     reason: str
 
 
-class ShownRun(Struct, frozen=True):
-    """A staged run that a hub has begun. `ended`: it goes no further, for the `reason`; it `succeeded` or did
-    not. `policy_snapshot`, `cluster_count` and `resource_snapshot` are what it began with, None where nothing
-    tells; `stages` its clusters by stage, `done` those that are finished. `approved` are the names of the
-    approvals that are granted to it, `overrides` the override snapshots of each of its clusters. `strategy`
-    is the spec of its strategy as it was when the run began, `apply` that of its placement.
+class ObservedRun(Struct, frozen=True):
+    """Started staged run. `ended`: it does not continue, for the `reason`; it `succeeded` or failed.
+    `policy_snapshot`, `cluster_count` and `resource_snapshot` are those of its start, None if unknown;
+    `stages` its clusters by stage, `done` the finished ones. `approved` are names of granted approvals,
+    `overrides` the override snapshots of each cluster. `strategy` is its strategy's spec at the start,
+    `apply` that of its placement.
     """
 
     name: str
@@ -57,100 +55,104 @@ class ShownRun(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """`<name>`, or `<namespace>/<name>`."""
+        """Id: `<name>` or `<namespace>/<name>`."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ShownEviction]:
-    """The evictions that are over."""
+def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
+    """Yield the completed evictions."""
     for manifest in manifests:
-        if manifest.kind != EVICTION or not is_fleet_group(manifest.group):
+        if manifest.kind != EVICTION_KIND or not is_fleet_group(manifest.group):
             continue
-        conditions = _by_type(manifest.body)
-        valid, executed = conditions.get("Valid", {}), conditions.get("Executed", {})
-        is_invalid = valid.get("status") == "False"
-        if not is_invalid and executed.get("status") not in ("True", "False"):
+        conditions = _index_conditions(manifest.body)
+        valid_condition, executed_condition = conditions.get("Valid", {}), conditions.get("Executed", {})
+        is_invalid = valid_condition.get("status") == "False"
+        if not is_invalid and executed_condition.get("status") not in ("True", "False"):
             continue
-        spec = mapping_at(manifest.body, "spec")
-        yield ShownEviction(
+        spec = get_mapping(manifest.body, "spec")
+        yield ObservedEviction(
             manifest.name,
             str(spec.get("placementName") or ""),
             str(spec.get("clusterName") or ""),
             valid=not is_invalid,
-            executed=executed.get("status") == "True",
-            reason=str((valid if is_invalid else executed).get("message") or ""),
+            executed=executed_condition.get("status") == "True",
+            reason=str((valid_condition if is_invalid else executed_condition).get("message") or ""),
         )
 
 
-def read_runs(manifests: Iterable[Manifest]) -> Iterator[ShownRun]:
-    """The staged runs that have begun, or failed to."""
+def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
+    """Yield the staged runs that started or failed to start."""
     manifests = tuple(manifests)
-    granted = _granted(manifests)
+    approvals = _collect_approvals(manifests)
     for manifest in manifests:
-        if manifest.kind in RUNS and is_fleet_group(manifest.group):
-            conditions = _by_type(manifest.body)
+        if manifest.kind in RUN_KINDS and is_fleet_group(manifest.group):
+            conditions = _index_conditions(manifest.body)
             if "Initialized" in conditions:
-                yield _run(manifest, conditions, granted.get((manifest.namespace, manifest.name), []))
+                yield _read_run(manifest, conditions, approvals.get((manifest.namespace, manifest.name), []))
 
 
-def _granted(manifests: Iterable[Manifest]) -> dict[tuple[str, str], list[str]]:
-    """The approval requests that say Approved, by the namespace and name of their run."""
-    granted: dict[tuple[str, str], list[str]] = {}
+def _collect_approvals(manifests: Iterable[Manifest]) -> dict[tuple[str, str], list[str]]:
+    """Return the granted approval requests by namespace and name of their run."""
+    approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
-        if manifest.kind in APPROVALS and _is_true(mapping_at(manifest.body, "status"), "Approved"):
-            run = str(value_at(manifest.body, "spec", "parentStageRollout") or "")
-            granted.setdefault((manifest.namespace, run), []).append(manifest.name)
-    return granted
+        if manifest.kind in APPROVAL_KINDS and _has_condition(
+            get_mapping(manifest.body, "status"), "Approved"
+        ):
+            run = str(get_value(manifest.body, "spec", "parentStageRollout") or "")
+            approvals.setdefault((manifest.namespace, run), []).append(manifest.name)
+    return approvals
 
 
-def _run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], granted: Iterable[str]) -> ShownRun:
-    status = mapping_at(manifest.body, "status")
+def _read_run(
+    manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]
+) -> ObservedRun:
+    status = get_mapping(manifest.body, "status")
     initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
-    failed = initialized.get("status") == "False"
-    ending = initialized if failed else succeeded
-    stages = [*mappings_at(status, "stagesStatus"), mapping_at(status, "deletionStageStatus")]
-    clusters = {str(stage.get("stageName") or ""): mappings_at(stage, "clusters") for stage in stages[:-1]}
-    everyone = [each for stage in stages for each in mappings_at(stage, "clusters")]
-    return ShownRun(
+    is_init_failed = initialized.get("status") == "False"
+    final_condition = initialized if is_init_failed else succeeded
+    stages = [*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")]
+    clusters = {str(stage.get("stageName") or ""): list_mappings(stage, "clusters") for stage in stages[:-1]}
+    all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
+    return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
-        placement=str(value_at(manifest.body, "spec", "placementName") or ""),
-        ended=failed or succeeded.get("status") in ("True", "False"),
+        placement=str(get_value(manifest.body, "spec", "placementName") or ""),
+        ended=is_init_failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
-        reason=str(ending.get("message") or ""),
-        policy_snapshot=_whole(status.get("policySnapshotIndexUsed")),
-        cluster_count=_whole(status.get("policyObservedClusterCount")),
-        resource_snapshot=_whole(status.get("resourceSnapshotIndexUsed")),
-        stages=tuple((name, tuple(map(_name_of, each))) for name, each in clusters.items()),
-        done=tuple(_name_of(each) for each in everyone if _is_true(each, "Succeeded")),
-        approved=tuple(sorted({*granted, *_approved(stages)})),
-        overrides={_name_of(each): tuple(override_names(each)) for each in everyone},
-        strategy=mapping_at(status, "stagedUpdateStrategySnapshot") or None,
-        apply=mapping_at(status, "appliedStrategy") or None,
+        reason=str(final_condition.get("message") or ""),
+        policy_snapshot=_parse_integer(status.get("policySnapshotIndexUsed")),
+        cluster_count=_parse_integer(status.get("policyObservedClusterCount")),
+        resource_snapshot=_parse_integer(status.get("resourceSnapshotIndexUsed")),
+        stages=tuple((name, tuple(map(_get_name, item))) for name, item in clusters.items()),
+        done=tuple(_get_name(item) for item in all_clusters if _has_condition(item, "Succeeded")),
+        approved=tuple(sorted({*approvals, *_read_approved(stages)})),
+        overrides={_get_name(item): tuple(list_override_names(item)) for item in all_clusters},
+        strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
+        apply=get_mapping(status, "appliedStrategy") or None,
     )
 
 
-def _approved(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The approval requests that were granted."""
+def _read_approved(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the approval requests granted in stage status."""
     for stage in stages:
         for key in ("beforeStageTaskStatus", "afterStageTaskStatus"):
-            for task in mappings_at(stage, key):
-                if _is_true(task, "ApprovalRequestApproved"):
+            for task in list_mappings(stage, key):
+                if _has_condition(task, "ApprovalRequestApproved"):
                     yield str(task.get("approvalRequestName") or "")
 
 
-def _name_of(cluster: Mapping[str, Any]) -> str:
+def _get_name(cluster: Mapping[str, Any]) -> str:
     return str(cluster.get("clusterName") or "")
 
 
-def _is_true(part: Mapping[str, Any], condition: str) -> bool:
-    return _by_type({"status": part}).get(condition, {}).get("status") == "True"
+def _has_condition(part: Mapping[str, Any], condition: str) -> bool:
+    return _index_conditions({"status": part}).get(condition, {}).get("status") == "True"
 
 
-def _by_type(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {str(one.get("type")): one for one in conditions_of(body)}
+def _index_conditions(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {str(condition.get("type")): condition for condition in list_conditions(body)}
 
 
-def _whole(value: Any) -> int | None:
+def _parse_integer(value: Any) -> int | None:
     text = str(value)
     return int(text) if text.isdecimal() and len(text) < 10 else None

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.text_places import TextPlace
-from nexusform.documents.yaml_text import problem_at
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import build_problem
 
 SLIP: Final = "read-with-a-correction"
 
@@ -66,10 +66,10 @@ class CorrectionList:
         """A warning for each correction."""
         return (*self._problems[True], *self._problems[False])
 
-    def made(self, correction: str, place: TextPlace, detail: str) -> None:
+    def made(self, correction: str, place: TextPosition, detail: str) -> None:
         """One was made. `detail` says what is read, as a sentence."""
         entry = CORRECTIONS[correction]
         wider = "; the selection is wider for it" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
-        problem = problem_at(self.file, place, SLIP, text, Severity.WARNING)
+        problem = build_problem(self.file, place, SLIP, text, Severity.WARNING)
         self._problems[entry.widens].append(problem)

@@ -1,17 +1,19 @@
-"""Phases 5 and 6: members, what is selected, placements in rounds. Start at phase.py."""
+"""Fleet phases of a plan: members, selected resources, placements in iterations. Start at phase.py."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "asked": "asked_of",
-    "beside_others": "OF_OTHERS ON_HUB OWNERS UID",
-    "brought": "prepare_resources",
-    "contents": "objects_on_clusters read_bindings",
-    "hub": "Hub read_hub",
-    "outcome": "placement_warnings",
-    "overrides": "picked",
-    "phase": "evict_once roll_out_all",
-    "placement": "begin PlacementPlan",
-    "rounds": "run_rounds",
-    "rows": "binding_rows",
-    "world": "Clusters clusters_of FleetMemberState member_of remembered ShownHub",
+# Public names of the package, by module.
+PUBLIC = {
+    "placement_spec": "build_placement_spec",
+    "shared_ownership": "FOREIGN_FIELDS ON_HUB OWNERS UID",
+    "selected_resources": "prepare_resources",
+    "placement_records": "list_cluster_objects read_bindings",
+    "planned_hub": "PlannedHub build_planned_hub",
+    "outcome": "build_placement_warnings",
+    "overrides": "select_overrides",
+    "phase": "execute_evictions plan_rollouts",
+    "placement_plan": "create_placement_plan PlacementPlan",
+    "iterations": "run_iterations",
+    "rows": "build_binding_rows",
+    "fleet_snapshot": (
+        "MemberClusters build_member_clusters FleetMemberState build_member read_member_record ObservedHub"
+    ),
 }

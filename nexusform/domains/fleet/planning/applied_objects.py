@@ -1,60 +1,67 @@
-"""What becomes of an object on a hub once it is applied: the fields of others stay."""
+"""Hub objects after a server-side apply; fields of other managers stay."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.fleet.planning.contents import compared_hash
-from nexusform.domains.fleet.planning.overrides import identity
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_from
+from nexusform.domains.fleet.planning.overrides import get_identity
+from nexusform.domains.fleet.planning.placement_records import compute_comparable_hash
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_changed_manifest
 
 _NAME: Final = "name"
 
 
-def applied_objects(
-    written: Iterable[Manifest], before: Iterable[Manifest], shown: Iterable[Manifest]
+def merge_applied_objects(
+    configured: Iterable[Manifest], previous: Iterable[Manifest], observed: Iterable[Manifest]
 ) -> Iterator[Manifest]:
-    """The objects as a hub holds them once `written` is applied where `before` was applied last. `shown` is
-    what stands.
+    """Yield the objects on a hub after applying `configured`, previously applied as `previous`, to the
+    `observed` objects.
     """
-    standing = {identity(manifest): manifest for manifest in shown}
-    former = {identity(manifest): manifest for manifest in before}
-    for manifest in written:
-        stands, was = standing.get(identity(manifest)), former.get(identity(manifest))
-        if stands is None or was is None:
+    observed_by_identity = {get_identity(manifest): manifest for manifest in observed}
+    previous_by_identity = {get_identity(manifest): manifest for manifest in previous}
+    for manifest in configured:
+        observed_manifest, previous_manifest = (
+            observed_by_identity.get(get_identity(manifest)),
+            previous_by_identity.get(get_identity(manifest)),
+        )
+        if observed_manifest is None or previous_manifest is None:
             yield manifest
             continue
-        body = _applied(stands.body, was.body, manifest.body)
-        applied = manifest_from(body, manifest)
-        same = applied is None or compared_hash(applied) == compared_hash(manifest)
-        yield manifest if applied is None or same else applied
+        body = _merge_value(observed_manifest.body, previous_manifest.body, manifest.body)
+        applied = build_changed_manifest(body, manifest)
+        is_unchanged = applied is None or compute_comparable_hash(applied) == compute_comparable_hash(
+            manifest
+        )
+        yield manifest if applied is None or is_unchanged else applied
 
 
-def _applied(stands: Any, was: Any, written: Any) -> Any:
-    """A value after a server-side apply: lists whose parts have names are merged by these, as most lists of
-    Kubernetes are; others are replaced.
+def _merge_value(observed: Any, previous: Any, configured: Any) -> Any:
+    """Return a value after a server-side apply. Lists of named elements merge by name, like most lists of
+    Kubernetes; other lists are replaced.
     """
-    if isinstance(stands, Mapping) and isinstance(written, Mapping):
-        return _merged(stands, was if isinstance(was, Mapping) else {}, written)
-    if _has_names(stands) and _has_names(written):
-        by_name = [{part[_NAME]: part for part in parts} for parts in (stands, written)]
-        was_by_name = {part[_NAME]: part for part in was} if _has_names(was) else {}
-        return list(_merged(by_name[0], was_by_name, by_name[1]).values())
-    return written
+    if isinstance(observed, Mapping) and isinstance(configured, Mapping):
+        return _merge_mapping(observed, previous if isinstance(previous, Mapping) else {}, configured)
+    if _has_names(observed) and _has_names(configured):
+        by_name = [{part[_NAME]: part for part in parts} for parts in (observed, configured)]
+        previous_by_name = {part[_NAME]: part for part in previous} if _has_names(previous) else {}
+        return list(_merge_mapping(by_name[0], previous_by_name, by_name[1]).values())
+    return configured
 
 
-def _merged(stands: Mapping[str, Any], was: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_mapping(
+    observed: Mapping[str, Any], previous: Mapping[str, Any], configured: Mapping[str, Any]
+) -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    for name, value in stands.items():
-        if name in written:
-            merged[name] = _applied(value, was.get(name), written[name])
-        elif name not in was:
+    for name, value in observed.items():
+        if name in configured:
+            merged[name] = _merge_value(value, previous.get(name), configured[name])
+        elif name not in previous:
             merged[name] = value
-        elif isinstance(value, Mapping) and isinstance(was[name], Mapping):
-            left = _merged(value, was[name], {})
-            merged |= {name: left} if left else {}
-    return {**merged, **{name: value for name, value in written.items() if name not in merged}}
+        elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):
+            remaining = _merge_mapping(value, previous[name], {})
+            merged |= {name: remaining} if remaining else {}
+    return {**merged, **{name: value for name, value in configured.items() if name not in merged}}
 
 
 def _has_names(value: Any) -> bool:

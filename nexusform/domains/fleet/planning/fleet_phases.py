@@ -1,4 +1,6 @@
-"""Phases 5 and 6 of a plan: members, hub objects and the pods that they bring, then placements."""
+"""Fleet phases of a plan: members, hub objects with their pods, placements, and findings on the completed
+plan.
+"""
 
 from __future__ import annotations
 
@@ -8,115 +10,121 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.domains.fleet.planning.left_out import (
-    forgotten_and_lost,
-    found_lost_rows,
-    left_out_rows,
-    run_on_forgotten_members,
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.fleet.planning.outcome import FleetOutcome, build_destroy_outcome
+from nexusform.domains.fleet.planning.outside_targets import (
+    build_outside_rows,
+    find_forgotten_losses,
+    find_lost_rows,
+    keep_on_forgotten_members,
 )
-from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
 from nexusform.domains.fleet.planning.phase import plan_placements
-from nexusform.domains.pods.planning.blocks import (
-    manifest_findings,
+from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, check_unknown_clusters
+from nexusform.domains.pods.planning.external_clusters import collect_external_clusters
+from nexusform.domains.pods.planning.manifest_blocks import (
+    create_pod_phase,
+    list_manifest_diagnostics,
+    list_pod_risks,
     plan_fleet_objects,
-    pod_risks,
-    pods_over,
 )
-from nexusform.domains.pods.planning.elsewhere import read_elsewhere
-from nexusform.domains.pods.planning.hosted import claimed_in_state, hosted_in_state
-from nexusform.domains.pods.planning.observed import Elsewhere, unknown_observed
 from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.planning.state_pods import compute_state_demand, list_hosted_workloads
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.instances.blocks import Blocks
-from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.phases import Contribution, Instances, Phases
-from nexusform.planning.preparation.order import resource_blocks
-from nexusform.planning.vms.vm_object import VmObject
+from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import PlacementChange
-from nexusform.ports import Kind
 
 
 class PlannedFleet(Struct, frozen=True):
-    """What the phases came to, for explanations: placements and the fleet, and the pods."""
+    """Planned placements and pods of a fleet, for explanations."""
 
     outcome: FleetOutcome
     pods: PodPhase
 
 
-def fleet_of(result: PlanResult) -> PlannedFleet | None:
-    """What was planned of a fleet; None where nothing names one."""
+def find_planned_fleet(result: PlanResult) -> PlannedFleet | None:
+    """Return the planned fleet of a result; None if there is none."""
     details = (contribution.detail for contribution in result.contributions)
     return next((detail for detail in details if isinstance(detail, PlannedFleet)), None)
 
 
-def _plan(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> Contribution:
+def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> Contribution:
     vms = tuple(vms)
-    elsewhere = read_elsewhere(blocks.request, evaluation)
-    pods = pods_over(blocks, vms, elsewhere)
+    elsewhere = collect_external_clusters(blocks.request, evaluation)
+    pods = create_pod_phase(blocks, vms, elsewhere)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
-    unknown = unknown_observed(elsewhere, pods.clusters, blocks.instances.values())
-    diagnostics = (*elsewhere.diagnostics, *unknown, *problems, *outcome.diagnostics)
-    return _contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
+    unknown_findings = check_unknown_clusters(elsewhere, pods.clusters, blocks.instances.values())
+    diagnostics = (*elsewhere.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
+    return _build_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
 
 
-def _remove(blocks: Blocks, vms: Iterable[VmObject]) -> Contribution:
+def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> Contribution:
     vms = tuple(vms)
-    outcome = destroyed(blocks.instances.values())
-    pods = pods_over(blocks, vms, Elsewhere())
-    return _contribution(blocks, vms, PlannedFleet(outcome, pods), outcome.diagnostics)
+    outcome = build_destroy_outcome(blocks.instances.values())
+    pods = create_pod_phase(blocks, vms, ExternalClusters())
+    return _build_contribution(blocks, vms, PlannedFleet(outcome, pods), outcome.diagnostics)
 
 
-def _contribution(
-    blocks: Blocks, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
+def _build_contribution(
+    blocks: BlockPlanner, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> Contribution:
     pods, outcome = fleet.pods, fleet.outcome
-    decided = (*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected))
+    decided_rows = (*outcome.rows, *_filter_pod_rows(pods, want_rejected=blocks.request.includes_rejections))
     vms = tuple(vms)
-    rows = tuple(run_on_forgotten_members(decided, blocks, vms, pods.clusters))
-    told = {_named(row) for row in rows}
-    members = _known_members(blocks, outcome)
-    left_out = (row for row in left_out_rows(blocks, vms, pods.clusters, members) if _named(row) not in told)
-    lost = {_named(row): row for row in forgotten_and_lost(blocks, vms, pods.clusters)}
+    rows = tuple(keep_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
+    row_keys = {_get_row_key(row) for row in rows}
+    members = _collect_known_members(blocks, outcome)
+    outside_rows = (
+        row
+        for row in build_outside_rows(blocks, vms, pods.clusters, members)
+        if _get_row_key(row) not in row_keys
+    )
+    lost_rows = {_get_row_key(row): row for row in find_forgotten_losses(blocks, vms, pods.clusters)}
 
-    def findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
-        problems = list(manifest_findings(pods, instances))
-        return [*problems, *pod_risks(pods, instances)] if risks else problems
+    def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
+        problems = list(list_manifest_diagnostics(pods, instances))
+        return [*problems, *list_pod_risks(pods, instances)] if risks else problems
 
     return Contribution(
-        rows=(*(lost.get(_named(row), row) for row in rows), *left_out),
+        rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
-        passed_over=outcome.passed_over,
-        shown=outcome.shown,
+        rejected_clusters=outcome.rejected_clusters,
+        observed_attributes=outcome.observed_attributes,
         diagnostics=diagnostics,
-        hosted=pods.places,
-        disruptions=pods.disruptions,
-        claimed=pods.claimed,
-        findings=findings,
+        list_workloads=pods.list_hosted_workloads,
+        find_disruptions=pods.find_disruptions,
+        collect_claims=pods.compute_storage_demand,
+        collect_findings=collect_findings,
         detail=fleet,
     )
 
 
-def _known_members(blocks: Blocks, outcome: FleetOutcome) -> frozenset[str] | None:
-    """The members that this plan sees, None where a hub that was not read may have others."""
+def _collect_known_members(blocks: BlockPlanner, outcome: FleetOutcome) -> frozenset[str] | None:
+    """Return the members known to this plan; None if an unread hub may have more."""
     sources = blocks.request.registries.data_sources
     reads_hub = any(
-        block.mode == "data" and sources[block.type].kind is Kind.HUB_EXPORT
-        for block in resource_blocks(blocks.request.configuration)
+        block.mode == "data" and sources[block.type].kind is PlanningKind.HUB_EXPORT
+        for block in iterate_resource_blocks(blocks.request.configuration)
     )
-    members = outcome.roster.members
+    members = outcome.member_list.members
     return None if reads_hub and not members else frozenset(member.name for member in members)
 
 
-def _named(row: PlacementChange) -> tuple[object, ...]:
+def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
     return (row.address, row.kind, row.pool, row.object)
 
 
-def _pod_rows(pods: PodPhase, *, want_rejected: bool) -> Iterator[PlacementChange]:
-    """The rows of pods; the nodes that refused them only where somebody asks."""
+def _filter_pod_rows(pods: PodPhase, *, want_rejected: bool) -> Iterator[PlacementChange]:
+    """Yield the pod rows, with rejected nodes only on request."""
     for row in pods.rows:
-        yield replace(row, rejected=()) if row.rejected and not want_rejected else row
+        yield replace(row, rejections=()) if row.rejections and not want_rejected else row
 
 
-PHASES: Final = Phases(_plan, _remove, hosted_in_state, claimed_in_state, found_lost_rows)
+PHASES: Final = Phases(
+    _plan_fleet, _plan_removal, list_hosted_workloads, compute_state_demand, find_lost_rows
+)

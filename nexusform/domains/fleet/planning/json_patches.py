@@ -1,7 +1,6 @@
-"""JSON patches of overrides as a hub carries them out, and its words where one fails.
-
-Source: KubeFleet pkg/controllers/workgenerator/override.go, which fills in variables in the text of a value;
-github.com/evanphx/json-patch v5, which it patches with.
+"""JSON patches of overrides as applied by a hub, with its error messages. Source: KubeFleet
+pkg/controllers/workgenerator/override.go, which replaces variables in the text of a value;
+github.com/evanphx/json-patch v5 applies the patches.
 """
 
 from __future__ import annotations
@@ -14,86 +13,86 @@ from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_model import JsonPatch
 
-_NAME: Final = "${MEMBER-CLUSTER-NAME}"
-_OPEN: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
-_MISSING: Final = "missing value"
+_CLUSTER_NAME: Final = "${MEMBER-CLUSTER-NAME}"
+_LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
+_MISSING_VALUE: Final = "missing value"
 
 
-class PatchFailed(Exception):
-    """A patch cannot be carried out; its text is what a hub says of it."""
+class PatchError(Exception):
+    """Failure to apply a patch; its text is the hub's message."""
 
 
-def filled_values(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
-    """The values of patches with their variables filled in. Raises PatchFailed."""
-    return [_filled(patch.value, cluster, labels) for patch in patches]
+def fill_values(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
+    """Return the values of patches with variables replaced. Raises PatchError."""
+    return [_fill_variables(patch.value, cluster, labels) for patch in patches]
 
 
-def _filled(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
-    """A value with its variables filled in, in keys as well as in values: in its text, as a hub does."""
+def _fill_variables(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
+    """Return a value with variables replaced in its keys and values, as text like a hub."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if "${" not in text:
         return value
-    written = text = text.replace(_NAME, cluster)
-    while _OPEN in text:
-        before, _, after = text.partition(_OPEN)
-        key, closed, rest = after.partition("}")
-        if not closed:
-            raise PatchFailed(f"input {written} is missing the closing bracket `}}`")
+    original = text = text.replace(_CLUSTER_NAME, cluster)
+    while _LABEL_VARIABLE in text:
+        prefix, _, suffix = text.partition(_LABEL_VARIABLE)
+        key, bracket, remainder = suffix.partition("}")
+        if not bracket:
+            raise PatchError(f"input {original} is missing the closing bracket `}}`")
         if key not in labels:
-            raise PatchFailed(f"label key {key} not found on cluster {cluster}")
-        text = f"{before}{labels[key]}{rest}"
+            raise PatchError(f"label key {key} not found on cluster {cluster}")
+        text = f"{prefix}{labels[key]}{remainder}"
     return json.loads(text)
 
 
-def patched(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]) -> Any:
-    """A copy of a body after patches with these values. Raises PatchFailed."""
-    attempt = copy.deepcopy(body)
+def apply_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]) -> Any:
+    """Return a copy of a body after patches with these values. Raises PatchError."""
+    copied = copy.deepcopy(body)
     for patch, value in zip(patches, values, strict=True):
-        _apply(attempt, patch, copy.deepcopy(value))
-    return attempt
+        _apply_patch(copied, patch, copy.deepcopy(value))
+    return copied
 
 
-def _apply(body: Any, patch: JsonPatch, value: Any) -> None:
-    """Carry out one patch in a body."""
+def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
+    """Apply one patch in place."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
     target = body
     for step in steps[:-1]:
-        target = _below(target, step)
+        target = _get_child(target, step)
     last = steps[-1] if steps else ""
     if isinstance(target, dict):
         _apply_to_object(target, last, patch, value)
     elif isinstance(target, list):
         _apply_to_list(target, last, patch, value)
     else:
-        raise PatchFailed(_no_such_path(patch))
+        raise PatchError(_describe_missing_path(patch))
 
 
-def _below(target: Any, step: str) -> Any:
-    """What is one step of a path below a value; None where nothing is."""
+def _get_child(target: Any, step: str) -> Any:
+    """Return the child at one step of a path, None if missing."""
     if isinstance(target, dict):
         return target.get(step)
-    position = _position(step, len(target)) if isinstance(target, list) else None
+    position = _parse_index(step, len(target)) if isinstance(target, list) else None
     return None if position is None else target[position]
 
 
-def _no_such_path(patch: JsonPatch) -> str:
-    """What is said where a path leads nowhere before its last step."""
+def _describe_missing_path(patch: JsonPatch) -> str:
+    """Return the hub's message for a path missing before its last step."""
     path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
-    return f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING}"
+    return f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}"
 
 
-def _no_such_key(patch: JsonPatch) -> str:
-    """What is said where there is nothing to replace."""
-    return f"replace operation does not apply: doc is missing key: {patch.path}: {_MISSING}"
+def _describe_missing_key(patch: JsonPatch) -> str:
+    """Return the hub's message for a missing key to replace."""
+    return f"replace operation does not apply: doc is missing key: {patch.path}: {_MISSING_VALUE}"
 
 
 def _apply_to_object(target: dict[str, Any], last: str, patch: JsonPatch, value: Any) -> None:
-    """Carry out a patch at a key of an object."""
+    """Apply a patch at a key of an object."""
     if patch.operation != "add" and last not in target:
         if patch.operation == "replace":
-            raise PatchFailed(_no_such_key(patch))
-        unable = f"unable to remove nonexistent key: {last}: {_MISSING}"
-        raise PatchFailed(f"error in remove for path: '{patch.path}': {unable}")
+            raise PatchError(_describe_missing_key(patch))
+        unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
+        raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
     if patch.operation == "remove":
         del target[last]
     else:
@@ -101,15 +100,17 @@ def _apply_to_object(target: dict[str, Any], last: str, patch: JsonPatch, value:
 
 
 def _apply_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
-    """Carry out a patch at an item of a list."""
+    """Apply a patch at an item of a list."""
     if patch.operation == "add" and last == "-":
         target.append(value)
         return
-    position = _position(last, len(target) + (patch.operation == "add"))
+    position = _parse_index(last, len(target) + (patch.operation == "add"))
     if position is None:
         if patch.operation == "replace":
-            raise PatchFailed(_no_such_key(patch))
-        raise PatchFailed(f"error in {patch.operation} for path: '{patch.path}': {_why_no_item(last, patch)}")
+            raise PatchError(_describe_missing_key(patch))
+        raise PatchError(
+            f"error in {patch.operation} for path: '{patch.path}': {_explain_missing_item(last, patch)}"
+        )
     if patch.operation == "add":
         target.insert(position, value)
     elif patch.operation == "remove":
@@ -118,12 +119,12 @@ def _apply_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -
         target[position] = value
 
 
-_WHOLE: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
-def _why_no_item(step: str, patch: JsonPatch) -> str:
-    """Why a step names no item of a list: it is no number, or none that is there."""
-    if _WHOLE.fullmatch(step):
+def _explain_missing_item(step: str, patch: JsonPatch) -> str:
+    """Return the message for a step that is no valid index of a list."""
+    if _INTEGER.fullmatch(step):
         return f"Unable to access invalid index: {int(step)}: invalid index referenced"
     unreadable = f'strconv.Atoi: parsing "{step}": invalid syntax'
     if patch.operation == "add":
@@ -131,9 +132,9 @@ def _why_no_item(step: str, patch: JsonPatch) -> str:
     return unreadable
 
 
-def _position(step: str, count: int) -> int | None:
-    """The item of a list that a step names: from 0, or from the end for one below 0; None: there is none."""
-    if not _WHOLE.fullmatch(step):
+def _parse_index(step: str, count: int) -> int | None:
+    """Return the list position of a step, counted from the end if negative; None if invalid."""
+    if not _INTEGER.fullmatch(step):
         return None
     number = int(step)
     position = number + count if number < 0 else number

@@ -1,9 +1,7 @@
-"""Phase 6 of a plan: all placements as one batch, over the members and hub objects of phase 5.
-
-A batch goes in rounds: every queued placement runs its chain of scheduling cycles on the same member
-figures, the pods that come are predicted, members whose figures changed queue placements by the
-watcher's table, until no binding changes. Then evictions, rollouts and staged runs say what becomes of the
-bindings, and everything is concluded.
+"""Placement phase of a plan: all placements as one batch, over the members and hub objects. Each iteration
+runs the scheduling cycles of every queued placement on the same member figures and predicts the new pods.
+Members with changed figures queue placements as the watcher does, until no binding changes. Evictions,
+rollouts and staged runs follow, then the final attributes.
 """
 
 from __future__ import annotations
@@ -13,189 +11,216 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.declared.configuration import ResourceBlock
-from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
-from nexusform.domains.fleet.planning.asked import Asked, asked_of
-from nexusform.domains.fleet.planning.beside_others import TOLERATIONS, owner_of, placement_beside_others
-from nexusform.domains.fleet.planning.brought import note_resources, prepare_resources
-from nexusform.domains.fleet.planning.hub import Hub, read_hub
-from nexusform.domains.fleet.planning.left_out import members_found_gone
-from nexusform.domains.fleet.planning.members_on_hub import note_members, read_members
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors
+from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    FleetMemberState,
+    ObservedHub,
+    PodPredictor,
+    build_member_clusters,
+    read_observed_hub,
+)
+from nexusform.domains.fleet.planning.iterations import plan_after_runs, run_iterations
 from nexusform.domains.fleet.planning.outcome import (
     FleetOutcome,
-    conclude_placement,
-    not_abandoned,
-    passed_over,
-    placement_warnings,
-    shown_bindings,
+    build_observed_bindings,
+    build_placement_warnings,
+    compute_final_attributes,
+    find_rejected_clusters,
+    warn_abandon_policy,
 )
-from nexusform.domains.fleet.planning.placement import PlacementPlan, begin
-from nexusform.domains.fleet.planning.rounds import after_runs, run_rounds
-from nexusform.domains.fleet.planning.rows import binding_rows, removed_rows, rolling_timeline
-from nexusform.domains.fleet.planning.runs import carry_out_runs
-from nexusform.domains.fleet.planning.world import FleetMemberState, Pods, ShownHub, clusters_of, shown_hub
+from nexusform.domains.fleet.planning.outside_targets import find_missing_members
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
+from nexusform.domains.fleet.planning.placement_spec import PlacementSpec, build_placement_spec
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
+from nexusform.domains.fleet.planning.planned_members import build_members, record_members
+from nexusform.domains.fleet.planning.rows import (
+    build_binding_rows,
+    build_removed_rows,
+    build_rolling_timeline,
+)
+from nexusform.domains.fleet.planning.selected_resources import prepare_resources, record_resources
+from nexusform.domains.fleet.planning.shared_ownership import (
+    TOLERATIONS,
+    build_merged_placement,
+    find_field_owner,
+)
+from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
-from nexusform.domains.fleet.scheduling.changes import (
+from nexusform.domains.fleet.scheduling.eviction import EvictionTarget, apply_eviction, evaluate_eviction
+from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
+from nexusform.domains.fleet.scheduling.update_validation import (
     check_budget,
     check_policy_change,
     check_strategy_change,
 )
-from nexusform.domains.fleet.scheduling.eviction import Target, after, evict
-from nexusform.domains.fleet.scheduling.rollout import Stop
-from nexusform.domains.fleet.scheduling.validation import invalid, sentence
-from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.plain_data import Path
-from nexusform.planning.instances.argument_evaluation import undecided, undecided_error
-from nexusform.planning.instances.blocks import Blocks, show
-from nexusform.planning.instances.difference import planned_attributes
+from nexusform.domains.fleet.scheduling.validation import build_error, format_sentence
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import Path
+from nexusform.planning.instances.argument_evaluation import (
+    build_unknown_placement_error,
+    find_unknown_placement_arguments,
+)
+from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
+from nexusform.planning.instances.difference import plan_attributes
 from nexusform.planning.instances.instance import Decision, Instance
-from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.preparation.order import PLACEMENT_PHASE
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.preparation.planning_order import PLACEMENT_PHASE
 from nexusform.plans.plan import PlacementChange
-from nexusform.ports import Kind
-from nexusform.scheduling.decision import Refusal
-from nexusform.words import form, listed
+from nexusform.resources.address import Address, ConfigAddress
+from nexusform.scheduling.decision import Rejection
 
 
 def plan_placements(
-    blocks: Blocks, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: Pods
+    blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: PodPredictor
 ) -> FleetOutcome:
-    """Plan all placements. `clusters` are those that members may stand for, by id."""
-    shown = shown_hub(blocks.request, evaluation)
-    found_gone = members_found_gone(blocks.prior, blocks.request.registries)
+    """Plan all placements. `clusters` are possible clusters of members, by id."""
+    observed = read_observed_hub(blocks.request, evaluation)
+    missing_members = find_missing_members(blocks.prior, blocks.request.registries)
     instances_so_far = blocks.instances.values()
-    members, diagnostics = read_members(instances_so_far, clusters, pods, shown.members, found_gone)
-    hub = read_hub(blocks.instances.values(), shown)
+    members, diagnostics = build_members(instances_so_far, clusters, pods, observed.members, missing_members)
+    hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
     instances: list[Instance] = []
     types = blocks.request.registries.resource_types
-    for block in blocks.order.of(PLACEMENT_PHASE):
-        if types[block.type].fleet is None:
-            continue  # another domain's
-        evaluated, problems = _evaluated(block, blocks, evaluation)
+    for block in blocks.order.list_phase(PLACEMENT_PHASE):
+        if types[block.type].build_fleet_object is None:
+            continue  # type of another domain
+        evaluated, problems = _evaluate_block(block, blocks, evaluation)
         instances += evaluated
         diagnostics += problems
-    standing = clusters_of(members)
-    remade = hub.remade
+    member_clusters = build_member_clusters(members)
+    recreated_workloads = hub.recreated_workloads
     placements: list[PlacementPlan] = []
     for instance in instances:
-        asked, problems = _asked(instance, blocks, evaluation, shown)
+        spec, problems = _build_spec(instance, blocks, evaluation, observed)
         diagnostics += problems
-        if asked is None:
+        if spec is None:
             continue
-        placements.append(begin(asked, *prepare_resources(asked, hub, standing)))
-        if remade and not asked.external:  # else a staged run has to bring what changes on the hub
-            pods.remake(asked.address, remade)
-    diagnostics += evict_once({placement.key: placement for placement in placements}, hub)
-    rounds = run_rounds(placements, members, pods, hub.on_members(members), blocks.request.progress)
-    diagnostics += carry_out_runs(placements, hub, rounds.roster)
-    rounds = after_runs(placements, members, pods, rounds)
-    diagnostics += roll_out_all(placements)
-    by_address = {placement.asked.instance.address: placement for placement in placements}
+        placements.append(create_placement_plan(spec, *prepare_resources(spec, hub, member_clusters)))
+        if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
+            pods.recreate_workloads(spec.address, recreated_workloads)
+    diagnostics += execute_evictions({placement.key: placement for placement in placements}, hub)
+    iterations = run_iterations(
+        placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress
+    )
+    diagnostics += execute_runs(placements, hub, iterations.member_list)
+    iterations = plan_after_runs(placements, members, pods, iterations)
+    diagnostics += plan_rollouts(placements)
+    by_address = {placement.spec.instance.address: placement for placement in placements}
     for instance in instances:
-        _conclude(instance, by_address.get(instance.address), blocks, evaluation)
-    note_members(members.values(), blocks.instances)
-    diagnostics += placement_warnings(placements, members, rounds, unread=shown.unread)
-    diagnostics += not_abandoned(blocks.instances.values())
-    refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
-    rows = _rows(blocks.instances.values(), by_address, members, refusals)
-    rollouts = chain.from_iterable(placement.rolled_out.timelines for placement in placements)
+        _finalize_instance(instance, by_address.get(instance.address), blocks, evaluation)
+    record_members(members.values(), blocks.instances)
+    diagnostics += build_placement_warnings(placements, members, iterations, is_hub_unread=observed.is_unread)
+    diagnostics += warn_abandon_policy(blocks.instances.values())
+    rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
+    rows = _build_rows(blocks.instances.values(), by_address, members, rejections)
+    rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     return FleetOutcome(
         rows=tuple(rows),
         placements=by_address,
-        roster=rounds.roster,
+        member_list=iterations.member_list,
         diagnostics=tuple(diagnostics),
         rollouts=tuple(rollouts),
-        passed_over=tuple(passed_over(placements)),
-        shown=dict(shown_bindings(placements)),
+        rejected_clusters=tuple(find_rejected_clusters(placements)),
+        observed_attributes=dict(build_observed_bindings(placements)),
     )
 
 
-def _evaluated(
-    block: ResourceBlock, blocks: Blocks, evaluation: Evaluation
+def _evaluate_block(
+    block: ResourceBlock, blocks: BlockPlanner, evaluation: Evaluation
 ) -> tuple[Sequence[Instance], list[Diagnostic]]:
-    """The instances of a block with their arguments; their computed values are not known yet."""
-    expanded = blocks.expanded(block, evaluation)
+    """Return the instances of a block with evaluated arguments; computed values are unknown."""
+    expanded = blocks.expand(block, evaluation)
     assert expanded is not None
     blocks.diagnostics += expanded.diagnostics
-    needs = blocks.order.direct_needs(block.address)
+    needs = blocks.order.get_direct_needs(block.address)
     other_placements = [need for need in needs if blocks.order.phases[need] == PLACEMENT_PHASE]
     diagnostics: list[Diagnostic] = []
     for instance in expanded.instances:
-        if not instance.configured:
+        if not instance.is_configured:
             continue
         diagnostics += blocks.evaluate(instance, evaluation)
-        for path in undecided(instance):
-            instance.broken = True
+        for path in find_unknown_placement_arguments(instance):
+            instance.is_invalid = True
             if other_placements:
-                diagnostics.append(_circle(instance, path, other_placements[0]))
+                diagnostics.append(_build_cycle_error(instance, path, other_placements[0]))
             else:
-                diagnostics.append(undecided_error(instance, path))
+                diagnostics.append(build_unknown_placement_error(instance, path))
         assert instance.config is not None
-        # Later blocks may refer to its id; all else that is computed they see as unknown.
-        computed = {} if instance.broken else {"id": instance.type.identify(instance.config)}
-        planned = planned_attributes(instance.type.schema, instance.config, None, computed)
+        # Later blocks may use its id; its other computed values are unknown.
+        computed = {} if instance.is_invalid else {"id": instance.type.identify(instance.config)}
+        planned = plan_attributes(instance.type.schema, instance.config, None, computed)
         instance.decision = Decision(planned=planned)
-        show(instance, evaluation)
+        expose_instance(instance, evaluation)
     return expanded.instances, diagnostics
 
 
-def _asked(
-    instance: Instance, blocks: Blocks, evaluation: Evaluation, shown: ShownHub
-) -> tuple[Asked | None, list[Diagnostic]]:
-    """What an instance asks for; None when it goes or is in error."""
-    if not instance.configured or instance.broken or instance.config is None:
+def _build_spec(
+    instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
+) -> tuple[PlacementSpec | None, list[Diagnostic]]:
+    """Build the spec of an instance; None if it is removed or has errors."""
+    if not instance.is_configured or instance.is_invalid or instance.config is None:
         return None, []
-    written = placement_beside_others(instance, instance.config)
-    if written is None:
+    configuration = build_merged_placement(instance, instance.config)
+    if configuration is None:
         return None, []
-    blocks.preview(instance, evaluation)
-    asked = asked_of(instance, written, shown.of(instance))
-    problems = list(_forbidden_changes(asked))
+    blocks.predict_action(instance, evaluation)
+    spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
+    problems = list(_check_immutable_changes(spec))
     if has_errors(problems):
-        instance.broken = True
+        instance.is_invalid = True
         return None, problems
-    return asked, problems
+    return spec, problems
 
 
-def _forbidden_changes(asked: Asked) -> Iterator[Diagnostic]:
-    """What may not change about an object that stands."""
-    before, written, instance = asked.before, asked.written, asked.instance
-    if before is None:
+def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
+    """Yield errors for forbidden changes of an existing placement."""
+    previous, configuration, instance = spec.previous_configuration, spec.configuration, spec.instance
+    if previous is None:
         return
-    changes = check_policy_change(before.policy, written.policy)
-    changes += check_strategy_change(before.strategy, written.strategy)
-    if before.status_reporting_scope != written.status_reporting_scope:
-        changes.append(invalid(("status_reporting_scope",), "statusReportingScope is immutable"))
+    changes = check_policy_change(previous.policy, configuration.policy)
+    changes += check_strategy_change(previous.strategy, configuration.strategy)
+    if previous.status_reporting_scope != configuration.status_reporting_scope:
+        changes.append(build_error(("status_reporting_scope",), "statusReportingScope is immutable"))
     in_manifest = bool(instance.config and instance.config.get("manifest"))
     for change in changes:
         path: Path = ("manifest",) if in_manifest else change.path
-        if path == ("policy",) and written.policy is None:
-            path = ()  # the block is gone: nothing to point at but the placement
-        detail = _of_other(asked, change.path) or f"{sentence(change.detail)} {_way_out(instance)}"
-        yield instance.problem(Problem(path, "change-not-allowed", detail))
+        if path == ("policy",) and configuration.policy is None:
+            path = ()  # the block is removed: report the placement
+        detail = (
+            _explain_foreign_list(spec, change.path)
+            or f"{format_sentence(change.detail)} {_suggest_remedy(instance)}"
+        )
+        yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
 
-def _of_other(asked: Asked, path: Path) -> str:
-    """Why a list that somebody else set cannot be what is written, and what to do; "" where it is ours."""
-    owner = owner_of(asked.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
-    if not owner or asked.before is None or asked.before.policy is None:
+def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
+    """Return why a list of another owner cannot change, with the remedy; "" for a list of ours."""
+    owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
+    if not owner or spec.previous_configuration is None or spec.previous_configuration.policy is None:
         return ""
-    kept = asked.written.policy.tolerations if asked.written.policy is not None else ()
-    taken = [each.title for each in asked.before.policy.tolerations if each not in kept]
-    them, belongs = form(len(taken), "it", "them"), form(len(taken), "stands", "stand")
+    configured = spec.configuration.policy.tolerations if spec.configuration.policy is not None else ()
+    foreign = [
+        toleration.title
+        for toleration in spec.previous_configuration.policy.tolerations
+        if toleration not in configured
+    ]
+    pronoun, verb = select_form(len(foreign), "it", "them"), select_form(len(foreign), "stands", "stand")
     return (
-        f"{owner} set {TOLERATIONS} on the hub, where {listed(taken, 4)} {belongs} beside what is written "
+        f"{owner} set {TOLERATIONS} on the hub, where {format_list(foreign, 4)} {verb} beside what is "
+        f"written "
         "here, and a hub lets tolerations be added only. "
-        f"Write {them} here as well, or leave the list to {owner}: lifecycle "
-        f"{{ ignore_changes = [policy.toleration] }}. Only -replace='{asked.instance.address}' makes the "
-        f"placement without {them}, and every binding anew."
+        f"Write {pronoun} here as well, or leave the list to {owner}: lifecycle "
+        f"{{ ignore_changes = [policy.toleration] }}. Only -replace='{spec.instance.address}' makes the "
+        f"placement without {pronoun}, and every binding anew."
     )
 
 
-def _way_out(instance: Instance) -> str:
-    """What to do instead: of a placement that is not in state nothing is replaced."""
+def _suggest_remedy(instance: Instance) -> str:
+    """Return the suggested fix: replacement, or an import for placements missing in state."""
     if instance.before is not None:
         return (
             f"To make the placement anew, and with it every binding, plan with -replace='{instance.address}'."
@@ -207,40 +232,40 @@ def _way_out(instance: Instance) -> str:
     )
 
 
-def _conclude(
+def _finalize_instance(
     instance: Instance,
     placement: PlacementPlan | None,
-    blocks: Blocks,
+    blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> None:
-    """Settle the values of an instance once all rounds are over."""
+    """Set the final values of an instance after all iterations."""
     if placement is not None:
-        note_resources(placement, blocks.request.state.serial + 1)
-        blocks.conclude(instance, conclude_placement(placement), evaluation)
-    elif instance.configured:
-        blocks.conclude(instance, {}, evaluation)
-    blocks.keep(instance, evaluation)
+        record_resources(placement, blocks.request.state.serial + 1)
+        blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
+    elif instance.is_configured:
+        blocks.decide_action(instance, {}, evaluation)
+    blocks.add_instance(instance, evaluation)
 
 
-def _rows(
+def _build_rows(
     instances: Iterable[Instance],
     placements: Mapping[Address, PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    refusals: Mapping[Address, tuple[Refusal, ...]],
+    rejections: Mapping[Address, tuple[Rejection, ...]],
 ) -> Iterator[PlacementChange]:
-    """What happens to every binding; `refusals` are the members that were not picked."""
+    """Build the rows of all bindings; `rejections` are the members that were not picked."""
     for instance in instances:
-        if instance.type.kind is not Kind.PLACEMENT:
+        if instance.type.kind is not PlanningKind.PLACEMENT:
             continue
-        if instance.going or instance.replaced:
-            yield from removed_rows(instance)
+        if instance.is_removed or instance.is_replaced:
+            yield from build_removed_rows(instance)
         placement = placements.get(instance.address)
         if placement is not None:
-            yield from binding_rows(placement, members, refusals.get(instance.address, ()))
+            yield from build_binding_rows(placement, members, rejections.get(instance.address, ()))
 
 
-def _circle(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
-    return instance.error(
+def _build_cycle_error(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
+    return instance.build_error(
         "placement-depends-on-another-placement",
         f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
         f"is decided for {other_placement}. Write the value out, or derive both from the same variable.",
@@ -248,101 +273,110 @@ def _circle(instance: Instance, path: Path, other_placement: ConfigAddress) -> D
     )
 
 
-def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagnostic]:
-    """Carry out the evictions that this plan makes, in planning order."""
-    problems = list(_budget_problems(placements, hub))
+def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
+    """Execute the evictions of this plan in planning order."""
+    problems = list(_check_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
-        target = _target(placement) if placement is not None else None
-        outcome = evict(eviction.cluster, target, hub.budget_of(eviction.placement))
+        target = _build_eviction_target(placement) if placement is not None else None
+        outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
         if placement is not None:
             placement.evictions = (*placement.evictions, (eviction.name, outcome))
-        if not outcome.executed:
+        if not outcome.is_executed:
             text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
-            kind = "eviction-is-not-executed" if outcome.valid else "invalid-eviction"
-            problems.append(instance.problem(Problem((), kind, text, Severity.WARNING)))
+            kind = "eviction-is-not-executed" if outcome.is_valid else "invalid-eviction"
+            problems.append(instance.build_diagnostic(Problem((), kind, text, Severity.WARNING)))
     return problems
 
 
-def _target(placement: PlacementPlan) -> Target:
-    """The placement as evictions find it, those before this one carried out."""
-    bindings = placement.held
+def _build_eviction_target(placement: PlacementPlan) -> EvictionTarget:
+    """Build the eviction target of a placement, after earlier evictions."""
+    bindings = placement.bindings
     for _, eviction in placement.evictions:
-        bindings = after(eviction, bindings)
-    down = placement.failed_before | placement.not_ready
-    up = frozenset(
+        bindings = apply_eviction(eviction, bindings)
+    unavailable = placement.previously_failed_clusters | placement.unready_clusters
+    available = frozenset(
         binding.cluster
         for binding in bindings
-        if binding.state is BindingState.BOUND and not binding.deleting and binding.cluster not in down
+        if binding.state is BindingState.BOUND
+        and not binding.is_deleting
+        and binding.cluster not in unavailable
     )
-    return Target(
-        placement.asked.written.kind, bindings, placement.asked.written.number, up, placement.failed_before
+    return EvictionTarget(
+        placement.spec.configuration.placement_type,
+        bindings,
+        placement.spec.configuration.number_of_clusters,
+        available,
+        placement.previously_failed_clusters,
     )
 
 
-def _budget_problems(placements: Mapping[str, PlacementPlan], hub: Hub) -> Iterator[Diagnostic]:
-    """What is wrong with budgets of placements that pick all clusters, beyond what is wrong anyway."""
+def _check_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> Iterator[Diagnostic]:
+    """Yield problems of budgets specific to placements of type PickAll."""
     for name, (instance, budget) in hub.budgets.items():
         placement = placements.get(name)
-        if placement is None or placement.asked.written.kind is not PlacementType.PICK_ALL:
+        if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
             continue
-        already = check_budget(budget.budget, None)
+        known_problems = check_budget(budget.budget, None)
         for problem in check_budget(budget.budget, PlacementType.PICK_ALL):
-            if problem not in already:
-                text = sentence(problem.detail)
-                yield instance.problem(Problem(problem.path, "invalid-disruption-budget", text))
+            if problem not in known_problems:
+                text = format_sentence(problem.detail)
+                yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
 
 
-def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
-    """Roll out wave by wave what no staged run rolls out."""
+def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
+    """Plan the rollouts of placements without staged runs, wave by wave."""
     for placement in placements:
-        if not placement.asked.external:
-            yield from _roll(placement)
+        if not placement.spec.is_external:
+            yield from _plan_rollout(placement)
 
 
-def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Roll out what changed, within the strategy; a warning where it cannot go on."""
-    outcome = placement.roll_out()
-    placement.held = outcome.bindings
-    rolled_out = placement.rolled_out
-    clusters = rolled_out.clusters | outcome.reached
-    placement.rolled_out = replace(
-        rolled_out, clusters=clusters, waves=outcome.waves, stalled=outcome.stalled
+def _plan_rollout(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Plan the rollout of changes within the strategy; warn if it is blocked."""
+    outcome = placement.project_rollout()
+    placement.bindings = outcome.bindings
+    rollout = placement.rollout
+    clusters = rollout.clusters | outcome.reached_clusters
+    placement.rollout = replace(
+        rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
     )
-    timeline = rolling_timeline(placement)
+    timeline = build_rolling_timeline(placement)
     if timeline is not None:
-        placement.rolled_out = placement.rolled_out.with_timeline(timeline)
-    left = [cluster for cluster in outcome.stalled if cluster in placement.left_members]
-    if left:
-        yield from _staying_behind(placement, left)
-    held_up = [cluster for cluster in outcome.stalled if cluster not in placement.left_members]
-    if held_up:
-        yield _held_up(placement, held_up)
+        placement.rollout = placement.rollout.add_timeline(timeline)
+    departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
+    if departed:
+        yield from _warn_departed_members(placement, departed)
+    blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
+    if blocked:
+        yield _build_blocked_warning(placement, blocked)
 
 
-def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[Diagnostic]:
-    """A warning for bindings on members that leave with this plan and that no rollout removes."""
-    before = {binding.cluster: binding.state for binding in placement.asked.prior}
-    staying = [cluster for cluster in left if before.get(cluster) is not BindingState.UNSCHEDULED]
+def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:
+    """Warn about bindings of departed members that no rollout removes."""
+    prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
+    staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
     if not staying:
         return
-    key, rolling = placement.key, placement.asked.written.rolling
-    which, stay = form(len(staying), "binding", "bindings"), form(len(staying), "stays", "stay")
+    key, rolling = placement.key, placement.spec.configuration.rolling_update
+    noun, verb = select_form(len(staying), "binding", "bindings"), select_form(len(staying), "stays", "stay")
     text = (
-        f"{listed(staying, 4)} left the fleet, and the {which} of {key} there {stay} Unscheduled: removing "
+        f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} Unscheduled: "
+        f"removing "
         "counts like taking a ready cluster down, and with max_unavailable = "
         f"{rolling.max_unavailable} none of the others may be missed. To the plan nothing runs there any "
         "more. It goes when another cluster makes room, or with a higher max_unavailable."
     )
-    brief = f"{key}: the {which} on {listed(staying, 4)}, which left the fleet, {stay} Unscheduled"
-    problem = Problem((), "binding-of-a-member-that-left-stays", text, Severity.WARNING, brief=brief)
-    yield placement.asked.instance.problem(problem)
+    summary = f"{key}: the {noun} on {format_list(staying, 4)}, which left the fleet, {verb} Unscheduled"
+    problem = Problem((), "binding-of-a-member-that-left-stays", text, Severity.WARNING, brief=summary)
+    yield placement.spec.instance.build_diagnostic(problem)
 
 
-def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
-    """A warning for a rollout that cannot go on: what stops it, and what to do."""
-    failing = sorted((placement.fails_now & {binding.cluster for binding in placement.held}) - {*clusters})
-    config = placement.asked.instance.config
+def _build_blocked_warning(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
+    """Build the warning about a blocked rollout: cause and remedy."""
+    failing = sorted(
+        (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*clusters}
+    )
+    config = placement.spec.instance.config
     path = ("strategy",) if config and not config.get("manifest") else ()
-    stop = Stop(placement.key, placement.asked.written.rolling, tuple(clusters))
-    return placement.asked.instance.problem(stop.problem(path, failing))
+    stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(clusters))
+    return placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))

@@ -1,93 +1,99 @@
-"""What a plan may cost that moves placements: a moment without a ready copy, volumes that stay behind, and a
-spread that keeps nothing apart.
-"""
+"""Risks of placement moves: no ready copy, volumes left behind, ineffective spread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from nexusform.domains.fleet.planning.contents import has_resources
-from nexusform.domains.fleet.planning.placement import PlacementPlan
-from nexusform.domains.fleet.planning.world import FleetMemberState
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import has_resources
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.words import first_of
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 
-_MOST_NAMED: Final = 4
+_MAX_NAMES: Final = 4
 _LOCATION: Final = "fleet.azure.com/location"
-_RUNNING: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+_WORKLOAD_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 
-def placement_risks(
+def find_placement_risks(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """The warnings about one placement, each as (id, text)."""
-    objects = placement.stock.snapshots[-1].objects if placement.stock.snapshots else placement.offer.selected
-    running = [manifest for manifest in objects if manifest.kind in _RUNNING]
-    claiming = [manifest for manifest in objects if _has_claims(manifest)]
-    yield from _no_ready_copy(placement, running)
-    yield from _volumes_behind(placement, claiming)
-    yield from _spread_over_one(placement, members)
+    """Yield the warnings about one placement as (id, text)."""
+    objects = (
+        placement.snapshot_store.snapshots[-1].objects
+        if placement.snapshot_store.snapshots
+        else placement.selection.manifests
+    )
+    workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
+    volume_users = [manifest for manifest in objects if _has_volumes(manifest)]
+    yield from _find_ready_gap(placement, workloads)
+    yield from _find_orphaned_volumes(placement, volume_users)
+    yield from _find_ineffective_spread(placement, members)
 
 
-def _no_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Iterator[tuple[str, str]]:
-    """Clusters change, and a wave takes the last old one away before a new one is ready."""
-    ready = _clusters_with_resources(placement.asked.prior)
-    coming = _clusters_with_resources(placement.held) - ready
-    if not workloads or not ready or not coming:
+def _find_ready_gap(placement: PlacementPlan, workloads: list[Manifest]) -> Iterator[tuple[str, str]]:
+    """Find a wave that removes the last ready cluster before a new one is ready."""
+    ready = _collect_clusters_with_resources(placement.spec.prior_bindings)
+    added = _collect_clusters_with_resources(placement.bindings) - ready
+    if not workloads or not ready or not added:
         return
-    for number, wave in enumerate(placement.rolled_out.waves, 1):
-        ready -= set(wave.deleted)
+    for number, wave in enumerate(placement.rollout.waves, 1):
+        ready -= set(wave.deleted_clusters)
         if not ready:
-            names = first_of([manifest.title for manifest in workloads], _MOST_NAMED)
-            come = first_of(sorted(coming), _MOST_NAMED)
+            names = format_first([manifest.title for manifest in workloads], _MAX_NAMES)
+            added_names = format_first(sorted(added), _MAX_NAMES)
             text = (
                 f"In wave {number} of {placement.key} the last cluster that has {names} is left "
-                f'before {come} can be ready: until then no copy is. With max_unavailable = "0" '
+                f'before {added_names} can be ready: until then no copy is. With max_unavailable = "0" '
                 "and a max_surge the new one comes first."
             )
             yield "no-ready-copy-for-a-moment", text
             return
-        ready |= set(wave.bound)
+        ready |= set(wave.bound_clusters)
 
 
-def _clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
+def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
     return {binding.cluster for binding in bindings if has_resources(binding)}
 
 
-def _has_claims(manifest: Manifest) -> bool:
-    """Whether an object is a claim of a volume, or makes some for its pods."""
+def _has_volumes(manifest: Manifest) -> bool:
+    """Return True for a volume claim or a StatefulSet with claim templates."""
     spec = manifest.body.get("spec")
     templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
     return manifest.kind == "PersistentVolumeClaim" or (manifest.kind == "StatefulSet" and bool(templates))
 
 
-def _volumes_behind(placement: PlacementPlan, claiming: list[Manifest]) -> Iterator[tuple[str, str]]:
-    """What claims volumes leaves clusters and comes to others, where its volumes begin empty."""
-    clusters_before = _clusters_with_resources(placement.asked.prior)
-    clusters_after = _clusters_with_resources(placement.held)
-    leaving = sorted(clusters_before - clusters_after)
-    coming = sorted(clusters_after - clusters_before)
-    if claiming and leaving and coming:
-        names = first_of([manifest.title for manifest in claiming], _MOST_NAMED)
+def _find_orphaned_volumes(
+    placement: PlacementPlan, volume_users: list[Manifest]
+) -> Iterator[tuple[str, str]]:
+    """Find moves of volume users; their volumes are empty on the new clusters."""
+    clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
+    clusters_after = _collect_clusters_with_resources(placement.bindings)
+    removed = sorted(clusters_before - clusters_after)
+    added = sorted(clusters_after - clusters_before)
+    if volume_users and removed and added:
+        names = format_first([manifest.title for manifest in volume_users], _MAX_NAMES)
         text = (
-            f"{placement.key} leaves {first_of(leaving, _MOST_NAMED)} and comes to "
-            f"{first_of(coming, _MOST_NAMED)}. The volumes of {names} do not come along: they begin empty "
+            f"{placement.key} leaves {format_first(removed, _MAX_NAMES)} and comes to "
+            f"{format_first(added, _MAX_NAMES)}. The volumes of {names} do not come along: they begin empty "
             "there. Take the data over first."
         )
         yield "volumes-stay-behind", text
 
 
-def _spread_over_one(
+def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """A spread over locations of members that are all in one."""
-    policy = placement.asked.written.policy
-    keys = {constraint.topology_key for constraint in policy.spread} if policy is not None else set()
+    """Find a spread over locations if all members share one."""
+    policy = placement.spec.configuration.policy
+    keys = (
+        {constraint.topology_key for constraint in policy.spread_constraints} if policy is not None else set()
+    )
     if _LOCATION not in keys:
         return
-    members_after = [member.now for member in members.values() if member.now is not None]
+    members_after = [member.planned for member in members.values() if member.planned is not None]
     locations = {member.labels.get(_LOCATION) for member in members_after}
     is_one_location = len(locations) == 1 and None not in locations
     if len(members_after) > 1 and is_one_location:

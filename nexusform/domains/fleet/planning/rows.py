@@ -1,6 +1,4 @@
-"""The placement rows of fleet bindings: what happens on which cluster, and why; and rollouts as timelines:
-what happens to which clusters at once, in which order, and what is waited for.
-"""
+"""Placement rows of fleet bindings, and rollout timelines."""
 
 from __future__ import annotations
 
@@ -9,42 +7,48 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.domains.fleet.planning.contents import has_resources, read_bindings
-from nexusform.domains.fleet.planning.placement import PlacementPlan
-from nexusform.domains.fleet.planning.world import FleetMemberState
-from nexusform.domains.fleet.scheduling.bindings import Ask, Binding, BindingState, PlacementType, Policy
-from nexusform.domains.fleet.scheduling.decisions import selected
+from nexusform.diagnostics.phrases import format_duration
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import has_resources, read_bindings
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    PlacementRequest,
+    PlacementType,
+    Policy,
+)
+from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
 from nexusform.domains.fleet.scheduling.rollout import Wave
-from nexusform.domains.fleet.scheduling.staged import RunOutcome, RunStep, StepKind
-from nexusform.domains.fleet.scheduling.watcher import Trigger, observations, trigger_for
+from nexusform.domains.fleet.scheduling.staged_update import RunOutcome, RunStep, StepKind
+from nexusform.domains.fleet.scheduling.watcher import Trigger, find_observations, find_queue_trigger
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import (
-    FORGOTTEN,
+    FORGOTTEN_REASON,
     Action,
     PlacementAction,
     PlacementChange,
     Rollout,
     RolloutStep,
 )
-from nexusform.scheduling.decision import Refusal
-from nexusform.words import duration
+from nexusform.resources.address import Address
+from nexusform.scheduling.decision import Rejection
 
 KIND: Final = "binding"
-REAPPLIED: Final = (
+REAPPLIED_REASON: Final = (
     "the apply strategy changed: it reaches all clusters at once, whatever max_unavailable says"
 )
-KEPT: Final[Mapping[PlacementType, str]] = {
+KEPT_REASONS: Final[Mapping[PlacementType, str]] = {
     PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
     PlacementType.PICK_ALL: "a PickAll looks again at what it holds only when its policy changes",
     PlacementType.PICK_FIXED: "a PickFixed keeps the clusters that it names",
 }
-NOT_MOVED: Final = "what holds a placement already is not scheduled again"
-CHANGES: Final[Mapping[Trigger, str]] = {
+NOT_MOVED_REASON: Final = "what holds a placement already is not scheduled again"
+CHANGE_REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.RESOURCES_CHANGED: "the selected resources changed",
     Trigger.OVERRIDES_CHANGED: "overrides changed",
 }
-REASONS: Final[Mapping[Trigger, str]] = {
+TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.PLACEMENT_CREATED: "the placement is new",
     Trigger.POLICY_CHANGED: "the policy changed",
     Trigger.NUMBER_INCREASED: "number_of_clusters was raised",
@@ -65,22 +69,22 @@ REASONS: Final[Mapping[Trigger, str]] = {
 }
 
 
-def binding_rows(
+def build_binding_rows(
     placement: PlacementPlan,
     members: Mapping[str, FleetMemberState],
-    rejected: tuple[Refusal, ...] = (),
+    rejected: tuple[Rejection, ...] = (),
 ) -> Iterator[PlacementChange]:
-    """The rows of one placement: what goes, then what comes or changes, then what is kept."""
-    before = {binding.cluster: binding for binding in placement.asked.prior}
-    after = {binding.cluster: binding for binding in placement.held}
-    for cluster in sorted(before):
-        if cluster not in after or cluster in placement.given_up:
-            trigger, turn = _why_gone(placement, cluster), placement.turn_of(cluster)
-            yield _removed(placement.asked.instance.address, before[cluster], trigger, turn)
+    """Build the rows of one placement: removed bindings, then added and changed, then kept ones."""
+    prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    planned = {binding.cluster: binding for binding in placement.bindings}
+    for cluster in sorted(prior_bindings):
+        if cluster not in planned or cluster in placement.released_clusters:
+            trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
+            yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
     kept_rows = []
-    for cluster, binding in sorted(after.items()):
-        prior = before.get(cluster) if cluster not in placement.given_up else None
-        row = _present(placement, prior, binding, members, rejected)
+    for cluster, binding in sorted(planned.items()):
+        prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
+        row = _build_present_row(placement, prior, binding, members, rejected)
         if row.action is PlacementAction.KEEP:
             kept_rows.append(row)
         else:
@@ -88,29 +92,29 @@ def binding_rows(
     yield from kept_rows
 
 
-def removed_rows(instance: Instance) -> Iterator[PlacementChange]:
-    """The bindings of a placement that goes, or of the object that a new one replaces; of one that is
-    forgotten they stay on the hub.
+def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
+    """Build the rows of a removed or replaced placement's bindings; those of a forgotten one stay on the
+    hub.
     """
     for binding in read_bindings(instance.before or {}):
-        row = _removed(instance.address, binding, Trigger.PLACEMENT_REMOVED)
+        row = _build_removed_row(instance.address, binding, Trigger.PLACEMENT_REMOVED)
         if instance.action is Action.FORGET:
-            row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN)
+            row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         yield row
 
 
-def _why_gone(placement: PlacementPlan, cluster: str) -> Trigger:
-    """Why a placement leaves a cluster: an eviction, else what its cycles noted, else what takes it away."""
-    if cluster in placement.evicted:
+def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
+    """Return the trigger of a removed binding: eviction, scheduling cycle, staged run, or policy."""
+    if cluster in placement.evicted_clusters:
         return Trigger.EVICTED
-    if cluster in placement.scheduled.released:
-        return placement.scheduled.released[cluster]
-    by_run = placement.asked.external and placement.turn_of(cluster) is not None
+    if cluster in placement.scheduling.release_triggers:
+        return placement.scheduling.release_triggers[cluster]
+    by_run = placement.spec.is_external and placement.find_rollout_step(cluster) is not None
     return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
 
 
-def _removed(
-    address: Address, binding: Binding, trigger: Trigger, turn: tuple[str, RolloutStep] | None = None
+def _build_removed_row(
+    address: Address, binding: Binding, trigger: Trigger, step: tuple[str, RolloutStep] | None = None
 ) -> PlacementChange:
     row = PlacementChange(
         address=address,
@@ -121,31 +125,31 @@ def _removed(
         target=None,
         trigger=str(trigger),
         cluster=binding.cluster,
-        reason=_with_turn(REASONS.get(trigger, ""), turn),
-        scores=_scores(binding),
+        reason=_format_reason(TRIGGER_REASONS.get(trigger, ""), step),
+        scores=_get_scores(binding),
     )
-    return _in_turn(row, turn)
+    return _add_step(row, step)
 
 
-def _in_turn(row: PlacementChange, turn: tuple[str, RolloutStep] | None) -> PlacementChange:
-    """A row that says when it is its binding's turn."""
-    if turn is None:
+def _add_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep] | None) -> PlacementChange:
+    """Return a row with the rollout step of its binding."""
+    if rollout_step is None:
         return row
-    step = turn[1]
+    step = rollout_step[1]
     return replace(row, stage=step.stage, group=step.group, waits_for=step.waits_for)
 
 
-def _with_turn(reason: str, turn: tuple[str, RolloutStep] | None) -> str:
-    """The reason, with the turn in words: `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
-    if turn is None:
+def _format_reason(reason: str, rollout_step: tuple[str, RolloutStep] | None) -> str:
+    """Return the reason with the rollout step: `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
+    if rollout_step is None:
         return reason
-    cause, step = turn
-    place = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
+    cause, step = rollout_step
+    location = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
     wait = f", after {step.waits_for}" if step.waits_for else ""
-    return f"{reason}; {place}{wait}" if reason else f"{place}{wait}"
+    return f"{reason}; {location}{wait}" if reason else f"{location}{wait}"
 
 
-def _scores(binding: Binding) -> dict[str, int]:
+def _get_scores(binding: Binding) -> dict[str, int]:
     if binding.affinity_score is None or binding.topology_spread_score is None:
         return {}
     return {
@@ -154,20 +158,20 @@ def _scores(binding: Binding) -> dict[str, int]:
     }
 
 
-def _present(
+def _build_present_row(
     placement: PlacementPlan,
     prior: Binding | None,
     binding: Binding,
     members: Mapping[str, FleetMemberState],
-    rejected: tuple[Refusal, ...],
+    rejected: tuple[Rejection, ...],
 ) -> PlacementChange:
-    """The row of a binding that is there after the plan; `prior` is what it was, None where it is new."""
-    action, trigger, reason = _what_happens(placement, prior, binding, members)
-    turn = placement.turn_of(binding.cluster)
+    """Build the row of a binding after the plan; `prior` is None for a new one."""
+    action, trigger, reason = _determine_action(placement, prior, binding, members)
+    step = placement.find_rollout_step(binding.cluster)
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
-        reason = _with_turn(reason, turn)
+        reason = _format_reason(reason, step)
     row = PlacementChange(
-        address=placement.asked.instance.address,
+        address=placement.spec.instance.address,
         kind=KIND,
         object=binding.cluster,
         action=action,
@@ -176,177 +180,205 @@ def _present(
         trigger=trigger,
         cluster=binding.cluster,
         reason=reason,
-        scores=_scores(binding),
-        rejected=rejected,
+        scores=_get_scores(binding),
+        rejections=rejected,
     )
-    return _in_turn(row, turn)
+    return _add_step(row, step)
 
 
-def _what_happens(
+def _determine_action(
     placement: PlacementPlan,
     prior: Binding | None,
     binding: Binding,
     members: Mapping[str, FleetMemberState],
 ) -> tuple[PlacementAction, str, str]:
-    """What happens to a binding, its trigger and the reason in words."""
+    """Return the action on a binding, its trigger and the reason as text."""
     cluster = binding.cluster
     if prior is None:
-        trigger = placement.scheduled.picked.get(cluster, Trigger.PLACEMENT_CREATED)
-        return PlacementAction.PLACE, str(trigger), f"{REASONS.get(trigger, '')}: {selected(binding).reason}"
-    rolled_overrides = cluster in placement.rolled_out.clusters and placement.reoverridden(binding)
+        trigger = placement.scheduling.pick_triggers.get(cluster, Trigger.PLACEMENT_CREATED)
+        return (
+            PlacementAction.PLACE,
+            str(trigger),
+            f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}",
+        )
+    rolled_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
-        trigger = _trigger_of_update(placement, prior, binding)
-        return PlacementAction.UPDATE, str(trigger), REASONS.get(trigger, "")
-    if placement.asked.reapplied and has_resources(binding):
-        return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED
+        trigger = _find_update_trigger(placement, prior, binding)
+        return PlacementAction.UPDATE, str(trigger), TRIGGER_REASONS.get(trigger, "")
+    if placement.spec.apply_strategy_changed and has_resources(binding):
+        return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
-    trigger_text, reason = _kept(placement, binding, members.get(cluster))
+    trigger_text, reason = _explain_kept(placement, binding, members.get(cluster))
     return PlacementAction.KEEP, trigger_text, reason
 
 
-def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Binding) -> Trigger:
-    """Why a binding that stays is changed: it is given up, picked again, or gets other resources."""
+def _find_update_trigger(placement: PlacementPlan, prior: Binding, binding: Binding) -> Trigger:
+    """Return the trigger of a changed binding: unscheduled, picked again, or other resources."""
     if binding.state is BindingState.UNSCHEDULED:
-        return _why_gone(placement, binding.cluster)
-    if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduled.picked:
-        return placement.scheduled.picked[binding.cluster]
-    return Trigger.STAGED_RUN if placement.asked.external else placement.other_trigger
+        return _find_removal_trigger(placement, binding.cluster)
+    if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduling.pick_triggers:
+        return placement.scheduling.pick_triggers[binding.cluster]
+    return Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
 
 
-def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """The trigger and the reason of a binding that stays. Triggers are what was observed of its cluster and
-    must not move it, and a staged run that will come to it; the rest is why nothing happens, and such rows
-    are listed with all that stay.
+def _explain_kept(
+    placement: PlacementPlan, binding: Binding, member: FleetMemberState | None
+) -> tuple[str, str]:
+    """Return the trigger and the reason of a kept binding. Triggers are member changes that must not move it,
+    and staged runs still to reach it; other reasons have none, and such rows are listed with all kept ones.
     """
-    turn = placement.turn_of(binding.cluster) if placement.asked.external else None
-    if turn is not None and turn[1].status == LATER:
-        return str(Trigger.STAGED_RUN), f"{_with_turn('', turn)}: not reached by this plan"
-    if placement.standing.left_to_runs is not None and has_resources(binding):
-        change = CHANGES[placement.standing.left_to_runs]
+    step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
+    if step is not None and step[1].status == LATER:
+        return str(Trigger.STAGED_RUN), f"{_format_reason('', step)}: not reached by this plan"
+    if placement.current.staged_trigger is not None and has_resources(binding):
+        change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: External, so a staged run has to bring it"
-    moved = placement.moved_on_the_hub[0].get(binding.cluster)
-    if moved is not None:
-        how = f"moved on the hub: {moved} -> {binding.cluster}" if moved else "came on the hub"
-        return str(Trigger.MOVED_ON_THE_HUB), how
+    replaced_cluster = placement.hub_moves[0].get(binding.cluster)
+    if replaced_cluster is not None:
+        move_text = (
+            f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
+            if replaced_cluster
+            else "came on the hub"
+        )
+        return str(Trigger.MOVED_ON_THE_HUB), move_text
     if (
         binding.state is BindingState.UNSCHEDULED
-        and not placement.asked.external
-        and binding.cluster in placement.left_members
+        and not placement.spec.is_external
+        and binding.cluster in placement.departed_clusters
     ):
         return "", "its member left; the binding goes when another cluster makes room"
-    if binding.cluster in placement.overrides_wait:
+    if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides reach it with the next change of content or bindings"
-    if member is None or member.now is None or member.before is None or member.before == member.now:
+    if (
+        member is None
+        or member.planned is None
+        or member.previous is None
+        or member.previous == member.planned
+    ):
         return "", ""
-    ask = Ask(placement.asked.written.policy or Policy(), placement.asked.written.namespace)
-    changes = observations(member.before, member.now, ask)
+    request = PlacementRequest(
+        placement.spec.configuration.policy or Policy(), placement.spec.configuration.namespace
+    )
+    changes = find_observations(member.previous, member.planned, request)
     if changes:
-        return str(changes[0].trigger), f"{changes[0].reason}; kept: {why_kept(placement)}"
-    if trigger_for(member.before, member.now) is not None and not placement.scheduled.ran:
-        return "", f"kept: {why_kept(placement)}"
+        return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
+    if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
+        return "", f"kept: {explain_kept_bindings(placement)}"
     return "", ""
 
 
-def why_kept(placement: PlacementPlan) -> str:
-    """Why a placement does not leave what it holds, though it would be placed otherwise today."""
-    kind = placement.asked.written.kind
-    return NOT_MOVED if kind is PlacementType.PICK_N and not placement.scheduled.fulfilled else KEPT[kind]
+def explain_kept_bindings(placement: PlacementPlan) -> str:
+    """Return why a placement keeps its bindings although scheduling would differ now."""
+    kind = placement.spec.configuration.placement_type
+    return (
+        NOT_MOVED_REASON
+        if kind is PlacementType.PICK_N and not placement.scheduling.is_fulfilled
+        else KEPT_REASONS[kind]
+    )
 
 
 # --- timelines -----------------------------------------------------------------------------------
 
-DONE, PLANNED, WAITING, STUCK, LATER = "done", "planned", "waiting", "stuck", "later"
+DONE, PLANNED, WAITING, BLOCKED, LATER = "done", "planned", "waiting", "stuck", "later"
 _UPDATE: Final = str(StepKind.UPDATE)
 
 
-def rolling_timeline(placement: PlacementPlan) -> Rollout | None:
-    """The waves of a rolling update; None where one wave does all."""
-    waves = placement.rolled_out.waves
+def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
+    """Build the timeline of a rolling update; None if one wave is enough."""
+    waves = placement.rollout.waves
     if len(waves) <= 1:
         return None
-    index = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
-    steps = tuple(_wave_steps(waves, placement.fails_now))
-    return Rollout(placement.asked.instance.address, "rolling update", index, steps)
+    index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
+    steps = tuple(_build_wave_steps(waves, placement.failing_clusters))
+    return Rollout(placement.spec.instance.address, "rolling update", index, steps)
 
 
-def _wave_steps(waves: Sequence[Wave], failing: frozenset[str]) -> Iterator[RolloutStep]:
-    """The steps of every wave, with the seconds after which it begins: delete, update, wait for the next.
-    Clusters on which what is brought fails stand apart.
+def _build_wave_steps(waves: Sequence[Wave], failing: frozenset[str]) -> Iterator[RolloutStep]:
+    """Yield the steps of every wave with their start in seconds: delete, update, wait. Failing clusters get a
+    step of their own.
     """
-    begins: float = 0
-    waited = ""
+    start_seconds: float = 0
+    waits_for = ""
     for number, wave in enumerate(waves, 1):
-        updated = tuple(sorted((*wave.updated, *wave.bound)))
-        if wave.deleted:
-            yield RolloutStep(str(StepKind.DELETE), "", number, wave.deleted, begins, waits_for=waited)
-        fails = tuple(cluster for cluster in updated if cluster in failing)
-        works = tuple(cluster for cluster in updated if cluster not in failing)
-        if works:
-            yield RolloutStep(_UPDATE, "", number, works, begins, waits_for=waited)
-        if fails:
-            yield RolloutStep(_UPDATE, "", number, fails, begins, waits_for=waited, status=STUCK)
-        waited = ""
+        updated = tuple(sorted((*wave.updated_clusters, *wave.bound_clusters)))
+        if wave.deleted_clusters:
+            yield RolloutStep(
+                str(StepKind.DELETE), "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for
+            )
+        failing_updates = tuple(cluster for cluster in updated if cluster in failing)
+        working_updates = tuple(cluster for cluster in updated if cluster not in failing)
+        if working_updates:
+            yield RolloutStep(_UPDATE, "", number, working_updates, start_seconds, waits_for=waits_for)
+        if failing_updates:
+            yield RolloutStep(
+                _UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED
+            )
+        waits_for = ""
         if wave.wait_seconds and number < len(waves):
-            yield RolloutStep(str(StepKind.WAIT), "", number, (), begins, wave.wait_seconds)
-            begins += wave.wait_seconds
-            waited = duration(wave.wait_seconds)
+            yield RolloutStep(str(StepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
+            start_seconds += wave.wait_seconds
+            waits_for = format_duration(wave.wait_seconds)
 
 
-def run_timeline(
+def build_run_timeline(
     placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: RunOutcome
 ) -> Rollout:
-    """All steps of a staged run, of which `outcome` says how far it gets in this plan. To be called while the
-    placement holds what it held before the run.
+    """Build the timeline of a staged run; `outcome` is its progress in this plan. Call it before the run
+    changes the placement's bindings.
     """
-    up = {
+    updated_clusters = {
         binding.cluster
-        for binding in placement.held
+        for binding in placement.bindings
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
     }
-    listed = tuple(_run_steps(steps, frozenset(up), outcome))
-    return Rollout(placement.asked.instance.address, f"staged run {run}", resource_snapshot, listed)
+    timeline_steps = tuple(_build_run_steps(steps, frozenset(updated_clusters), outcome))
+    return Rollout(placement.spec.instance.address, f"staged run {run}", resource_snapshot, timeline_steps)
 
 
-def _run_steps(steps: Sequence[RunStep], up: frozenset[str], outcome: RunOutcome) -> Iterator[RolloutStep]:
-    """Every step with its place in time and what it waits for. `up` are the clusters that are done before."""
-    begins: float = 0
-    pending: float = 0  # the tasks of a stage are waited for side by side
+def _build_run_steps(
+    steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: RunOutcome
+) -> Iterator[RolloutStep]:
+    """Yield every step with its start and its condition. `updated_clusters` are finished before."""
+    start_seconds: float = 0
+    pending: float = 0  # the tasks of a stage run in parallel
     stage, group = "", 0
-    waited: list[str] = []
+    conditions: list[str] = []
     for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0
         if step.kind is StepKind.APPROVAL:
-            waited.append(step.task)
+            conditions.append(step.task)
         elif step.kind is StepKind.WAIT:
             pending = max(pending, step.wait_seconds)
-            waited.append(duration(step.wait_seconds))
+            conditions.append(format_duration(step.wait_seconds))
         else:
             group += 1
-            begins, pending = begins + pending, 0
-        tells = bool(step.clusters and waited)
+            start_seconds, pending = start_seconds + pending, 0
+        has_conditions = bool(step.clusters and conditions)
         yield RolloutStep(
             kind=str(step.kind),
             stage=stage,
             group=group if step.clusters else 0,
             clusters=step.clusters,
-            begins=begins,
+            start_seconds=start_seconds,
             wait_seconds=step.wait_seconds,
-            waits_for=", ".join(waited) if tells else step.task,
-            status=_step_status(step, number, up, outcome),
+            waits_for=", ".join(conditions) if has_conditions else step.task,
+            status=_determine_step_status(step, number, updated_clusters, outcome),
         )
-        if tells:
-            waited = []
+        if has_conditions:
+            conditions = []
 
 
-def _step_status(step: RunStep, number: int, up: frozenset[str], outcome: RunOutcome) -> str:
-    """How far this plan gets with a step, the `number`th of its run."""
+def _determine_step_status(
+    step: RunStep, number: int, updated_clusters: frozenset[str], outcome: RunOutcome
+) -> str:
+    """Return the status of a step in this plan; `number` is its index in the run."""
     steps_taken = len(outcome.steps)
     if number >= steps_taken:
-        asks_now = step.kind is StepKind.APPROVAL and number == steps_taken
-        return WAITING if asks_now and outcome.waits_for else LATER
-    if not set(step.clusters).isdisjoint(outcome.stuck):
-        return STUCK
-    return DONE if step.kind is StepKind.UPDATE and up.issuperset(step.clusters) else PLANNED
+        is_next_approval = step.kind is StepKind.APPROVAL and number == steps_taken
+        return WAITING if is_next_approval and outcome.pending_approval else LATER
+    if not set(step.clusters).isdisjoint(outcome.blocking_clusters):
+        return BLOCKED
+    return DONE if step.kind is StepKind.UPDATE and updated_clusters.issuperset(step.clusters) else PLANNED

@@ -1,7 +1,9 @@
-"""Rows, page parts and answers of fleet."""
+"""Rows, page parts and answer reports of the fleet domain."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "fleet_parts": "FleetMatrix grid one_by_one pods_of reasons Square WIDEST_GRID",
-    "manifests": "hub_bodies",
+# Public names of the package, by module.
+PUBLIC = {
+    "fleet_parts": (
+        "FleetMatrix render_grid render_binding_list render_pods render_reasons MatrixCell MAX_GRID_COLUMNS"
+    ),
+    "manifest_export": "build_hub_bodies",
 }

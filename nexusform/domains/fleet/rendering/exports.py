@@ -1,19 +1,19 @@
-"""A saved plan as what a hub and clusters take."""
+"""Exports of a saved plan for hubs and clusters."""
 
 from __future__ import annotations
 
-from nexusform.diagnostics import Diagnostic, warning
-from nexusform.domains.fleet.rendering.manifests import fleet_manifests, node_labels_script
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests, render_node_labels
 from nexusform.plans.plan import Plan
-from nexusform.resource_types.registry import registries
+from nexusform.resource_types.registry import build_registries
 
 
-def manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Kubernetes manifests of fleet objects."""
-    export = fleet_manifests(plan, registries())
-    return export.text, [warning("not-said-in-the-export", each) for each in export.unsaid]
+def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Render the fleet objects of a plan as Kubernetes manifests."""
+    export = render_fleet_manifests(plan, build_registries())
+    return export.text, [build_warning("not-said-in-the-export", sentence) for sentence in export.limitations]
 
 
-def node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """`kubectl label` commands."""
-    return node_labels_script(plan), []
+def export_node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Render the node labels of a plan as `kubectl label` commands."""
+    return render_node_labels(plan), []

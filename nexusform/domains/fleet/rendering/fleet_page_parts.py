@@ -1,19 +1,23 @@
-"""What the page of a plan shows of a fleet."""
+"""Parts of a plan's page about the fleet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from nexusform.domains.fleet.rendering.fleet_parts import fleet_members, fleet_part, pods_part
-from nexusform.domains.fleet.rendering.fleet_svg import fleet_svg
+from nexusform.domains.fleet.rendering.fleet_parts import (
+    list_fleet_members,
+    render_fleet_part,
+    render_pods_part,
+)
+from nexusform.domains.fleet.rendering.fleet_svg import render_fleet_svg
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.domain_parts import PageParts
 
 
-def _members(plan: Plan) -> Iterator[tuple[str, str]]:
-    for member in fleet_members(plan):
+def _list_members(plan: Plan) -> Iterator[tuple[str, str]]:
+    for member in list_fleet_members(plan):
         yield member.name, member.cluster_id
 
 
-PARTS: Final = PageParts(fleet_part, pods_part, _members, fleet_svg)
+PARTS: Final = PageParts(render_fleet_part, render_pods_part, _list_members, render_fleet_svg)

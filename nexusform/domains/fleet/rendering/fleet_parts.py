@@ -1,7 +1,5 @@
-"""The fleet as a matrix of placements and clusters, and the pods that a plan touches: whole without scripts.
-
-What a cell has no room for, why a cluster was picked or not, stands on it as a text for the pointer and in a
-list below the matrix.
+"""Fleet as a matrix of placements and clusters, and the pods affected by a plan; complete without scripts.
+Longer texts, such as the reason for a pick, are tooltips of the cells and a list below the matrix.
 """
 
 from __future__ import annotations
@@ -12,18 +10,18 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import compute_natural_key, format_count
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.planning.contents import read_status
+from nexusform.domains.fleet.planning.placement_records import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.placement_kinds.kinds import place_text
-from nexusform.plain_data import has_unknown
-from nexusform.plans.impact.effects import Effect, effect_of, state_of, verb_of
+from nexusform.json_data.plain_data import has_unknown
+from nexusform.placement_kinds.kinds import format_location_text
+from nexusform.plans.impact.effects import Effect, compute_effect, describe_state, format_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
-from nexusform.rendering.page.page_parts import section, table
-from nexusform.rendering.report.folding import instance_texts, instances_text
-from nexusform.words import counted, natural
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
+from nexusform.rendering.page.page_parts import build_section, build_table
+from nexusform.rendering.report.folding import fold_instances, format_instances
 
 _SIGNS: Final = {
     PlacementAction.PLACE: "+",
@@ -34,96 +32,104 @@ _SIGNS: Final = {
     PlacementAction.FORGET: ".",
     PlacementAction.KEEP: "",
 }
-_MOST_ROWS: Final = 2000
-WIDEST_GRID: Final = 40
-_FEW_CLUSTERS: Final = 12  # that many stand in the grid, picked or not
+_MAX_ROWS: Final = 2000
+MAX_GRID_COLUMNS: Final = 40
+_FEW_CLUSTERS: Final = 12  # up to this number, the grid includes clusters that are not picked
 _MEMBER: Final = "fleet_member_cluster"
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
 
 class FleetMember(Struct, frozen=True):
-    """A member of the fleet after the plan; `cluster_id` is that of its NKS cluster, "" where it has none."""
+    """Member of the fleet after the plan; `cluster_id` is that of its NKS cluster, "" without one."""
 
     name: str
     cluster_id: str
 
 
-class Square(Struct, frozen=True):
-    """Where a placement and a cluster meet: the binding, or why there is none ("" where nobody says)."""
+class MatrixCell(Struct, frozen=True):
+    """Cell of a placement and a cluster: the binding, or the reason for its absence ("" if unknown)."""
 
     binding: PlacementChange | None = None
     rule: str = ""
-    why_not: str = ""
+    rejection: str = ""
 
     @property
-    def why(self) -> str:
-        """Why the cluster is picked, or why not."""
+    def reason(self) -> str:
+        """Reason for the pick or rejection of the cluster."""
         row = self.binding
         if row is None:
-            return self.why_not
+            return self.rejection
         reason = row.reason if row.reason != row.trigger else ""
         return ": ".join(text for text in (row.trigger, reason) if text)
 
 
 class FleetMatrix(Struct, frozen=True):
-    """Placements, and the clusters that any of them picks or leaves, where something changes first; and what
-    is known of each pair. `clusters` is empty where they are too many for a picture; `others` are those that
-    no placement picks, where they are many. `notes` say what happens to a cluster itself.
+    """Matrix of placements and their clusters, changed ones first. `clusters` is empty if there are too many
+    for a grid; `unpicked` are many clusters without any placement. `notes` describe changes of a cluster
+    itself.
     """
 
     placements: tuple[str, ...]
     clusters: tuple[str, ...]
-    squares: Mapping[tuple[str, str], Square]
+    cells: Mapping[tuple[str, str], MatrixCell]
     notes: Mapping[str, str] = {}
-    others: tuple[str, ...] = ()
+    unpicked: tuple[str, ...] = ()
 
-    def square(self, placement: str, cluster: str) -> Square:
-        """Where the two meet."""
-        return self.squares.get((placement, cluster), Square())
+    def get_cell(self, placement: str, cluster: str) -> MatrixCell:
+        """Return the cell of a placement and a cluster."""
+        return self.cells.get((placement, cluster), MatrixCell())
 
 
-def fleet_matrix(plan: Plan) -> FleetMatrix:
-    """The bindings of a plan, and why other clusters have none."""
+def build_fleet_matrix(plan: Plan) -> FleetMatrix:
+    """Build the matrix of a plan's bindings, with the reasons for other clusters."""
     bindings = [row for row in plan.placements if row.kind == BINDING]
-    squares = _squares(bindings, plan)
+    cells = _build_cells(bindings, plan)
     changing = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
-    picked = {binding_cluster(row) for row in bindings}
-    everyone = {cluster for _, cluster in squares}.union(member.name for member in fleet_members(plan))
-    not_picked = sorted(everyone - picked, key=natural)
-    touched = {binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
-    columns = sorted(picked, key=lambda cluster: (cluster not in touched, natural(cluster)))
-    if len(everyone) <= _FEW_CLUSTERS:
-        columns, not_picked = [*columns, *not_picked], []
-    shown = tuple(columns) if len(columns) <= WIDEST_GRID else ()
-    return FleetMatrix(tuple(placements), shown, squares, others=tuple(not_picked))
+    picked_clusters = {get_binding_cluster(row) for row in bindings}
+    all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
+    unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_key)
+    changed_clusters = {
+        get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP
+    }
+    columns = sorted(
+        picked_clusters, key=lambda cluster: (cluster not in changed_clusters, compute_natural_key(cluster))
+    )
+    if len(all_clusters) <= _FEW_CLUSTERS:
+        columns, unpicked = [*columns, *unpicked], []
+    grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
+    return FleetMatrix(tuple(placements), grid_columns, cells, unpicked=tuple(unpicked))
 
 
-def fleet_part(plan: Plan) -> Part:
-    """The section of bindings; nothing when the plan has none."""
+def render_fleet_part(plan: Plan) -> Part:
+    """Render the section of bindings; None without any."""
     bindings = [row for row in plan.placements if row.kind == BINDING]
     if not bindings:
         return None
-    matrix = fleet_matrix(plan)
-    drawn = (
-        grid(matrix, "Placements by cluster, with the scores of picked ones")
+    matrix = build_fleet_matrix(plan)
+    content = (
+        render_grid(matrix, "Placements by cluster, with the scores of picked ones")
         if matrix.clusters
-        else one_by_one(bindings)
+        else render_binding_list(bindings)
     )
-    unpicked = _not_picked(matrix.others)
-    return section("fleet", "Fleet", drawn, unpicked, _hint(matrix.squares), reasons(matrix.squares))
+    unpicked = _render_unpicked(matrix.unpicked)
+    return build_section(
+        "fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells)
+    )
 
 
-def _not_picked(clusters: Sequence[str]) -> Part:
-    """The clusters that no placement picks, folded."""
+def _render_unpicked(clusters: Sequence[str]) -> Part:
+    """Render the clusters without any placement, folded."""
     if not clusters:
         return None
-    summary = element("summary", f"{counted(len(clusters), 'cluster')} not picked by any placement")
-    return element("details", summary, element("p", ", ".join(clusters)), class_="reasons")
+    summary = build_element(
+        "summary", f"{format_count(len(clusters), 'cluster')} not picked by any placement"
+    )
+    return build_element("details", summary, build_element("p", ", ".join(clusters)), class_="reasons")
 
 
-def fleet_members(plan: Plan) -> list[FleetMember]:
-    """The members that the fleet has after the plan, whether a placement wants them or not."""
+def list_fleet_members(plan: Plan) -> list[FleetMember]:
+    """Return the members of the fleet after the plan, with or without placements."""
     members: list[FleetMember] = []
     for change in plan.changes:
         if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
@@ -134,40 +140,43 @@ def fleet_members(plan: Plan) -> list[FleetMember]:
     return members
 
 
-def binding_cluster(row: PlacementChange) -> str:
-    """The cluster that a binding's row speaks of."""
-    place = row.target or row.source
-    return place.cluster if isinstance(place, Binding) else row.object
+def get_binding_cluster(row: PlacementChange) -> str:
+    """Return the cluster of a binding's row."""
+    location = row.target or row.source
+    return location.cluster if isinstance(location, Binding) else row.object
 
 
 # --- the matrix --------------------------------------------------------------------------------
 
 
-def _squares(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], Square]:
-    """What is known of every placement and cluster: bindings first, then refusals by rules, then what the
-    scheduler and statuses say.
+def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
+    """Return the cell of every placement and cluster: bindings first, then rejections by rules, then messages
+    of scheduler and status.
     """
-    squares: dict[tuple[str, str], Square] = {}
+    cells: dict[tuple[str, str], MatrixCell] = {}
     for row in rows:
-        squares[str(row.address), binding_cluster(row)] = Square(row)
+        cells[str(row.address), get_binding_cluster(row)] = MatrixCell(row)
     for row in rows:
-        for refusal in row.rejected:
-            square = Square(None, refusal.rule, refusal.reason)
-            squares.setdefault((str(row.address), refusal.candidate), square)
-    for passed in plan.passed_over:
-        squares.setdefault((str(passed.address), passed.cluster), Square(None, "", passed.reason))
+        for rejection in row.rejections:
+            cell = MatrixCell(None, rejection.rule, rejection.reason)
+            cells.setdefault((str(row.address), rejection.candidate), cell)
+    for rejected_cluster in plan.rejected_clusters:
+        cells.setdefault(
+            (str(rejected_cluster.address), rejected_cluster.cluster),
+            MatrixCell(None, "", rejected_cluster.reason),
+        )
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
         if placement not in placements or change.after is None or change.sensitive_after:
             continue
-        for cluster, message in _unpicked(change.after):
-            squares.setdefault((placement, cluster), Square(None, "", message))
-    return squares
+        for cluster, message in _list_unpicked(change.after):
+            cells.setdefault((placement, cluster), MatrixCell(None, "", message))
+    return cells
 
 
-def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """The clusters that a placement's status says it did not pick, and why."""
+def _list_unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield the clusters rejected in a placement's status, with reasons."""
     statuses = {"placement_statuses": placement.get("placement_statuses")}
     if has_unknown(statuses):
         return
@@ -176,173 +185,199 @@ def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield status.cluster, status.conditions[0].message
 
 
-def grid(matrix: FleetMatrix, caption: str) -> Part:
-    """A row for the placements of which the same becomes, a column per cluster, the binding in each cell."""
+def render_grid(matrix: FleetMatrix, caption: str) -> Part:
+    """Render a row for each group of equal placements, with a column per cluster and the binding in each
+    cell.
+    """
     columns = matrix.clusters
-    alike: dict[Markup, list[str]] = {}
+    placements_by_cells: dict[Markup, list[str]] = {}
     for placement in matrix.placements:
-        alike.setdefault(_cells(placement, matrix), []).append(placement)
-    lines = [_line(placements, cells) for cells, placements in islice(alike.items(), _MOST_ROWS)]
-    heads = [_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
-    inner = element(
+        placements_by_cells.setdefault(_render_cells(placement, matrix), []).append(placement)
+    rows = [
+        _render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)
+    ]
+    heads = [_render_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
+    inner = build_element(
         "table",
-        element("caption", caption, class_="quiet"),
-        element("thead", element("tr", heads)),
-        element("tbody", lines),
+        build_element("caption", caption, class_="quiet"),
+        build_element("thead", build_element("tr", heads)),
+        build_element("tbody", rows),
         class_="matrix" if len(columns) <= _FEW_CLUSTERS else "matrix wide",
     )
-    box = element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
-    return [_cut(len(alike)), box]
+    box = build_element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return [_render_limit_note(len(placements_by_cells)), box]
 
 
-def _head(name: str, note: str) -> Markup:
-    """A column's head, and what happens to the cluster."""
-    return element("th", name, element("div", note, class_="small") if note else None, scope="col")
+def _render_head(name: str, note: str) -> Markup:
+    """Render the head of a column, with a note about the cluster."""
+    return build_element(
+        "th", name, build_element("div", note, class_="small") if note else None, scope="col"
+    )
 
 
-def _cells(placement: str, matrix: FleetMatrix) -> Markup:
-    """The cells of a placement's row."""
+def _render_cells(placement: str, matrix: FleetMatrix) -> Markup:
+    """Render the cells of a placement's row."""
     cells = [
-        _cell(_titled(cluster, matrix.notes.get(cluster, "")), matrix.square(placement, cluster))
+        _render_cell(
+            _format_title(cluster, matrix.notes.get(cluster, "")), matrix.get_cell(placement, cluster)
+        )
         for cluster in matrix.clusters
     ]
-    return joined(cells)
+    return join_parts(cells)
 
 
-def _line(placements: Sequence[str], cells: Markup) -> Markup:
-    """The row of placements with the same cells."""
-    names = [_named(text) for text in instance_texts(placements)]
-    parts = names[:1] + [element("div", name) for name in names[1:]]
-    return element("tr", element("th", parts, scope="row"), cells)
+def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
+    """Render the row of placements with equal cells."""
+    names = [_render_name(text) for text in fold_instances(placements)]
+    parts = names[:1] + [build_element("div", name) for name in names[1:]]
+    return build_element("tr", build_element("th", parts, scope="row"), cells)
 
 
-def _titled(cluster: str, note: str) -> str:
+def _format_title(cluster: str, note: str) -> str:
     return f"{cluster} ({note})" if note else cluster
 
 
-def _named(placement: str) -> Part:
-    """A placement's address, its name in bold and the rest small above it."""
+def _render_name(placement: str) -> Part:
+    """Render a placement's address: the name in bold below the small prefix."""
     kind, dot, name = placement.partition("_placement.")
     if not dot:
-        return element("code", breakable(placement), class_="name")
-    front = element("code", breakable(kind + dot), class_="quiet small front")
-    return [front, element("code", breakable(name), class_="name")]
+        return build_element("code", build_breakable_name(placement), class_="name")
+    front = build_element("code", build_breakable_name(kind + dot), class_="quiet small front")
+    return [front, build_element("code", build_breakable_name(name), class_="name")]
 
 
-def _cell(cluster: str, square: Square) -> Markup:
-    """One cell of the matrix; its `data-tip` is what the pointer shows, `data-head` what it is called where
-    cells stand below one another.
-    """
-    row = square.binding
+def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
+    """Render one cell; `data-tip` is its tooltip, `data-head` its heading in a narrow layout."""
+    row = cell.binding
     if row is None:
-        refused = f"refused: {square.rule}" if square.rule else "not picked"
-        words = refused if square.why_not else "\N{EN DASH}"
-        return element("td", words, class_="not", data_tip=square.why or None, data_head=cluster)
+        rejection_text = f"refused: {cell.rule}" if cell.rule else "not picked"
+        text = rejection_text if cell.rejection else "\N{EN DASH}"
+        return build_element("td", text, class_="not", data_tip=cell.reason or None, data_head=cluster)
     kind = f"picked {row.action.value}"
-    return element("td", _binding(row), class_=kind, data_tip=square.why or None, data_head=cluster)
+    return build_element(
+        "td", _render_binding(row), class_=kind, data_tip=cell.reason or None, data_head=cluster
+    )
 
 
-def _binding(row: PlacementChange) -> Part:
-    """What a cell says of a binding: its state and its scores."""
-    scores = scores_text(row)
+def _render_binding(row: PlacementChange) -> Part:
+    """Render the state and scores of a binding."""
+    scores = format_scores(row)
     return [
-        element("span", state_text(row), class_=f"mark-{row.action.value}"),
-        element("div", scores, class_="quiet small") if scores else None,
+        build_element("span", format_state(row), class_=f"mark-{row.action.value}"),
+        build_element("div", scores, class_="quiet small") if scores else None,
     ]
 
 
-def state_text(row: PlacementChange) -> str:
-    """What becomes of a binding: `+ Bound`."""
-    place = row.target or row.source
-    state = str(place.state) if isinstance(place, Binding) else row.action.value
+def format_state(row: PlacementChange) -> str:
+    """Format the change of a binding: `+ Bound`."""
+    location = row.target or row.source
+    state = str(location.state) if isinstance(location, Binding) else row.action.value
     return f"{_SIGNS[row.action]} {state}".strip()
 
 
-def scores_text(row: PlacementChange) -> str:
-    """`affinity 20, spread 0`; "" where nothing was scored."""
+def format_scores(row: PlacementChange) -> str:
+    """Format the scores: `affinity 20, spread 0`; "" without scores."""
     return ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
 
 
-def one_by_one(rows: Sequence[PlacementChange]) -> Part:
-    """Too many clusters for a grid: a line per binding that changes, and those that stay, folded."""
-    changing = [row for row in rows if row.action is not PlacementAction.KEEP]
-    staying = [row for row in rows if row.action is PlacementAction.KEEP]
-    changed = [_cut(len(changing)), _listed(changing, "Placements by cluster")] if changing else None
-    if not staying:
-        return changed
-    summary = element(
-        "summary", f"{counted(len(staying), 'binding')} {'stays' if len(staying) == 1 else 'stay'}"
+def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
+    """Render the bindings as lists if there are too many clusters for a grid: changed ones, then kept ones
+    folded.
+    """
+    changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
+    kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
+    changed_part = (
+        [_render_limit_note(len(changed_rows)), _render_table(changed_rows, "Placements by cluster")]
+        if changed_rows
+        else None
     )
-    listed = _listed(staying, "Bindings that stay")
-    return [changed, element("details", summary, _cut(len(staying)), listed, class_="reasons")]
+    if not kept_rows:
+        return changed_part
+    summary = build_element(
+        "summary", f"{format_count(len(kept_rows), 'binding')} {'stays' if len(kept_rows) == 1 else 'stay'}"
+    )
+    kept_table = _render_table(kept_rows, "Bindings that stay")
+    return [
+        changed_part,
+        build_element("details", summary, _render_limit_note(len(kept_rows)), kept_table, class_="reasons"),
+    ]
 
 
-def _listed(rows: Sequence[PlacementChange], caption: str) -> Part:
-    lines = [(str(row.address), binding_cluster(row), _binding(row)) for row in rows[:_MOST_ROWS]]
-    return table(caption, ("Placement", "Cluster", "Binding"), lines)
+def _render_table(rows: Sequence[PlacementChange], caption: str) -> Part:
+    lines = [(str(row.address), get_binding_cluster(row), _render_binding(row)) for row in rows[:_MAX_ROWS]]
+    return build_table(caption, ("Placement", "Cluster", "Binding"), lines)
 
 
-def _cut(count: int) -> Part:
-    """How many rows are listed, where that is not all."""
-    return element("p", f"The first {_MOST_ROWS:,} of {count:,} are listed.") if count > _MOST_ROWS else None
+def _render_limit_note(count: int) -> Part:
+    """Render a note if only the first rows are listed."""
+    return (
+        build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
+    )
 
 
-def _hint(squares: Mapping[tuple[str, str], Square]) -> Part:
-    """Where to ask when nothing says why a cluster was not picked."""
-    if not _only_picked(squares):
+def _render_hint(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
+    """Render the command that explains rejections, if none are known."""
+    if not _has_only_bindings(cells):
         return None
-    flag, command = element("code", "-placements=all"), element("code", "nexusform explain")
+    flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
     hint = ["Why a cluster was not picked: plan with ", flag, ", or ask ", command, "."]
-    return element("p", hint, class_="quiet")
+    return build_element("p", hint, class_="quiet")
 
 
-def _only_picked(squares: Mapping[tuple[str, str], Square]) -> bool:
-    """Whether nothing is known of clusters that were not picked."""
-    return all(square.binding is not None for square in squares.values())
+def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
+    """Return True if no rejections are known."""
+    return all(cell.binding is not None for cell in cells.values())
 
 
-def reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
-    """Why each cluster is picked or not, folded."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for (placement, cluster), square in squares.items():
-        if square.why:
-            rule = square.rule or ("picked" if square.binding is not None else "not picked")
-            alike.setdefault((cluster, rule, square.why), []).append(placement)
-    lines = [(instances_text(placements), *said) for said, placements in alike.items()]
+def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
+    """Render the reasons for picks and rejections, folded."""
+    placements_by_reason: dict[tuple[str, str, str], list[str]] = {}
+    for (placement, cluster), cell in cells.items():
+        if cell.reason:
+            rule = cell.rule or ("picked" if cell.binding is not None else "not picked")
+            placements_by_reason.setdefault((cluster, rule, cell.reason), []).append(placement)
+    lines = [
+        (format_instances(placements), *reason_key) for reason_key, placements in placements_by_reason.items()
+    ]
     if not lines:
         return None
     heads = ("Placement", "Cluster", "Rule", "Why")
-    listed = table("Clusters and why", heads, lines[:_MOST_ROWS])
-    why = "picked" if _only_picked(squares) else "picked or not"
-    summary = element("summary", f"Why each cluster is {why} ({counted(len(lines), 'reason')})")
-    return [_cut(len(lines)), element("details", summary, listed, class_="reasons")]
+    reason_table = build_table("Clusters and why", heads, lines[:_MAX_ROWS])
+    scope = "picked" if _has_only_bindings(cells) else "picked or not"
+    summary = build_element("summary", f"Why each cluster is {scope} ({format_count(len(lines), 'reason')})")
+    return [_render_limit_note(len(lines)), build_element("details", summary, reason_table, class_="reasons")]
 
 
 # --- pods --------------------------------------------------------------------------------------
 
 
-def pods_part(plan: Plan) -> Part:
-    """The pods that the plan touches, of fleets and of sites without one; nothing when there are none."""
-    return pods_of([row for row in plan.placements if row.kind == POD])
+def render_pods_part(plan: Plan) -> Part:
+    """Render the pods affected by the plan, of fleets and of sites without one; None without any."""
+    return render_pods([row for row in plan.placements if row.kind == POD])
 
 
-def pods_of(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
-    """These pods and their nodes; nothing when there are none."""
+def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
+    """Render these pods and their nodes; None without any."""
     if not rows:
         return None
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
-    lines = [_pod_line(row) for row in rows[:_MOST_ROWS]]
-    return section("pods", title, _cut(len(rows)), table("Pods and their nodes", heads, lines, firm=True))
+    lines = [_build_pod_row(row) for row in rows[:_MAX_ROWS]]
+    return build_section(
+        "pods",
+        title,
+        _render_limit_note(len(rows)),
+        build_table("Pods and their nodes", heads, lines, is_firm=True),
+    )
 
 
-# What the action alone would call placed, moved or kept.
-_SAID: Final = frozenset({Effect.AGAIN, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+# Effects that the action alone would report as placed, moved or kept.
+_SPECIAL_EFFECTS: Final = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
 
 
-def _pod_line(row: PlacementChange) -> tuple[str, ...]:
-    effect = effect_of(row)
-    verb = verb_of(effect, state_of(row), 1) if effect in _SAID else row.action.value
+def _build_pod_row(row: PlacementChange) -> tuple[str, ...]:
+    effect = compute_effect(row)
+    verb = format_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
     action = f"{_SIGNS[row.action]} {verb}".strip()
-    origin = place_text(row.source) if row.source else ""
-    target = place_text(row.target) if row.target else ""
+    origin = format_location_text(row.source) if row.source else ""
+    target = format_location_text(row.target) if row.target else ""
     return row.object, row.pool, action, origin, target, row.trigger

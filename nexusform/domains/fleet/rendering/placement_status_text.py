@@ -1,6 +1,5 @@
-"""A placement in state as `kubectl describe` prints it: what was asked for, and its status.
-
-Times and generations are left out: a state does not know them.
+"""Placement in state as printed by `kubectl describe`: spec and status. Times and generations are omitted: a
+state does not contain them.
 """
 
 from __future__ import annotations
@@ -17,107 +16,110 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetPlacement,
     ObjectSelector,
 )
-from nexusform.domains.fleet.planning.contents import RecordedPlacement, SelectedObject
+from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, SelectedObject
 from nexusform.domains.fleet.scheduling.bindings import Condition
-from nexusform.domains.fleet.scheduling.snapshots import policy_document, selector_document
+from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
 from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
-from nexusform.domains.fleet.scheduling.status_2023 import status_in_words_of_2023
-from nexusform.json_forms import Form
-from nexusform.rendering.notation.colours import harmless, indented
+from nexusform.domains.fleet.scheduling.status_2023 import convert_to_status_2023
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
 
-TODAY, IN_2023 = "", "2023"
+CURRENT, IN_2023 = "", "2023"
 PLACEMENTS: Final[Mapping[str, str]] = {
     "fleet_cluster_resource_placement": "ClusterResourcePlacement",
     "fleet_resource_placement": "ResourcePlacement",
 }
-_NEWEST: Final = "placement.kubernetes-fleet.io/v1"
+_DEFAULT_API_VERSION: Final = "placement.kubernetes-fleet.io/v1"
 _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 _PADDING: Final = 2
 
 
-def render_placement(kind: str, placement: RecordedPlacement, version: str = TODAY, width: int = 0) -> str:
-    """One placement. `kind` is the resource type; `version` "2023" gives the older condition names.
-
-    Values go on below themselves where a line has more than `width` columns; 0 wraps nothing.
+def render_placement(kind: str, placement: RecordedPlacement, version: str = CURRENT, width: int = 0) -> str:
+    """Render one placement. `kind` is the resource type; `version` "2023" gives the older condition names.
+    Values longer than `width` columns wrap; 0 disables wrapping.
     """
-    written, status = placement.written, placement.status
+    configuration, status = placement.configuration, placement.status
     if version == IN_2023:
-        status = status_in_words_of_2023(status, placement.bindings)
+        status = convert_to_status_2023(status, placement.bindings)
     rows: list[tuple[int, str, str | None]] = [
-        (0, "Name", written.name),
-        (0, "Namespace", written.namespace),
+        (0, "Name", configuration.name),
+        (0, "Namespace", configuration.namespace),
         (0, "Labels", "<none>"),
         (0, "Annotations", "<none>"),
-        (0, "API Version", placement.api_version or _NEWEST),
+        (0, "API Version", placement.api_version or _DEFAULT_API_VERSION),
         (0, "Kind", PLACEMENTS[kind]),
         (0, "Spec", None),
-        *_mapping(_spec_document(written), 1),
+        *_build_rows(_build_spec(configuration), 1),
         (0, "Status", None),
-        *_mapping(_status_document(status, placement.selected), 1),
+        *_build_rows(_build_status(status, placement.selected_objects), 1),
         (0, "Events", "<none>"),
     ]
-    return "".join(f"{harmless(line)}\n" for line in _aligned(rows, width))
+    return "".join(f"{escape_control_characters(line)}\n" for line in _align_rows(rows, width))
 
 
-# --- what it says ------------------------------------------------------------------------------
+# --- documents ---------------------------------------------------------------------------------
 
 
-def _spec_document(written: FleetPlacement) -> dict[str, Any]:
-    """The spec as the API has it."""
+def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
+    """Return the spec as in the API."""
     document: dict[str, Any] = {
-        "resourceSelectors": [_SELECTOR(selector) for selector in written.selectors],
-        "revisionHistoryLimit": written.revision_history_limit,
+        "resourceSelectors": [_SELECTOR(selector) for selector in configuration.selectors],
+        "revisionHistoryLimit": configuration.revision_history_limit,
     }
-    if written.policy is not None:
-        document["policy"] = policy_document(written.policy)
-    strategy: dict[str, Any] = {"type": written.strategy}
-    if written.strategy != EXTERNAL:
+    if configuration.policy is not None:
+        document["policy"] = build_policy_document(configuration.policy)
+    strategy: dict[str, Any] = {"type": configuration.strategy}
+    if configuration.strategy != EXTERNAL:
         strategy["rollingUpdate"] = {
-            "maxSurge": str(written.rolling.max_surge),
-            "maxUnavailable": str(written.rolling.max_unavailable),
-            "unavailablePeriodSeconds": written.rolling.unavailable_period_seconds,
+            "maxSurge": str(configuration.rolling_update.max_surge),
+            "maxUnavailable": str(configuration.rolling_update.max_unavailable),
+            "unavailablePeriodSeconds": configuration.rolling_update.unavailable_period_seconds,
         }
-    strategy["applyStrategy"] = _APPLY(written.apply)
+    strategy["applyStrategy"] = _APPLY(configuration.apply)
     return document | {"strategy": strategy}
 
 
-_APPLY: Final = Form(
+_APPLY: Final = RecordForm(
     ApplyStrategy,
     "type comparisonOption=comparison_option whenToApply=when_to_apply whenToTakeOver=when_to_take_over "
     "[allowCoOwnership=allow_co_ownership]",
 )
 
 
-_SELECTOR: Final = Form(
+_SELECTOR: Final = RecordForm(
     ObjectSelector,
     "group kind version selectionScope=scope [name] [labelSelector=labels]",
-    labelSelector=selector_document,
+    labelSelector=build_selector_document,
 )
 
 
-def _status_document(status: PlacementStatus, selected: Iterable[SelectedObject]) -> dict[str, Any]:
-    """The status as the API has it, without empty lists."""
+def _build_status(status: PlacementStatus, selected_objects: Iterable[SelectedObject]) -> dict[str, Any]:
+    """Return the status as in the API, without empty lists."""
     indices = [cluster.observed_resource_index for cluster in status.clusters]
     known_indices = [index for index in indices if index is not None]
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
-    document["placementStatuses"] = [_cluster_document(cluster) for cluster in status.clusters]
-    document["selectedResources"] = [_without_empty(asdict(selected_object)) for selected_object in selected]
+    document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
+    document["selectedResources"] = [
+        _remove_empty(asdict(selected_object)) for selected_object in selected_objects
+    ]
     return {name: part for name, part in document.items() if part != []}
 
 
-def _without_empty(resource: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_empty(resource: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in resource.items() if value}
 
 
-_CONDITION: Final = Form(Condition, "message reason status type")
+_CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 
-def _cluster_document(status: ClusterStatus) -> dict[str, Any]:
+def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
-    if status.failed:
-        document["failedPlacements"] = [_failed_document(failed_object) for failed_object in status.failed]
+    if status.failed_objects:
+        document["failedPlacements"] = [
+            _build_failed_placement(failed_object) for failed_object in status.failed_objects
+        ]
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
@@ -125,67 +127,72 @@ def _cluster_document(status: ClusterStatus) -> dict[str, Any]:
     return document
 
 
-def _failed_document(failed: FailedObject) -> dict[str, Any]:
-    condition = {"message": failed.message, "reason": failed.reason, "status": "False", "type": "Applied"}
-    identity = {
-        "group": failed.group,
-        "kind": failed.kind,
-        "namespace": failed.namespace,
-        "name": failed.name,
+def _build_failed_placement(failed_object: FailedObject) -> dict[str, Any]:
+    condition = {
+        "message": failed_object.message,
+        "reason": failed_object.reason,
+        "status": "False",
+        "type": "Applied",
     }
-    return {**_without_empty(identity), "condition": condition}
+    identity = {
+        "group": failed_object.group,
+        "kind": failed_object.kind,
+        "namespace": failed_object.namespace,
+        "name": failed_object.name,
+    }
+    return {**_remove_empty(identity), "condition": condition}
 
 
-# --- how kubectl prints it ---------------------------------------------------------------------
+# --- layout of kubectl -------------------------------------------------------------------------
 
 
-def _mapping(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
-    """Keys in order, lists item after item, as `kubectl describe` does."""
+def _build_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
+    """Yield keys in order and lists item by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
-        label = _label(key)
+        label = _format_label(key)
         if isinstance(value, Mapping):
             yield level, label, None
-            yield from _mapping(value, level + 1)
+            yield from _build_rows(value, level + 1)
         elif isinstance(value, list):
             yield level, label, None
             for item in value:
                 if isinstance(item, Mapping):
-                    yield from _mapping(item, level + 1)
+                    yield from _build_rows(item, level + 1)
                 else:
                     yield level + 1, "", str(item)
         else:
             yield level, label, str(value)
 
 
-def _label(key: str) -> str:
-    """`observedResourceIndex` -> `Observed Resource Index`; label keys are left as they are."""
+def _format_label(key: str) -> str:
+    """Convert `observedResourceIndex` to `Observed Resource Index`; label keys are unchanged."""
     if not re.fullmatch(r"[a-zA-Z]+", key):
         return key
     words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
     return " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
 
 
-def _aligned(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
-    """Values of neighbouring lines stand in one column; a line without a value ends the column."""
+def _align_rows(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
+    """Yield lines with values of neighbouring rows in one column; a row without a value ends the column."""
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
-        start = f"{'  ' * level}{label}:" if label else "  " * level
+        prefix = f"{'  ' * level}{label}:" if label else "  " * level
         if value is not None and label:
-            block.append((start, value))
+            block.append((prefix, value))
             continue
-        yield from _column(block, width)
+        yield from _format_column(block, width)
         block = []
-        yield start if label else f"{start}{value}"
-    yield from _column(block, width)
+        yield prefix if label else f"{prefix}{value}"
+    yield from _format_column(block, width)
 
 
-def _column(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
-    """Lines with their values in one column."""
+def _format_column(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    """Yield lines with their values in one column."""
     lines = list(block)
-    indent = max((len(start) for start, _ in lines), default=0) + _PADDING
-    for start, value in lines:
-        # What stands before the value is filled first: its spaces are no place to break a line.
-        first_line, *further_lines = indented(value, 0, width - indent)
-        yield f"{start:<{indent}}{first_line}".rstrip()
+    indent = max((len(prefix) for prefix, _ in lines), default=0) + _PADDING
+    for prefix, value in lines:
+        # The prefix is padded first: a line must not break at its spaces.
+        first_line, *further_lines = wrap_line(value, 0, width - indent)
+        yield f"{prefix:<{indent}}{first_line}".rstrip()
         yield from (f"{' ' * indent}{line}" for line in further_lines)

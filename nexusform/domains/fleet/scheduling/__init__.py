@@ -1,12 +1,12 @@
-"""Placements on member clusters: KubeFleet's scheduler, rollout and status, as pure functions."""
+"""Placement on member clusters: KubeFleet's scheduler, rollout and status as pure functions."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "bindings": "Abort Binding BindingState Health Member PlacementType ResourceUsage",
     "decisions": "SchedulingStatus",
-    "explanation": "drift eligible PolicyDrift",
+    "explanation": "compute_drift find_eligible_members PolicyDrift",
     "properties": "RESOURCE_PREFIX",
-    "rollout": "Readiness roll_out Stop target_of",
-    "roster": "Roster",
+    "rollout": "Readiness simulate_rollout BlockedRollout compute_target",
+    "member_list": "MemberList",
     "validation": "check_member",
 }

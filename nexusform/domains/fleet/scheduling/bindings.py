@@ -1,7 +1,5 @@
-"""Members, policies, bindings and decisions: the words of fleet placement.
-
-Frozen; the names are KubeFleet's. What a policy holds is hashable, so that what follows from it can be
-worked out once for all placements that share it.
+"""Types of fleet placement: members, policies, bindings and decisions. Frozen, with KubeFleet's names.
+Policies are hashable, so results are computed once for all placements with the same policy.
 """
 
 from __future__ import annotations
@@ -13,23 +11,24 @@ from msgspec import Struct, field
 
 from nexusform.kubernetes.matching import LabelSelector, Taint, Toleration
 from nexusform.kubernetes.quantity import Quantity
-from nexusform.scheduling.decision import Place
+from nexusform.scheduling.decision import Location
 
 
 class BindingState(StrEnum):
-    """Scheduled: picked, not yet rolled out. Bound: rolled out. Unscheduled: to be removed."""
+    """State of a binding. Scheduled: picked, not rolled out. Bound: rolled out. Unscheduled: to be
+    removed.
+    """
 
     SCHEDULED = "Scheduled"
     BOUND = "Bound"
     UNSCHEDULED = "Unscheduled"
 
 
-class Binding(Place, frozen=True):
-    """A placement's hold on a cluster: the place of a fleet placement, as `Placement` is that of a VM.
-
-    `previous_state` stands only beside Unscheduled. The scores are those of the batch that picked it,
-    None for PickFixed. `policy_snapshot` is the index under which it was picked, `resource_snapshot` the
-    resources it rolled out (None: not yet). `deleting`: evicted or being removed.
+class Binding(Location, frozen=True):
+    """Binding of a placement to a cluster; a location like a VM's `Placement`. `previous_state` is set for
+    Unscheduled only. The scores are those of the batch that picked the cluster, None for PickFixed.
+    `policy_snapshot` is the index at that time, `resource_snapshot` the index of the resources rolled out
+    (None: not yet). `is_deleting`: evicted or in deletion.
     """
 
     cluster: str
@@ -39,11 +38,11 @@ class Binding(Place, frozen=True):
     topology_spread_score: int | None = None
     previous_state: BindingState | None = None
     resource_snapshot: int | None = None
-    deleting: bool = False
+    is_deleting: bool = False
 
 
 class PlacementType(StrEnum):
-    """How clusters are picked: all that pass, those named, or the best N."""
+    """Selection of clusters: all eligible ones, a list of names, or the best N."""
 
     PICK_ALL = "PickAll"
     PICK_FIXED = "PickFixed"
@@ -51,7 +50,7 @@ class PlacementType(StrEnum):
 
 
 class Health(StrEnum):
-    """A member's standing, as its agent reports it; six of them make it ineligible."""
+    """Health of a member as reported by its agent; six values make it ineligible."""
 
     HEALTHY = "Healthy"
     RECENTLY_UNHEALTHY = "RecentlyUnhealthy"
@@ -64,8 +63,8 @@ class Health(StrEnum):
 
 
 class ResourceUsage(Struct, frozen=True):
-    """Sums over a cluster's nodes by resource name ("cpu", "memory"): capacity, what pods may take of
-    it, and what is left.
+    """Sums over a cluster's nodes by resource name ("cpu", "memory"): capacity, allocatable and available
+    amounts.
     """
 
     total: Mapping[str, Quantity] = field(default_factory=dict)
@@ -74,10 +73,9 @@ class ResourceUsage(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """A member cluster as the hub sees it. Names are unique in a fleet.
-
-    `properties` holds non-resource properties as texts. `namespaces` None = not collected (then no
-    placement asks for them); an empty set = collected, nothing known.
+    """Member cluster as reported by the hub. Names are unique in a fleet. `properties` holds non-resource
+    properties as text. `namespaces` None: not collected, so placements do not require them; an empty set:
+    collected, none known.
     """
 
     name: str
@@ -89,13 +87,13 @@ class Member(Struct, frozen=True):
     namespaces: frozenset[str] | None = None
 
     @property
-    def leaving(self) -> bool:
-        """Whether it is being deleted: still listed, no longer in normal operation."""
+    def is_leaving(self) -> bool:
+        """Whether the member is being deleted: still listed, out of normal operation."""
         return self.health is Health.LEAVING
 
 
 class PropertyRequirement(Struct, frozen=True):
-    """A comparison of a property with one quantity: operator Gt, Ge, Lt, Le, Eq or Ne."""
+    """Comparison of a property with one quantity: operator Gt, Ge, Lt, Le, Eq or Ne."""
 
     name: str
     operator: str
@@ -103,17 +101,15 @@ class PropertyRequirement(Struct, frozen=True):
 
 
 class PropertySorter(Struct, frozen=True):
-    """Ranks clusters by a property, "Ascending" or "Descending"."""
+    """Sort order of clusters by a property, "Ascending" or "Descending"."""
 
     name: str
     sort_order: str
 
 
 class ClusterTerm(Struct, frozen=True):
-    """What a cluster must be (in a required term) or had better be (in a preferred one).
-
-    `property_selector` None = none written. A required term may not have a sorter, a preferred one no
-    property selector; both fields are here so that validation can say so.
+    """Required or preferred term about a cluster. `property_selector` None: not configured. Required terms
+    may not have a sorter, preferred ones no property selector; validation rejects them.
     """
 
     label_selector: LabelSelector | None = None
@@ -122,14 +118,14 @@ class ClusterTerm(Struct, frozen=True):
 
 
 class PreferredTerm(Struct, frozen=True):
-    """A preference and its weight, -100 to 100."""
+    """Preference with its weight, -100 to 100."""
 
     weight: int
     preference: ClusterTerm
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """Picks are spread over the values of a label; "DoNotSchedule" or "ScheduleAnyway"."""
+    """Spread of picks over the values of a label; "DoNotSchedule" or "ScheduleAnyway"."""
 
     topology_key: str
     max_skew: int = 1
@@ -137,48 +133,47 @@ class SpreadConstraint(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """A placement policy. `required` None = no such block; an empty tuple restricts nothing either.
-
-    A placement without a policy is PickAll; its hash differs from an explicit PickAll's (snapshots.py).
-    `number_of_clusters` None in a PickN: every eligible cluster is wanted.
+    """Placement policy. `required_terms` None: no such block; an empty tuple restricts nothing either. A
+    placement without a policy is PickAll; its hash differs from an explicit PickAll's (policy_snapshots.py).
+    `number_of_clusters` None in a PickN selects every eligible cluster.
     """
 
     placement_type: PlacementType = PlacementType.PICK_ALL
     number_of_clusters: int | None = None
     cluster_names: tuple[str, ...] = ()
-    required: tuple[ClusterTerm, ...] | None = None
-    preferred: tuple[PreferredTerm, ...] = ()
-    spread: tuple[SpreadConstraint, ...] = ()
+    required_terms: tuple[ClusterTerm, ...] | None = None
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    spread_constraints: tuple[SpreadConstraint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 
 
 class PolicySnapshot(Struct, frozen=True):
-    """The latest policy of a placement: its number (from 0), the policy's hash, and N."""
+    """Latest policy of a placement: index (from 0), hash of the policy, and N."""
 
     index: int
     hash: str
     number_of_clusters: int | None = None
 
 
-class Ask(Struct, frozen=True):
-    """What a placement asks of every cluster. `namespace` is set for a namespaced placement only."""
+class PlacementRequest(Struct, frozen=True):
+    """Requirements of a placement for every cluster. `namespace` is set for a namespaced placement only."""
 
     policy: Policy
     namespace: str = ""
 
 
 class Decision(Struct, frozen=True):
-    """What the scheduler says about one cluster; scores None where none were given."""
+    """Scheduler's decision on one cluster; scores are None if not computed."""
 
     cluster: str
-    selected: bool
+    is_selected: bool
     reason: str
     affinity_score: int | None = None
     topology_spread_score: int | None = None
 
 
 class Condition(Struct, frozen=True):
-    """A Kubernetes condition: status "True", "False" or "Unknown"."""
+    """Kubernetes condition: status "True", "False" or "Unknown"."""
 
     type: str
     status: str
@@ -187,14 +182,14 @@ class Condition(Struct, frozen=True):
 
 
 class Abort(Struct, frozen=True):
-    """Why a whole cycle stopped: one cluster's value that the rule (a plugin) cannot read."""
+    """Error that stops a whole cycle: a cluster's value unreadable for a rule (plugin)."""
 
     cluster: str
     message: str
 
 
 class BindingAction(StrEnum):
-    """What a cycle did to a binding."""
+    """Action of a cycle on a binding."""
 
     CREATED = "created"
     REPOINTED = "repointed"
@@ -203,8 +198,10 @@ class BindingAction(StrEnum):
     DROPPED = "dropped"
 
 
-class Cause(StrEnum):
-    """Why: picked; its cluster is gone or leaving; not picked under the new policy; too many; deleted."""
+class ChangeCause(StrEnum):
+    """Cause of a binding change: picked; cluster missing or leaving; not picked under the new policy;
+    downscale; deleted.
+    """
 
     PICKED = "picked"
     CLUSTER_LEFT = "cluster_left"
@@ -214,8 +211,8 @@ class Cause(StrEnum):
 
 
 class BindingChange(Struct, frozen=True):
-    """One change to one binding, in the order in which the scheduler made them."""
+    """One change of one binding, in scheduler order."""
 
     cluster: str
-    change: BindingAction
-    cause: Cause
+    action: BindingAction
+    cause: ChangeCause

@@ -1,9 +1,7 @@
-"""The scheduling cycle: what a placement holds, the fleet and the policy -> what it holds next.
-
-`schedule` is one cycle; `settle` is the chain of cycles that the controller runs until it is done. In a
-cycle, `screen` runs the filters one after the other and `rank` the scores: topology spread, then affinity,
-then an obsolete binding, then the LARGER name; the parts are compared one after the other, never added.
-Source: KubeFleet pkg/scheduler/framework.
+"""Scheduling cycle: bindings, members and policy -> next bindings. `run_cycle` runs one cycle, `run_cycles`
+the chain run by the controller. A cycle runs the filters in order (`filter_members`) and the scores
+(`rank_members`): topology spread, then affinity, then an obsolete binding, then the LARGER name; compared one
+after the other, never added. Source: KubeFleet pkg/scheduler/framework.
 """
 
 from __future__ import annotations
@@ -16,19 +14,26 @@ from msgspec import Struct
 from nexusform.domains.fleet.scheduling import decisions, profile
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
-    Ask,
     Binding,
     BindingAction,
     BindingChange,
-    Cause,
+    ChangeCause,
     Decision,
+    PlacementRequest,
     PlacementType,
     Policy,
     PolicySnapshot,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
+from nexusform.domains.fleet.scheduling.member_list import (
+    BindingMasks,
+    BindingTable,
+    Mask,
+    MemberList,
+    iterate_ascending,
+    iterate_descending,
+)
 from nexusform.domains.fleet.scheduling.profile import Filter
-from nexusform.domains.fleet.scheduling.roster import Holdings, Mask, Roster, Standing, ascending, descending
 from nexusform.domains.fleet.scheduling.rules import (
     cluster_affinity,
     cluster_eligibility,
@@ -37,8 +42,8 @@ from nexusform.domains.fleet.scheduling.rules import (
 )
 
 
-class Scored(Struct, frozen=True):
-    """A member's position in the roster and its two recorded scores."""
+class ScoredMember(Struct, frozen=True):
+    """Position of a member in the member list, and its two scores."""
 
     position: int
     affinity: int
@@ -46,351 +51,416 @@ class Scored(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """Members by topology spread score and by affinity score, each from high to low."""
+    """Members by topology spread score and by affinity score, each in descending order."""
 
-    spreads: tuple[tuple[int, Mask], ...]
-    affinities: tuple[tuple[int, Mask], ...]
-    standing: Standing
+    members_by_spread: tuple[tuple[int, Mask], ...]
+    members_by_affinity: tuple[tuple[int, Mask], ...]
+    binding_masks: BindingMasks
 
-    def best_first(self, candidates: Mask) -> Iterator[Scored]:
-        """Candidates in the order in which they are picked."""
-        for spread, having_spread in self.spreads:
-            not_yielded = having_spread & candidates
-            for affinity, having_affinity in self.affinities:
-                if not not_yielded:
+    def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
+        """Yield candidates in picking order."""
+        for spread, spread_members in self.members_by_spread:
+            remaining = spread_members & candidates
+            for affinity, affinity_members in self.members_by_affinity:
+                if not remaining:
                     break
-                tied = not_yielded & having_affinity
-                not_yielded &= ~tied
-                for equal_members in same_placement_affinity.preferred(tied, self.standing):
-                    for position in descending(equal_members):
-                        yield Scored(position, affinity, spread)
+                tied = remaining & affinity_members
+                remaining &= ~tied
+                for equal_members in same_placement_affinity.split_ties(tied, self.binding_masks):
+                    for position in iterate_descending(equal_members):
+                        yield ScoredMember(position, affinity, spread)
 
 
-def rank(ask: Ask, roster: Roster, standing: Standing, candidates: Mask) -> Ranking | Abort:
+def rank_members(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, candidates: Mask
+) -> Ranking | Abort:
     """Score the candidates of a PickN policy."""
-    abort = cluster_affinity.prepare(ask, roster)
+    abort = cluster_affinity.check_sorters(request, member_list)
     if abort is not None:
         return abort
-    affinities, failing = roster.remember(
-        ("affinities", ask.policy.preferred), lambda: _by_affinity(ask, roster)
+    affinities, failing = member_list.get_cached(
+        ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
     )
-    for position in ascending(failing & candidates):
-        name = roster.members[position].name
-        message = cluster_affinity.scores(ask, roster)[1][position]
+    for position in iterate_ascending(failing & candidates):
+        name = member_list.members[position].name
+        message = cluster_affinity.compute_scores(request, member_list)[1][position]
         return Abort(name, f"failed to calculate score for cluster {name}: {message}")
-    return Ranking(_by_spread(ask, roster, standing), affinities, standing)
+    return Ranking(_group_by_spread(request, member_list, binding_masks), affinities, binding_masks)
 
 
-def _by_affinity(ask: Ask, roster: Roster) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
-    """Members by affinity score, from high to low, and those whose score cannot be worked out."""
-    scores, failing = cluster_affinity.scores(ask, roster)
+def _group_by_affinity(
+    request: PlacementRequest, member_list: MemberList
+) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
+    """Return members by affinity score, in descending order, and those without a computable score."""
+    scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
         members_by_score[score] = members_by_score.get(score, 0) | 1 << position
     return tuple(sorted(members_by_score.items(), reverse=True)), sum(1 << position for position in failing)
 
 
-def _by_spread(ask: Ask, roster: Roster, standing: Standing) -> tuple[tuple[int, Mask], ...]:
-    """Members by topology spread score, from high to low."""
-    if not ask.policy.spread:
-        return ((0, roster.everyone),)
-    return tuple(sorted(topology_spread.judge(ask, roster, standing).by_score.items(), reverse=True))
+def _group_by_spread(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> tuple[tuple[int, Mask], ...]:
+    """Return members by topology spread score, in descending order."""
+    if not request.policy.spread_constraints:
+        return ((0, member_list.all_members),)
+    return tuple(
+        sorted(
+            topology_spread.evaluate_constraints(
+                request, member_list, binding_masks
+            ).members_by_score.items(),
+            reverse=True,
+        )
+    )
 
 
-class Screening(Struct, frozen=True):
-    """The members that pass, and by rule those that it was the first to refuse.
-
-    A member that the placement already holds is neither, when nothing before that rule refuses it.
+class FilterResult(Struct, frozen=True):
+    """Eligible members, and by rule those first rejected by it. A member with a current binding is in
+    neither, unless an earlier rule rejects it.
     """
 
-    passing: Mask
-    refused: tuple[tuple[Filter, Mask], ...]
+    eligible: Mask
+    rejected_by_rule: tuple[tuple[Filter, Mask], ...]
 
     @property
-    def filtered(self) -> Mask:
-        """The members that KubeFleet calls filtered out."""
-        return sum(members for rule, members in self.refused if rule.plugin != same_placement_affinity.PLUGIN)
+    def rejected_members(self) -> Mask:
+        """Members reported as filtered out by KubeFleet."""
+        return sum(
+            members
+            for rule, members in self.rejected_by_rule
+            if rule.plugin != same_placement_affinity.PLUGIN
+        )
 
-    def first_refusal(self, position: int) -> Filter | None:
-        """The rule that refused a member first."""
-        return next((rule for rule, members in self.refused if members >> position & 1), None)
+    def find_rejecting_rule(self, position: int) -> Filter | None:
+        """Return the first rule that rejects a member."""
+        return next((rule for rule, members in self.rejected_by_rule if members >> position & 1), None)
 
 
-def screen(ask: Ask, roster: Roster, standing: Standing) -> Screening | Abort:
-    """Run every filter. What the rules that look at members alone say is worked out once per question."""
-    steady = tuple(takewhile(lambda rule: rule.steady, profile.FILTERS))
-    moving = profile.FILTERS[len(steady) :]
-    start = roster.remember(
-        ("screened", ask), lambda: _filtered(steady, Screening(roster.everyone, ()), ask, roster, Standing())
+def filter_members(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> FilterResult | Abort:
+    """Run every filter. Results of static rules are cached per request."""
+    static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
+    dynamic_rules = profile.FILTERS[len(static_rules) :]
+    start = member_list.get_cached(
+        ("screened", request),
+        lambda: _apply_filters(
+            static_rules, FilterResult(member_list.all_members, ()), request, member_list, BindingMasks()
+        ),
     )
-    return start if isinstance(start, Abort) else _filtered(moving, start, ask, roster, standing)
+    return (
+        start
+        if isinstance(start, Abort)
+        else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
+    )
 
 
-def _filtered(
-    rules: tuple[Filter, ...], start: Screening, ask: Ask, roster: Roster, standing: Standing
-) -> Screening | Abort:
-    """Who passes these filters as well, and which filter refused whom."""
-    passing, refused = start.passing, list(start.refused)
+def _apply_filters(
+    rules: tuple[Filter, ...],
+    start: FilterResult,
+    request: PlacementRequest,
+    member_list: MemberList,
+    binding_masks: BindingMasks,
+) -> FilterResult | Abort:
+    """Return the result extended by these filters."""
+    eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
     for rule in rules:
-        admitted = rule.admitted(ask, roster, standing)
-        if isinstance(admitted, Abort):
-            return admitted
-        refused_here = passing & ~admitted
-        if refused_here:
-            refused.append((rule, refused_here))
-            passing &= admitted
-    return Screening(passing, tuple(refused))
+        accepted = rule.find_eligible(request, member_list, binding_masks)
+        if isinstance(accepted, Abort):
+            return accepted
+        newly_rejected = eligible & ~accepted
+        if newly_rejected:
+            rejected_by_rule.append((rule, newly_rejected))
+            eligible &= accepted
+    return FilterResult(eligible, tuple(rejected_by_rule))
 
 
 class CycleResult(Struct, frozen=True):
-    """What one cycle, or a chain of them, left behind.
-
-    `bindings` in name order. `status` None: none was written (another cycle follows at once, the cycle
-    stopped, or a PickFixed names nobody). `abort` says which value stopped it; bindings on clusters that
-    left are marked all the same. `requeue`: another cycle follows at once. `cycles` counts them.
+    """Result of one cycle or a chain of cycles. `bindings` in name order. `status` None: none was written
+    (another cycle follows, the cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on
+    departed clusters are marked anyway. `requeue`: another cycle follows immediately. `cycles` is their
+    number.
     """
 
     bindings: tuple[Binding, ...]
     changes: tuple[BindingChange, ...]
     status: SchedulingStatus | None
-    requeue: bool = False
+    needs_requeue: bool = False
     abort: Abort | None = None
     cycles: int = 1
 
 
-class _Outcome(Struct, frozen=True):
-    """How a cycle ended."""
+class _CycleOutcome(Struct, frozen=True):
+    """Outcome of one cycle."""
 
     status: SchedulingStatus | None = None
-    requeue: bool = False
+    needs_requeue: bool = False
     abort: Abort | None = None
 
 
-def schedule(
+def run_cycle(
     prior: Iterable[Binding],
-    roster: Roster,
+    member_list: MemberList,
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> CycleResult:
     """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
-    return _run(prior, roster, policy, snapshot, namespace, once=True)
+    return _run_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
 
 
-def settle(
+def run_cycles(
     prior: Iterable[Binding],
-    roster: Roster,
+    member_list: MemberList,
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> CycleResult:
-    """Run cycles until none asks for another; `changes` are those of all of them, in order."""
-    return _run(prior, roster, policy, snapshot, namespace, once=False)
+    """Run cycles until none requests another; `changes` are those of all of them, in order."""
+    return _run_chain(prior, member_list, policy, snapshot, namespace, is_single=False)
 
 
-def _run(
+def _run_chain(
     prior: Iterable[Binding],
-    roster: Roster,
+    member_list: MemberList,
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str,
     *,
-    once: bool,
+    is_single: bool,
 ) -> CycleResult:
-    """Cycles until one asks for no other, or one only."""
-    ask = Ask(policy or Policy(), namespace)
-    holdings = Holdings(prior, roster, snapshot.index)
-    step = _STEPS[ask.policy.placement_type]
+    """Run cycles until none requests another, or a single one."""
+    request = PlacementRequest(policy or Policy(), namespace)
+    binding_table = BindingTable(prior, member_list, snapshot.index)
+    step = _PICKERS[request.policy.placement_type]
     cycles = 1
-    outcome = step(ask, holdings, snapshot)
-    while outcome.requeue and not once:
-        outcome = step(ask, holdings, snapshot)
+    outcome = step(request, binding_table, snapshot)
+    while outcome.needs_requeue and not is_single:
+        outcome = step(request, binding_table, snapshot)
         cycles += 1
     return CycleResult(
-        holdings.bindings(), tuple(holdings.changes), outcome.status, outcome.requeue, outcome.abort, cycles
+        binding_table.list_bindings(),
+        tuple(binding_table.changes),
+        outcome.status,
+        outcome.needs_requeue,
+        outcome.abort,
+        cycles,
     )
 
 
-def _pick_all(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Outcome:
-    """Pick every cluster that passes, in name order; what is found is what was needed."""
-    screening = screen(ask, holdings.roster, holdings.standing)
-    if isinstance(screening, Abort):
-        return _Outcome(abort=screening)
-    held = _listed(holdings, holdings.scheduled, holdings.bound)
-    picks = [Scored(position, 0, 0) for position in ascending(screening.passing)]
-    chosen = _hold(holdings, picks, screening.passing)
-    if isinstance(chosen, Abort):
-        return _Outcome(abort=chosen)
-    selected = (*chosen, *held)
-    refused = _refused(screening, ask, holdings)
-    return _Outcome(
+def _pick_all(
+    request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
+) -> _CycleOutcome:
+    """Pick every eligible cluster, in name order; the number found is the number needed."""
+    filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
+    if isinstance(filter_result, Abort):
+        return _CycleOutcome(abort=filter_result)
+    existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
+    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]
+    picked = _bind_picks(binding_table, picks, filter_result.eligible)
+    if isinstance(picked, Abort):
+        return _CycleOutcome(abort=picked)
+    selected = (*picked, *existing)
+    rejected = _build_rejections(filter_result, request, binding_table)
+    return _CycleOutcome(
         SchedulingStatus(
-            decisions.scheduled_condition(len(selected), True),
+            decisions.build_scheduled_condition(len(selected), True),
             selected,
-            decisions.unselected(selected, (), refused),
+            decisions.list_unselected(selected, (), rejected),
         )
     )
 
 
-def _pick_fixed(ask: Ask, holdings: Holdings, _snapshot: PolicySnapshot) -> _Outcome:
-    """Bind the clusters named, whatever their labels and taints, if they are there and eligible."""
-    names = tuple(dict.fromkeys(ask.policy.cluster_names))
+def _pick_fixed(
+    request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
+) -> _CycleOutcome:
+    """Bind the named clusters regardless of labels and taints, if they exist and are eligible."""
+    names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
-        return _Outcome()
-    roster = holdings.roster
-    valid: list[int] = []
-    invalid: list[Decision] = []
+        return _CycleOutcome()
+    member_list = binding_table.member_list
+    valid_positions: list[int] = []
+    ineligible: list[Decision] = []
     missing: list[Decision] = []
     for name in names:
-        position = roster.position.get(name)
-        why = None if position is None else cluster_eligibility.ineligible(roster.members[position])
+        position = member_list.positions.get(name)
+        reason = (
+            None
+            if position is None
+            else cluster_eligibility.explain_ineligibility(member_list.members[position])
+        )
         if position is None:
-            missing.append(decisions.not_found(name))
-        elif why is not None:
-            invalid.append(decisions.not_eligible(name, why))
+            missing.append(decisions.build_missing_decision(name))
+        elif reason is not None:
+            ineligible.append(decisions.build_ineligible_decision(name, reason))
         else:
-            valid.append(position)
-    targets = sum(1 << position for position in valid)
-    new = [Scored(position, 0, 0) for position in valid if not holdings.current >> position & 1]
-    stopped = _hold(holdings, new, targets, scored=False)
-    if isinstance(stopped, Abort):
-        return _Outcome(abort=stopped)
-    condition = decisions.scheduled_condition(len(valid), not invalid and not missing)
-    return _Outcome(SchedulingStatus(condition, tuple(holdings.at(p) for p in valid), (*invalid, *missing)))
+            valid_positions.append(position)
+    targets = sum(1 << position for position in valid_positions)
+    picks = [
+        ScoredMember(position, 0, 0)
+        for position in valid_positions
+        if not binding_table.current >> position & 1
+    ]
+    result = _bind_picks(binding_table, picks, targets, has_scores=False)
+    if isinstance(result, Abort):
+        return _CycleOutcome(abort=result)
+    condition = decisions.build_scheduled_condition(len(valid_positions), not ineligible and not missing)
+    return _CycleOutcome(
+        SchedulingStatus(
+            condition, tuple(binding_table.get_binding(p) for p in valid_positions), (*ineligible, *missing)
+        )
+    )
 
 
-def _pick_n(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> _Outcome:
-    """Bring the number of clusters to N: fewer, the same, or the best of those that pass."""
-    number = _number_of_clusters(ask, holdings, snapshot)
-    present = holdings.current.bit_count()
-    if number < present or (number == present and holdings.obsolete):
-        return _downscale(holdings, number, present - number)
-    if number == present:
-        selected = _listed(holdings, holdings.bound, holdings.scheduled)
-        return _Outcome(_status(number, selected, ()))
-    return _upscale(ask, holdings, number, number - present)
+def _pick_n(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
+) -> _CycleOutcome:
+    """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones."""
+    number = _compute_number_of_clusters(request, binding_table, snapshot)
+    current_count = binding_table.current.bit_count()
+    if number < current_count or (number == current_count and binding_table.obsolete):
+        return _release_surplus(binding_table, number, current_count - number)
+    if number == current_count:
+        selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
+        return _CycleOutcome(_build_status(number, selected, ()))
+    return _pick_missing(request, binding_table, number, number - current_count)
 
 
-def _number_of_clusters(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> int:
-    """N of a PickN; without one, all that are eligible or held."""
+def _compute_number_of_clusters(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
+) -> int:
+    """Return N of a PickN; without N, the number of eligible or bound clusters."""
     if snapshot.number_of_clusters is not None:
         return snapshot.number_of_clusters
-    eligible = cluster_eligibility.admitted(ask, holdings.roster, holdings.standing)
-    return (eligible | holdings.current).bit_count()
+    eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
+    return (eligible | binding_table.current).bit_count()
 
 
-def _downscale(holdings: Holdings, number: int, surplus: int) -> _Outcome:
-    """Drop obsolete bindings, then the surplus: scheduled before bound, low recorded scores first."""
-    for position in ascending(holdings.obsolete):
-        holdings.release(position, Cause.POLICY)
-    scheduled = _listed(holdings, holdings.scheduled)
-    bound = _listed(holdings, holdings.bound)
+def _release_surplus(binding_table: BindingTable, number: int, surplus: int) -> _CycleOutcome:
+    """Release obsolete bindings, then the surplus: scheduled before bound, low scores first."""
+    for position in iterate_ascending(binding_table.obsolete):
+        binding_table.release_member(position, ChangeCause.POLICY)
+    scheduled = _list_bindings(binding_table, binding_table.scheduled)
+    bound = _list_bindings(binding_table, binding_table.bound)
     leaving: tuple[Binding, ...] = ()
-    # A group of which only a part leaves is told in the order in which it is given up.
+    # A partly released group is reported in release order.
     if 0 < surplus < len(scheduled):
-        ranked = _worst_first(scheduled)
+        ranked = _sort_worst_first(scheduled)
         leaving, scheduled = ranked[:surplus], ranked[surplus:]
     elif surplus == len(scheduled):
         leaving, scheduled = scheduled, ()
     elif surplus:
-        ranked = _worst_first(bound)
-        of_bound = surplus - len(scheduled)
-        leaving, scheduled, bound = (*scheduled, *ranked[:of_bound]), (), ranked[of_bound:]
+        ranked = _sort_worst_first(bound)
+        bound_count = surplus - len(scheduled)
+        leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
     for binding in leaving:
-        holdings.release(holdings.roster.position[binding.cluster], Cause.DOWNSCALE)
-    return _Outcome(_status(number, (*scheduled, *bound), ()))
+        binding_table.release_member(
+            binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE
+        )
+    return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
 
 
-def _worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
-    """The bindings in the order in which they are given up: recorded scores (none before any), then names."""
+def _sort_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:
+    """Return the bindings in release order: by scores (none first), then names."""
 
-    def key(binding: Binding) -> tuple[bool, int, int, str]:
+    def build_key(binding: Binding) -> tuple[bool, int, int, str]:
         affinity, spread = binding.affinity_score, binding.topology_spread_score
         if affinity is None or spread is None:
             return (False, 0, 0, binding.cluster)
         return (True, spread, affinity, binding.cluster)
 
-    return tuple(sorted(bindings, key=key))
+    return tuple(sorted(bindings, key=build_key))
 
 
-def _upscale(ask: Ask, holdings: Holdings, number: int, missing: int) -> _Outcome:
-    """Pick one batch: a single cluster where picks are to be spread, else all that are missing."""
-    limit = min(1, missing) if ask.policy.spread else missing
-    screening = screen(ask, holdings.roster, holdings.standing)
-    if isinstance(screening, Abort):
-        return _Outcome(abort=screening)
-    ranking = rank(ask, holdings.roster, holdings.standing, screening.passing)
+def _pick_missing(
+    request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
+) -> _CycleOutcome:
+    """Pick one batch: a single cluster with spread constraints, else all missing ones."""
+    limit = min(1, missing_count) if request.policy.spread_constraints else missing_count
+    filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
+    if isinstance(filter_result, Abort):
+        return _CycleOutcome(abort=filter_result)
+    ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, Abort):
-        return _Outcome(abort=ranking)
-    held = (holdings.scheduled, holdings.bound)
-    picks = list(islice(ranking.best_first(screening.passing), limit))
-    picked = sum(1 << scored.position for scored in picks)
-    refused = list(islice(_refused(screening, ask, holdings), decisions.MOST_UNSELECTED))
-    chosen = _hold(holdings, picks, picked)
-    if isinstance(chosen, Abort):
-        return _Outcome(abort=chosen)
-    if missing > limit and len(chosen) == limit:
-        return _Outcome(requeue=True)
-    selected = (*chosen, *_listed(holdings, *held))
-    outscored = _outscored(ranking, screening.passing & ~picked, holdings.roster)
-    return _Outcome(_status(number, selected, decisions.unselected(selected, outscored, refused)))
+        return _CycleOutcome(abort=ranking)
+    kept_groups = (binding_table.scheduled, binding_table.bound)
+    picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
+    picked_members = sum(1 << scored.position for scored in picks)
+    rejected = list(
+        islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED)
+    )
+    picked_bindings = _bind_picks(binding_table, picks, picked_members)
+    if isinstance(picked_bindings, Abort):
+        return _CycleOutcome(abort=picked_bindings)
+    if missing_count > limit and len(picked_bindings) == limit:
+        return _CycleOutcome(needs_requeue=True)
+    selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
+    outscored = _build_outscored(ranking, filter_result.eligible & ~picked_members, binding_table.member_list)
+    return _CycleOutcome(
+        _build_status(number, selected, decisions.list_unselected(selected, outscored, rejected))
+    )
 
 
-def _status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
-    """The status of a PickN, whose clusters are to be `number`."""
-    condition = decisions.scheduled_condition(len(selected), len(selected) >= number)
+def _build_status(
+    number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]
+) -> SchedulingStatus:
+    """Build the status of a PickN; `number` is the requested number of clusters."""
+    condition = decisions.build_scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
 
-def _hold(
-    holdings: Holdings, picks: list[Scored], targets: Mask, *, scored: bool = True
+def _bind_picks(
+    binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
 ) -> tuple[Binding, ...] | Abort:
-    """Bind the picks and let go of obsolete bindings elsewhere.
-
-    Returns their bindings, new ones first. A binding that cannot be recovered stops the cycle before
-    anything changes.
+    """Bind the picks, release obsolete bindings elsewhere, and return the bindings, new ones first. An
+    unrecoverable binding stops the cycle before any change.
     """
     for pick in picks:
-        if holdings.missing_previous_state(pick.position):
-            name = holdings.roster.members[pick.position].name
+        if binding_table.is_unrecoverable(pick.position):
+            name = binding_table.member_list.members[pick.position].name
             return Abort(name, f"failed to find the previous state of an unscheduled binding on {name}")
     created: list[Binding] = []
-    patched: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
+    updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:
-        change = holdings.hold(
-            pick.position, pick.affinity if scored else None, pick.topology_spread if scored else None
+        change = binding_table.bind_member(
+            pick.position, pick.affinity if has_scores else None, pick.topology_spread if has_scores else None
         )
-        patched.get(change, created).append(holdings.at(pick.position))
-    for position in ascending(holdings.obsolete & ~targets):
-        holdings.release(position, Cause.POLICY)
-    repeated = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in patched.values())
-    return (*created, *repeated)
+        updated.get(change, created).append(binding_table.get_binding(pick.position))
+    for position in iterate_ascending(binding_table.obsolete & ~targets):
+        binding_table.release_member(position, ChangeCause.POLICY)
+    updated_bindings = chain.from_iterable(
+        sorted(group, key=lambda b: b.cluster) for group in updated.values()
+    )
+    return (*created, *updated_bindings)
 
 
-def _listed(holdings: Holdings, *groups: Mask) -> tuple[Binding, ...]:
-    """The bindings of the groups, one group after the other."""
-    positions = chain.from_iterable(ascending(group) for group in groups)
-    return tuple(map(holdings.at, positions))
+def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
+    """Return the bindings of the groups in order."""
+    positions = chain.from_iterable(iterate_ascending(group) for group in groups)
+    return tuple(map(binding_table.get_binding, positions))
 
 
-def _outscored(ranking: Ranking, candidates: Mask, roster: Roster) -> Iterable[Decision]:
-    """The decisions on members that passed and were not picked, best first."""
-    for scored in ranking.best_first(candidates):
-        name = roster.members[scored.position].name
-        yield decisions.not_picked(name, scored.affinity, scored.topology_spread)
+def _build_outscored(ranking: Ranking, candidates: Mask, member_list: MemberList) -> Iterable[Decision]:
+    """Yield the decisions on eligible members that were not picked, best first."""
+    for scored in ranking.iterate_best_first(candidates):
+        name = member_list.members[scored.position].name
+        yield decisions.build_outscored_decision(name, scored.affinity, scored.topology_spread)
 
 
-def _refused(screening: Screening, ask: Ask, holdings: Holdings) -> Iterable[Decision]:
-    """The decisions on members that a rule refused, each with the reason of the first such rule."""
-    roster, standing = holdings.roster, holdings.standing
-    for position in ascending(screening.filtered):
-        rule = screening.first_refusal(position)
+def _build_rejections(
+    filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
+) -> Iterable[Decision]:
+    """Yield the decisions on rejected members, each with the first rule's reason."""
+    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    for position in iterate_ascending(filter_result.rejected_members):
+        rule = filter_result.find_rejecting_rule(position)
         if rule is not None:
-            reason = rule.reason(ask, roster, standing, position)
-            yield decisions.filtered(roster.members[position].name, reason)
+            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            yield decisions.build_rejected_decision(member_list.members[position].name, reason)
 
 
-_STEPS: dict[PlacementType, Callable[[Ask, Holdings, PolicySnapshot], _Outcome]] = {
+_PICKERS: dict[PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]] = {
     PlacementType.PICK_ALL: _pick_all,
     PlacementType.PICK_FIXED: _pick_fixed,
     PlacementType.PICK_N: _pick_n,

@@ -1,7 +1,4 @@
-"""What the scheduler says: a decision per cluster, and whether the policy is fulfilled.
-
-The texts are KubeFleet's, letter for letter.
-"""
+"""Scheduling decisions per cluster and the Scheduled condition, with KubeFleet's exact texts."""
 
 from __future__ import annotations
 
@@ -12,34 +9,37 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Condition, Decision
 
-MOST_UNSELECTED = 20
-MOST_DECISIONS = 1000
+MAX_UNSELECTED = 20
+MAX_DECISIONS = 1000
 SCHEDULED = "Scheduled"
 FULFILLED = "SchedulingPolicyFulfilled"
 UNFULFILLED = "SchedulingPolicyUnfulfilled"
 
 
 class SchedulingStatus(Struct, frozen=True):
-    """The status that a cycle writes: the Scheduled condition, the bindings of selected clusters (created
-    ones, patched ones, then those that stood) and the decisions on unselected ones.
+    """Status written by a cycle: the Scheduled condition, bindings of selected clusters (created, patched,
+    then existing ones) and decisions on unselected ones.
     """
 
     condition: Condition
-    selected: tuple[Binding, ...]
-    unselected: tuple[Decision, ...]
+    selected_bindings: tuple[Binding, ...]
+    unselected_decisions: tuple[Decision, ...]
 
     @property
-    def fulfilled(self) -> bool:
-        """Whether the policy found all clusters it needs."""
+    def is_fulfilled(self) -> bool:
+        """Whether all clusters needed by the policy were found."""
         return self.condition.status == "True"
 
-    def decisions(self) -> tuple[Decision, ...]:
-        """All decisions, selected clusters first, at most 1000."""
-        return (*map(selected, self.selected[:MOST_DECISIONS]), *self.unselected)
+    def list_decisions(self) -> tuple[Decision, ...]:
+        """Return all decisions, selected clusters first, at most 1000."""
+        return (
+            *map(build_selected_decision, self.selected_bindings[:MAX_DECISIONS]),
+            *self.unselected_decisions,
+        )
 
 
-def selected(binding: Binding) -> Decision:
-    """The decision recorded in a binding when its cluster was picked."""
+def build_selected_decision(binding: Binding) -> Decision:
+    """Build the decision recorded in a binding."""
     affinity, spread = binding.affinity_score, binding.topology_spread_score
     start = f'Successfully scheduled resources for placement in "{binding.cluster}"'
     if affinity is None or spread is None:
@@ -48,8 +48,8 @@ def selected(binding: Binding) -> Decision:
     return Decision(binding.cluster, True, f"{start} {scores}: picked by scheduling policy", affinity, spread)
 
 
-def not_picked(cluster: str, affinity: int, spread: int) -> Decision:
-    """A cluster that passed every rule and was outscored."""
+def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decision:
+    """Build the decision on an eligible cluster with too low a score."""
     reason = (
         f'Cluster "{cluster}" does not score high enough (affinity score: {affinity},'
         f" topology spread score: {spread})"
@@ -57,26 +57,26 @@ def not_picked(cluster: str, affinity: int, spread: int) -> Decision:
     return Decision(cluster, False, reason, affinity, spread)
 
 
-def filtered(cluster: str, reason: str) -> Decision:
-    """A cluster that a rule refused."""
+def build_rejected_decision(cluster: str, reason: str) -> Decision:
+    """Build the decision on a cluster rejected by a rule."""
     return Decision(cluster, False, f"ClusterUnschedulable, {reason}")
 
 
-def not_eligible(cluster: str, reason: str) -> Decision:
-    """A cluster named in a PickFixed policy that takes no placement."""
+def build_ineligible_decision(cluster: str, reason: str) -> Decision:
+    """Build the decision on an ineligible cluster of a PickFixed policy."""
     return Decision(
         cluster, False, f'Cluster "{cluster}" is not eligible for resource placement yet: {reason}'
     )
 
 
-def not_found(cluster: str) -> Decision:
-    """A cluster named in a PickFixed policy that is not in the fleet."""
+def build_missing_decision(cluster: str) -> Decision:
+    """Build the decision on a cluster of a PickFixed policy missing in the fleet."""
     return Decision(cluster, False, f'Specified cluster "{cluster}" is not found')
 
 
-def scheduled_condition(count: int, fulfilled: bool) -> Condition:
-    """The Scheduled condition of a policy snapshot; `count` counts selected clusters."""
-    if fulfilled:
+def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
+    """Build the Scheduled condition of a policy snapshot; `count` is the number of selected clusters."""
+    if is_fulfilled:
         text = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
         return Condition(SCHEDULED, "True", FULFILLED, text)
     text = (
@@ -86,19 +86,21 @@ def scheduled_condition(count: int, fulfilled: bool) -> Condition:
     return Condition(SCHEDULED, "False", UNFULFILLED, text)
 
 
-def unselected(
-    chosen: Iterable[Binding], outscored: Iterable[Decision], refused: Iterable[Decision]
+def list_unselected(
+    selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
-    """At most 20 clusters that were not selected, outscored ones first.
-
-    A refused cluster that is selected all the same is left out but, as on a real hub, uses up a place.
+    """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected
+    cluster is omitted and still uses a slot, as on a real hub.
     """
-    chosen_clusters = {binding.cluster for binding in chosen}
-    slots = MOST_DECISIONS - len(chosen_clusters)
+    selected_clusters = {binding.cluster for binding in selected}
+    slots = MAX_DECISIONS - len(selected_clusters)
     if slots <= 0:
         return ()
-    most = min(MOST_UNSELECTED, slots)
-    not_chosen = (decision for decision in outscored if decision.cluster not in chosen_clusters)
-    listed = list(islice(not_chosen, most))
-    refused_in_list = islice(refused, most - len(listed))
-    return (*listed, *(decision for decision in refused_in_list if decision.cluster not in chosen_clusters))
+    maximum = min(MAX_UNSELECTED, slots)
+    unselected_outscored = (decision for decision in outscored if decision.cluster not in selected_clusters)
+    decisions = list(islice(unselected_outscored, maximum))
+    listed_rejections = islice(rejected, maximum - len(decisions))
+    return (
+        *decisions,
+        *(decision for decision in listed_rejections if decision.cluster not in selected_clusters),
+    )

@@ -1,7 +1,6 @@
-"""Evictions: a binding is deleted once, if the placement's disruption budget lets it go.
-
-Source: KubeFleet pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may
-pick the same cluster again.
+"""Evictions: deletion of one binding, if the placement's disruption budget allows it. Source: KubeFleet
+pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may pick the same cluster
+again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
-from nexusform.kubernetes.quantity import Amount
+from nexusform.kubernetes.quantity import IntOrPercent
 
 MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"
 DELETING_PLACEMENT = "Found deleting ClusterResourcePlacement targeted by eviction"
@@ -33,78 +32,80 @@ MISCONFIGURED = (
 
 
 class DisruptionBudget(Struct, frozen=True):
-    """At most so many bindings not available, or at least so many available: exactly one of the two."""
+    """Maximum of unavailable bindings, or minimum of available ones: exactly one of the two."""
 
-    max_unavailable: Amount | None = None
-    min_available: Amount | None = None
+    max_unavailable: IntOrPercent | None = None
+    min_available: IntOrPercent | None = None
 
 
-class Target(Struct, frozen=True):
-    """The placement an eviction names. `number` is N of a PickN.
-
-    `available`: clusters whose resources are available; `failed`: where they failed for good or are only
-    reported as differences.
+class EvictionTarget(Struct, frozen=True):
+    """Placement named by an eviction. `number` is N of a PickN. `available_clusters` have available
+    resources; in `failed_clusters` they failed permanently or are only compared.
     """
 
     placement_type: PlacementType
     bindings: tuple[Binding, ...]
     number: int | None = None
-    available: frozenset[str] = frozenset()
-    failed: frozenset[str] = frozenset()
-    deleting: bool = False
+    available_clusters: frozenset[str] = frozenset()
+    failed_clusters: frozenset[str] = frozenset()
+    is_deleting: bool = False
 
 
 class Eviction(Struct, frozen=True):
-    """What became of an eviction: invalid, executed, or valid and not executed; and why."""
+    """Result of an eviction: invalid, executed, or valid and blocked; with the reason."""
 
     cluster: str
-    valid: bool
-    executed: bool
+    is_valid: bool
+    is_executed: bool
     message: str
 
 
-def evict(cluster: str, target: Target | None, budget: DisruptionBudget | None) -> Eviction:
-    """Decide on one eviction; `target` None: there is no such placement."""
-    invalid = _invalid(cluster, target)
-    if invalid is not None or target is None:
-        return Eviction(cluster, valid=False, executed=False, message=invalid or MISSING_PLACEMENT)
+def evaluate_eviction(
+    cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None
+) -> Eviction:
+    """Decide on one eviction; `target` None: the placement is missing."""
+    invalid_reason = _explain_invalid(cluster, target)
+    if invalid_reason is not None or target is None:
+        return Eviction(
+            cluster, is_valid=False, is_executed=False, message=invalid_reason or MISSING_PLACEMENT
+        )
     binding = next(b for b in target.bindings if b.cluster == cluster)
-    if binding.deleting:
-        return Eviction(cluster, valid=True, executed=True, message=BEING_REMOVED)
-    if not _placed(binding):
-        return Eviction(cluster, valid=True, executed=False, message=NOTHING_PLACED)
-    if cluster in target.failed:
-        return Eviction(cluster, valid=True, executed=True, message=FAILED)
+    if binding.is_deleting:
+        return Eviction(cluster, is_valid=True, is_executed=True, message=BEING_REMOVED)
+    if not _has_resources(binding):
+        return Eviction(cluster, is_valid=True, is_executed=False, message=NOTHING_PLACED)
+    if cluster in target.failed_clusters:
+        return Eviction(cluster, is_valid=True, is_executed=True, message=FAILED)
     if budget is None:
-        return Eviction(cluster, valid=True, executed=True, message=NO_BUDGET)
-    if target.placement_type is PlacementType.PICK_ALL and _misconfigured(budget):
-        return Eviction(cluster, valid=True, executed=False, message=MISCONFIGURED)
-    available = sum(b.cluster in target.available for b in target.bindings)
-    allowed = _allowed(budget, target, available) > 0
-    verdict = "allowed" if allowed else "blocked"
+        return Eviction(cluster, is_valid=True, is_executed=True, message=NO_BUDGET)
+    if target.placement_type is PlacementType.PICK_ALL and _is_misconfigured(budget):
+        return Eviction(cluster, is_valid=True, is_executed=False, message=MISCONFIGURED)
+    available = sum(b.cluster in target.available_clusters for b in target.bindings)
+    is_allowed = _count_allowed(budget, target, available) > 0
+    verdict = "allowed" if is_allowed else "blocked"
     text = (
         f"Eviction is {verdict} by specified"
         f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available},"
         f" totalPlacements: {len(target.bindings)}"
     )
-    return Eviction(cluster, valid=True, executed=allowed, message=text)
+    return Eviction(cluster, is_valid=True, is_executed=is_allowed, message=text)
 
 
-def after(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """The bindings with the evicted one marked as being deleted, when the eviction was executed."""
-    if not eviction.executed:
+def apply_eviction(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+    """Return the bindings with an executed eviction's one marked for deletion."""
+    if not eviction.is_executed:
         return tuple(bindings)
     return tuple(
-        replace(binding, deleting=True) if binding.cluster == eviction.cluster else binding
+        replace(binding, is_deleting=True) if binding.cluster == eviction.cluster else binding
         for binding in bindings
     )
 
 
-def _invalid(cluster: str, target: Target | None) -> str | None:
-    """Why an eviction is invalid; None when it is valid."""
+def _explain_invalid(cluster: str, target: EvictionTarget | None) -> str | None:
+    """Return why an eviction is invalid; None if it is valid."""
     if target is None:
         return MISSING_PLACEMENT
-    if target.deleting:
+    if target.is_deleting:
         return DELETING_PLACEMENT
     if target.placement_type is PlacementType.PICK_FIXED:
         return PICK_FIXED
@@ -114,25 +115,25 @@ def _invalid(cluster: str, target: Target | None) -> str | None:
     return MANY_BINDINGS if count > 1 else None
 
 
-def _placed(binding: Binding) -> bool:
-    """Whether the placement's resources are, or were, brought to the cluster."""
+def _has_resources(binding: Binding) -> bool:
+    """Return True if the cluster has or had the placement's resources."""
     if binding.state is BindingState.UNSCHEDULED:
         return binding.previous_state is BindingState.BOUND
     return binding.state is BindingState.BOUND
 
 
-def _misconfigured(budget: DisruptionBudget) -> bool:
-    """Whether a budget says what means nothing for a PickAll."""
+def _is_misconfigured(budget: DisruptionBudget) -> bool:
+    """Return True if a budget has values without meaning for PickAll."""
     return budget.max_unavailable is not None or (
-        budget.min_available is not None and budget.min_available.percent
+        budget.min_available is not None and budget.min_available.is_percent
     )
 
 
-def _allowed(budget: DisruptionBudget, target: Target, available: int) -> int:
-    """How many more bindings may be evicted; below 0 when the budget is broken already."""
+def _count_allowed(budget: DisruptionBudget, target: EvictionTarget, available: int) -> int:
+    """Return the number of further allowed evictions; negative if the budget is already violated."""
     desired = target.number or 0
     if budget.max_unavailable is not None:
-        return budget.max_unavailable.of(desired) - (len(target.bindings) - available)
+        return budget.max_unavailable.compute(desired) - (len(target.bindings) - available)
     if budget.min_available is not None:
-        return available - budget.min_available.of(desired)
+        return available - budget.min_available.compute(desired)
     return 0

@@ -1,4 +1,4 @@
-"""The answer to "why this cluster, and why not that one?": every rule's word on every cluster. Data only."""
+"""Explanation of a placement: the verdict of every rule on every cluster. Data only."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from msgspec import Struct
 from nexusform.domains.fleet.scheduling import cycle, decisions
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
-    Ask,
     Binding,
     BindingState,
-    Cause,
+    ChangeCause,
+    PlacementRequest,
     PlacementType,
     Policy,
     PolicySnapshot,
     PreferredTerm,
 )
-from nexusform.domains.fleet.scheduling.cycle import Scored, rank, screen
-from nexusform.domains.fleet.scheduling.observed import observed
+from nexusform.domains.fleet.scheduling.cycle import ScoredMember, filter_members, rank_members
+from nexusform.domains.fleet.scheduling.member_list import (
+    BindingMasks,
+    BindingTable,
+    MemberList,
+    iterate_ascending,
+)
 from nexusform.domains.fleet.scheduling.profile import FILTERS
-from nexusform.domains.fleet.scheduling.properties import Extremes, extremes_of, property_of
-from nexusform.domains.fleet.scheduling.roster import Holdings, Roster, Standing, ascending
+from nexusform.domains.fleet.scheduling.properties import Extremes, find_extremes, read_property
+from nexusform.domains.fleet.scheduling.rejection_details import describe_rejection
 from nexusform.domains.fleet.scheduling.rules import (
     cluster_affinity,
     same_placement_affinity,
     topology_spread,
 )
 from nexusform.kubernetes.quantity import Quantity
-from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.decision import Rejection
 
 
 class Preference(Struct, frozen=True):
-    """What one preferred term gives a cluster: points, and where it sorts by a property the share of the
-    weight (0..1) that they are rounded from.
+    """Points of a cluster from one preferred term; for a property sorter also the share of the weight (0..1)
+    before rounding.
     """
 
     weight: int
@@ -43,16 +48,16 @@ class Preference(Struct, frozen=True):
     property: str = ""
     value: str = ""
 
-    def share_text(self) -> str:
-        """The share with two decimals at most: "11.11 %"."""
+    def format_share(self) -> str:
+        """Return the share with at most two decimals: "11.11 %"."""
         if self.share is None:
             return ""
         return f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 class Margin(Struct, frozen=True):
-    """A cluster's scores less those of the last one picked. The first part that is not 0 decides; when all
-    are, the larger name does.
+    """Scores of a cluster minus those of the last picked one. The first nonzero part decides, else the larger
+    name.
     """
 
     topology_spread: int
@@ -60,8 +65,8 @@ class Margin(Struct, frozen=True):
     obsolete: int
 
     @property
-    def decided_by(self) -> str:
-        """The part that decides."""
+    def deciding_part(self) -> str:
+        """Name of the deciding part."""
         for part in ("topology_spread", "affinity", "obsolete"):
             if getattr(self, part):
                 return part
@@ -69,41 +74,38 @@ class Margin(Struct, frozen=True):
 
 
 class ClusterExplanation(Struct, frozen=True):
-    """One cluster. `binding` is what the placement holds there; `held`: it held that before any pick.
-
-    `refusals` follow the profile's order: the first is the one KubeFleet reports. For a cluster that is
-    held they are what would keep it from being picked today; they move nothing. `batch` (from 1) is the one
-    in which it is picked. Scores are the recorded ones where it is held or picked, else those of the last
-    batch; None where none are given (PickAll, PickFixed, a violated hard spread constraint). `rank` counts
-    from 1 among those that passed before the last batch, `margin` is over the last one picked in it.
-    `observed` is what the first rule that refuses saw of it, beside what is asked.
+    """Explanation of one cluster. `binding` is the current one; `is_bound`: it existed before any pick.
+    `rejections` follow the profile's order, and KubeFleet reports the first; for a bound cluster they would
+    only prevent a new pick. `batch` (from 1) is the batch of its pick. Scores are the recorded ones if bound
+    or picked, else those of the last batch; None without scores (PickAll, PickFixed, a violated hard spread
+    constraint). `rank` counts from 1 among the eligible before the last batch, `margin` is relative to the
+    last pick in it. `details` compare observed and requested values for the first rejection.
     """
 
     cluster: str
     binding: Binding | None
-    picked: bool
-    refusals: tuple[Refusal, ...] = ()
-    reported: str = ""
+    is_picked: bool
+    rejections: tuple[Rejection, ...] = ()
+    reported_reason: str = ""
     affinity_score: int | None = None
     topology_spread_score: int | None = None
     preferences: tuple[Preference, ...] = ()
     rank: int | None = None
     margin: Margin | None = None
-    held: bool = False
+    is_bound: bool = False
     batch: int | None = None
-    observed: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     @property
-    def first_refusal(self) -> Refusal | None:
-        """The refusal that KubeFleet reports."""
-        return self.refusals[0] if self.refusals else None
+    def first_rejection(self) -> Rejection | None:
+        """Rejection reported by KubeFleet."""
+        return self.rejections[0] if self.rejections else None
 
 
 class PlacementExplanation(Struct, frozen=True):
-    """One placement over the whole fleet, clusters in name order, then names that are not in it.
-
-    `number` is N (None: all that pass, or those named), `batches` the clusters that are picked, batch by
-    batch and best first; `abort` why the scheduler would stop.
+    """Explanation of one placement over the whole fleet: members in name order, then unknown names. `number`
+    is N (None: all eligible, or a list of names), `batches` are the picked clusters, best first; `abort` is
+    the scheduler's error.
     """
 
     policy: Policy
@@ -114,127 +116,141 @@ class PlacementExplanation(Struct, frozen=True):
     abort: Abort | None = None
 
     @property
-    def last_picked(self) -> str | None:
-        """The last of the clusters that are picked."""
+    def last_pick(self) -> str | None:
+        """Last picked cluster."""
         return self.batches[-1][-1] if self.batches else None
 
 
 class PolicyDrift(Struct, frozen=True):
-    """What a fresh schedule would choose and what the present one holds: information, never an action."""
+    """Differences between fresh scheduling and current bindings; information only."""
 
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
+    gained_clusters: tuple[str, ...]
+    lost_clusters: tuple[str, ...]
 
 
-def drift(
-    held: Iterable[Binding],
-    roster: Roster,
+def compute_drift(
+    bindings: Iterable[Binding],
+    member_list: MemberList,
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PolicyDrift:
-    """Compare the picks with those of a placement that is made anew today. One at which the scheduler stops
-    picks nothing, and says nothing.
-    """
-    fresh = cycle.settle((), roster, policy, snapshot, namespace)
-    if fresh.abort is not None:
+    """Compare the current clusters with those of a new placement. Empty if scheduling aborts."""
+    fresh_result = cycle.run_cycles((), member_list, policy, snapshot, namespace)
+    if fresh_result.abort is not None:
         return PolicyDrift((), ())
-    held_clusters = {b.cluster for b in held if b.state is not BindingState.UNSCHEDULED and not b.deleting}
-    fresh_clusters = {b.cluster for b in fresh.bindings}
-    gained, lost = fresh_clusters - held_clusters, held_clusters - fresh_clusters
+    current_clusters = {
+        b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting
+    }
+    fresh_clusters = {b.cluster for b in fresh_result.bindings}
+    gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
     return PolicyDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
-def eligible(roster: Roster, policy: Policy | None, namespace: str = "") -> frozenset[str]:
-    """The members that no rule refuses a placement that holds nothing yet."""
-    screening = screen(Ask(policy or Policy(), namespace), roster, Standing())
-    if isinstance(screening, Abort):
+def find_eligible_members(
+    member_list: MemberList, policy: Policy | None, namespace: str = ""
+) -> frozenset[str]:
+    """Return the members eligible for a placement without bindings."""
+    filter_result = filter_members(
+        PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks()
+    )
+    if isinstance(filter_result, Abort):
         return frozenset()
-    return frozenset(roster.members[position].name for position in ascending(screening.passing))
+    return frozenset(
+        member_list.members[position].name for position in iterate_ascending(filter_result.eligible)
+    )
 
 
 def explain(
-    held: Iterable[Binding],
-    roster: Roster,
+    prior_bindings: Iterable[Binding],
+    member_list: MemberList,
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
-    """What the scheduler decides, given what the placement holds, and what every rule says of every cluster
-    before its last batch.
+    """Explain the scheduler's decisions for these bindings, and every rule's verdict on every cluster before
+    the last batch.
     """
-    ask = Ask(policy or Policy(), namespace)
-    bindings = tuple(held)
-    if ask.policy.placement_type is PlacementType.PICK_FIXED:
-        return _of_named(ask, Holdings(bindings, roster, snapshot.index), snapshot)
-    replay = _replay(ask, bindings, roster, snapshot)
-    holdings = Holdings(replay.before, roster, snapshot.index)
-    screening = screen(ask, roster, holdings.standing)
-    if isinstance(screening, Abort):
-        return _aborted(ask, holdings, snapshot, screening)
-    if not _picks_n(ask):
-        rows = _of_all(ask, holdings, {}, replay)
-        return PlacementExplanation(ask.policy, snapshot, None, rows, replay.batches)
-    ranking = rank(ask, roster, holdings.standing, screening.passing)
+    request = PlacementRequest(policy or Policy(), namespace)
+    bindings = tuple(prior_bindings)
+    if request.policy.placement_type is PlacementType.PICK_FIXED:
+        return _explain_pick_fixed(request, BindingTable(bindings, member_list, snapshot.index), snapshot)
+    replay = _collect_batches(request, bindings, member_list, snapshot)
+    binding_table = BindingTable(replay.last_bindings, member_list, snapshot.index)
+    filter_result = filter_members(request, member_list, binding_table.masks)
+    if isinstance(filter_result, Abort):
+        return _explain_abort(request, binding_table, snapshot, filter_result)
+    if not _is_pick_n(request):
+        rows = _explain_members(request, binding_table, {}, replay)
+        return PlacementExplanation(request.policy, snapshot, None, rows, replay.batches)
+    ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, Abort):
-        return _aborted(ask, holdings, snapshot, ranking)
-    ranked = list(ranking.best_first(screening.passing))
-    places = _places(ranked, replay.batches[-1] if replay.ends_with_picks else (), roster, holdings.standing)
-    rows = _of_all(ask, holdings, places, replay)
-    return PlacementExplanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
+        return _explain_abort(request, binding_table, snapshot, ranking)
+    ranked = list(ranking.iterate_best_first(filter_result.eligible))
+    positions = _compute_ranks(
+        ranked, replay.batches[-1] if replay.has_final_picks else (), member_list, binding_table.masks
+    )
+    rows = _explain_members(request, binding_table, positions, replay)
+    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
 
 
 class _Replay(Struct, frozen=True):
-    # A chain of cycles: what was held at first, before the last cycle (the one that writes a status) and
-    # after it, and the clusters picked in each. `ends_with_picks`: the last cycle picked any.
-    first: tuple[Binding, ...]
-    before: tuple[Binding, ...]
-    after: dict[str, Binding]
-    batches: tuple[tuple[str, ...], ...]
-    ends_with_picks: bool
+    # A chain of cycles: bindings at the start, before the last cycle (which writes a status) and after it,
+    # and the clusters picked in each. `ends_with_picks`: the last cycle picked any.
+    """Replay of a chain of cycles."""
 
-    def batch_of(self, cluster: str) -> int | None:
-        """The number of the batch in which a cluster is picked."""
+    initial_bindings: tuple[Binding, ...]
+    last_bindings: tuple[Binding, ...]
+    final_bindings: dict[str, Binding]
+    batches: tuple[tuple[str, ...], ...]
+    has_final_picks: bool
+
+    def find_batch(self, cluster: str) -> int | None:
+        """Return the number of the batch that picked a cluster."""
         return next((i for i, batch in enumerate(self.batches, 1) if cluster in batch), None)
 
 
-def _replay(ask: Ask, held: tuple[Binding, ...], roster: Roster, snapshot: PolicySnapshot) -> _Replay:
-    """The cycles again, for the clusters that each of them picks."""
-    bindings, batches = held, []
+def _collect_batches(
+    request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
+) -> _Replay:
+    """Run the cycles again and collect the clusters picked by each."""
+    bindings, batches = initial, []
     while True:
-        cycle_result = cycle.schedule(bindings, roster, ask.policy, snapshot, ask.namespace)
-        picks = tuple(change.cluster for change in cycle_result.changes if change.cause is Cause.PICKED)
+        cycle_result = cycle.run_cycle(bindings, member_list, request.policy, snapshot, request.namespace)
+        picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
         if picks:
             batches.append(picks)
-        if not cycle_result.requeue:
-            after = {binding.cluster: binding for binding in cycle_result.bindings}
-            return _Replay(held, bindings, after, tuple(batches), bool(picks))
+        if not cycle_result.needs_requeue:
+            final = {binding.cluster: binding for binding in cycle_result.bindings}
+            return _Replay(initial, bindings, final, tuple(batches), bool(picks))
         bindings = cycle_result.bindings
 
 
-def _name(roster: Roster, scored: Scored) -> str:
-    """A scored member's name."""
-    return roster.members[scored.position].name
+def _get_name(member_list: MemberList, scored: ScoredMember) -> str:
+    """Return the name of a scored member."""
+    return member_list.members[scored.position].name
 
 
-_Places = dict[str, tuple[int, Margin | None]]
+_RankTable = dict[str, tuple[int, Margin | None]]
 
 
-def _places(ranked: list[Scored], picks: tuple[str, ...], roster: Roster, standing: Standing) -> _Places:
-    """Ranks from 1 and margins over the last pick, by cluster name, best first."""
-    chosen = [scored for scored in ranked if _name(roster, scored) in picks]
-    last_picked = chosen[-1] if chosen else None
-    places: _Places = {}
+def _compute_ranks(
+    ranked: list[ScoredMember], picks: tuple[str, ...], member_list: MemberList, binding_masks: BindingMasks
+) -> _RankTable:
+    """Return ranks from 1 and margins relative to the last pick, by cluster name, best first."""
+    picked = [scored for scored in ranked if _get_name(member_list, scored) in picks]
+    last_picked = picked[-1] if picked else None
+    ranks: _RankTable = {}
     for number, scored in enumerate(ranked, 1):
-        margin = None if last_picked is None else _margin(scored, last_picked, standing)
-        places[_name(roster, scored)] = (number, margin)
-    return places
+        margin = None if last_picked is None else _compute_margin(scored, last_picked, binding_masks)
+        ranks[_get_name(member_list, scored)] = (number, margin)
+    return ranks
 
 
-def _margin(scored: Scored, last_picked: Scored, standing: Standing) -> Margin:
-    """By how much a cluster is ahead of the one that was picked last."""
-    obsolete = standing.obsolete >> scored.position & 1
-    obsolete_of_last = standing.obsolete >> last_picked.position & 1
+def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> Margin:
+    """Return the lead of a cluster over the last pick."""
+    obsolete = binding_masks.obsolete >> scored.position & 1
+    obsolete_of_last = binding_masks.obsolete >> last_picked.position & 1
     return Margin(
         scored.topology_spread - last_picked.topology_spread,
         scored.affinity - last_picked.affinity,
@@ -242,161 +258,187 @@ def _margin(scored: Scored, last_picked: Scored, standing: Standing) -> Margin:
     )
 
 
-def _of_all(ask: Ask, holdings: Holdings, places: _Places, replay: _Replay) -> tuple[ClusterExplanation, ...]:
-    """A row for every member."""
-    roster, standing = holdings.roster, holdings.standing
-    scores = _scores(ask, roster, standing) if _picks_n(ask) else {}
-    at_first = Holdings(replay.first, roster, holdings.snapshot).current
+def _explain_members(
+    request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _Replay
+) -> tuple[ClusterExplanation, ...]:
+    """Explain every member."""
+    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    scores = _compute_scores(request, member_list, binding_masks) if _is_pick_n(request) else {}
+    initially_bound = BindingTable(
+        replay.initial_bindings, member_list, binding_table.policy_snapshot
+    ).current
     rows: list[ClusterExplanation] = []
-    for position, member in enumerate(roster.members):
-        refusals = _refusals(ask, holdings, position)
+    for position, member in enumerate(member_list.members):
+        rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
-        rank, margin = places.get(member.name, (None, None))
-        batch = replay.batch_of(member.name)
-        is_held = bool(at_first >> position & 1)
-        binding = replay.after.get(member.name) if is_held or batch else None
+        rank, margin = ranks.get(member.name, (None, None))
+        batch = replay.find_batch(member.name)
+        is_bound = bool(initially_bound >> position & 1)
+        binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:
             affinity, spread = binding.affinity_score, binding.topology_spread_score
         rows.append(
             ClusterExplanation(
                 cluster=member.name,
-                binding=holdings.by_cluster.get(member.name),
-                picked=batch is not None,
-                refusals=refusals,
-                reported=_reported(member.name, binding, refusals, affinity, spread),
+                binding=binding_table.by_cluster.get(member.name),
+                is_picked=batch is not None,
+                rejections=rejections,
+                reported_reason=_build_reported_reason(member.name, binding, rejections, affinity, spread),
                 affinity_score=affinity,
                 topology_spread_score=spread,
-                preferences=_preferences(ask, roster, position),
+                preferences=_compute_preferences(request, member_list, position),
                 rank=rank,
                 margin=margin,
-                held=is_held,
+                is_bound=is_bound,
                 batch=batch,
-                observed=_observed(ask, holdings, refusals, position),
+                details=_describe_first_rejection(request, binding_table, rejections, position),
             )
         )
     return tuple(rows)
 
 
-def _picks_n(ask: Ask) -> bool:
-    return ask.policy.placement_type is PlacementType.PICK_N
+def _is_pick_n(request: PlacementRequest) -> bool:
+    return request.policy.placement_type is PlacementType.PICK_N
 
 
-def _refusals(ask: Ask, holdings: Holdings, position: int) -> tuple[Refusal, ...]:
-    """Every rule that refuses a member. That it is held already is no refusal, and its part in the spread
-    says nothing about itself.
+def _list_rejections(
+    request: PlacementRequest, binding_table: BindingTable, position: int
+) -> tuple[Rejection, ...]:
+    """Return the rejections of a member by every rule. An existing binding is no rejection, nor is its own
+    part of the spread.
     """
-    roster, standing = holdings.roster, holdings.standing
-    is_held = bool(standing.current >> position & 1)
-    silent = {same_placement_affinity.PLUGIN}
-    if is_held:
-        silent.add(topology_spread.PLUGIN)
-    refusals: list[Refusal] = []
+    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    is_bound = bool(binding_masks.current >> position & 1)
+    ignored_plugins = {same_placement_affinity.PLUGIN}
+    if is_bound:
+        ignored_plugins.add(topology_spread.PLUGIN)
+    rejections: list[Rejection] = []
     for rule in FILTERS:
-        if rule.plugin in silent:
+        if rule.plugin in ignored_plugins:
             continue
-        admitted = rule.admitted(ask, roster, standing)
-        if not isinstance(admitted, Abort) and not admitted >> position & 1:
-            reason = rule.reason(ask, roster, standing, position)
-            refusals.append(Refusal(roster.members[position].name, rule.rule, reason))
-    return tuple(refusals)
+        accepted = rule.find_eligible(request, member_list, binding_masks)
+        if not isinstance(accepted, Abort) and not accepted >> position & 1:
+            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
+    return tuple(rejections)
 
 
-def _observed(ask: Ask, holdings: Holdings, refusals: tuple[Refusal, ...], position: int) -> tuple[str, ...]:
-    """What the rule that KubeFleet reports saw of a member."""
-    if not refusals:
+def _describe_first_rejection(
+    request: PlacementRequest, binding_table: BindingTable, rejections: tuple[Rejection, ...], position: int
+) -> tuple[str, ...]:
+    """Return details of the first rejection."""
+    if not rejections:
         return ()
-    return observed(refusals[0].rule, ask, holdings.roster, holdings.standing, position)
+    return describe_rejection(
+        rejections[0].rule, request, binding_table.member_list, binding_table.masks, position
+    )
 
 
-def _reported(
+def _build_reported_reason(
     name: str,
     binding: Binding | None,
-    refusals: tuple[Refusal, ...],
+    rejections: tuple[Rejection, ...],
     affinity: int | None,
     spread: int | None,
 ) -> str:
-    """KubeFleet's sentence about a cluster; `binding` where it is held or picked."""
+    """Return KubeFleet's text about a cluster; `binding` is set if bound or picked."""
     if binding is not None:
-        return decisions.selected(binding).reason
-    if refusals:
-        return decisions.filtered(name, refusals[0].reason).reason
-    return decisions.not_picked(name, affinity or 0, spread or 0).reason
+        return decisions.build_selected_decision(binding).reason
+    if rejections:
+        return decisions.build_rejected_decision(name, rejections[0].reason).reason
+    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason
 
 
-def _scores(ask: Ask, roster: Roster, standing: Standing) -> dict[int, tuple[int, int | None]]:
-    """Affinity and topology spread scores by position; the latter None under a violated hard constraint."""
-    affinities, _ = cluster_affinity.scores(ask, roster)
+def _compute_scores(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> dict[int, tuple[int, int | None]]:
+    """Return affinity and topology spread scores by position; the latter is None under a violated hard
+    constraint.
+    """
+    affinities, _ = cluster_affinity.compute_scores(request, member_list)
     spreads: dict[int, int] = {}
-    for score, members in topology_spread.judge(ask, roster, standing).by_score.items():
-        spreads.update(dict.fromkeys(ascending(members), score))
+    for score, members in topology_spread.evaluate_constraints(
+        request, member_list, binding_masks
+    ).members_by_score.items():
+        spreads.update(dict.fromkeys(iterate_ascending(members), score))
     return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
 
 
-def _preferences(ask: Ask, roster: Roster, position: int) -> tuple[Preference, ...]:
-    """What each preferred term of a PickN gives a member."""
-    if not _picks_n(ask):
+def _compute_preferences(
+    request: PlacementRequest, member_list: MemberList, position: int
+) -> tuple[Preference, ...]:
+    """Return the points of a member from each preferred term of a PickN."""
+    if not _is_pick_n(request):
         return ()
-    return tuple(_preference(term, roster, position) for term in ask.policy.preferred)
+    return tuple(_compute_preference(term, member_list, position) for term in request.policy.preferred_terms)
 
 
-def _preference(term: PreferredTerm, roster: Roster, position: int) -> Preference:
-    """What one preferred term gives a member, and by which property."""
-    alone = Policy(preferred=(term,))
-    points = cluster_affinity.scores(Ask(alone), roster)[0][position]
+def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> Preference:
+    """Return the points of a member from one preferred term, and the sorting property."""
+    single_policy = Policy(preferred_terms=(term,))
+    points = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)[0][position]
     sorter = term.preference.property_sorter
-    selected = roster.selected_by(term.preference.label_selector)
-    if sorter is None or isinstance(selected, str) or not selected >> position & 1:
+    members = member_list.select_by_labels(term.preference.label_selector)
+    if sorter is None or isinstance(members, str) or not members >> position & 1:
         return Preference(term.weight, points)
-    value = property_of(roster.members[position], sorter.name)
-    extremes = extremes_of(roster, sorter.name)
+    value = read_property(member_list.members[position], sorter.name)
+    extremes = find_extremes(member_list, sorter.name)
     if not isinstance(value, Quantity) or not isinstance(extremes, Extremes):
         return Preference(term.weight, points, None, sorter.name)
     share = cluster_affinity.interpolate(value, extremes, sorter.sort_order)
-    shown = share if isinstance(share, float | int) else None
-    return Preference(term.weight, points, shown, sorter.name, str(value))
+    valid_share = share if isinstance(share, float | int) else None
+    return Preference(term.weight, points, valid_share, sorter.name, str(value))
 
 
-def _aborted(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot, abort: Abort) -> PlacementExplanation:
-    """The explanation of a cycle that stopped: only the rules are asked."""
+def _explain_abort(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot, abort: Abort
+) -> PlacementExplanation:
+    """Build the explanation of an aborted cycle, with the rules only."""
     rows = tuple(
         ClusterExplanation(
             cluster=member.name,
-            binding=holdings.by_cluster.get(member.name),
-            picked=False,
-            refusals=_refusals(ask, holdings, position),
-            reported=abort.message if member.name == abort.cluster else "",
+            binding=binding_table.by_cluster.get(member.name),
+            is_picked=False,
+            rejections=_list_rejections(request, binding_table, position),
+            reported_reason=abort.message if member.name == abort.cluster else "",
         )
-        for position, member in enumerate(holdings.roster.members)
+        for position, member in enumerate(binding_table.member_list.members)
     )
-    return PlacementExplanation(ask.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
+    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, (), abort)
 
 
-def _of_named(ask: Ask, holdings: Holdings, snapshot: PolicySnapshot) -> PlacementExplanation:
-    """PickFixed: named, there and eligible, or not."""
-    cycle_result = cycle.schedule(holdings.by_cluster.values(), holdings.roster, ask.policy, snapshot)
-    decisions_made = cycle_result.status.decisions() if cycle_result.status else ()
-    decided = {decision.cluster: decision for decision in decisions_made}
-    members = sorted(holdings.roster.position)
-    strangers = sorted(set(ask.policy.cluster_names) - holdings.roster.position.keys())
-    held_before = {
+def _explain_pick_fixed(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
+) -> PlacementExplanation:
+    """Build the explanation of a PickFixed placement."""
+    cycle_result = cycle.run_cycle(
+        binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
+    )
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()
+    decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
+    members = sorted(binding_table.member_list.positions)
+    unknown_names = sorted(set(request.policy.cluster_names) - binding_table.member_list.positions.keys())
+    bound_before = {
         name
-        for name, binding in holdings.by_cluster.items()
-        if binding.state is not BindingState.UNSCHEDULED and not binding.deleting
+        for name, binding in binding_table.by_cluster.items()
+        if binding.state is not BindingState.UNSCHEDULED and not binding.is_deleting
     }
     rows: list[ClusterExplanation] = []
-    for name in (*members, *strangers):
-        decision = decided.get(name)
-        binding = holdings.by_cluster.get(name)
+    for name in (*members, *unknown_names):
+        decision = decisions_by_cluster.get(name)
+        binding = binding_table.by_cluster.get(name)
         if decision is None:
-            refusal = Refusal(name, "cluster_names", "the policy does not name this cluster")
-            rows.append(ClusterExplanation(name, binding, picked=False, refusals=(refusal,)))
-        elif decision.selected:
-            is_held = name in held_before
+            rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
+            rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
+        elif decision.is_selected:
+            is_bound = name in bound_before
             rows.append(
-                ClusterExplanation(name, binding, picked=not is_held, reported=decision.reason, held=is_held)
+                ClusterExplanation(
+                    name, binding, is_picked=not is_bound, reported_reason=decision.reason, is_bound=is_bound
+                )
             )
         else:
-            rule = "cluster_eligibility" if name in holdings.roster.position else "cluster_names"
-            refusals = (Refusal(name, rule, decision.reason),)
-            rows.append(ClusterExplanation(name, binding, False, refusals, reported=decision.reason))
-    return PlacementExplanation(ask.policy, snapshot, len(ask.policy.cluster_names), tuple(rows))
+            rule = "cluster_eligibility" if name in binding_table.member_list.positions else "cluster_names"
+            rejections = (Rejection(name, rule, decision.reason),)
+            rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
+    return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))

@@ -1,7 +1,6 @@
-"""The scheduler's profile: which rules, in which order. Read this file to know why a cluster is refused.
-
-A cluster's first refusal, in this order, is the one that KubeFleet reports. PickAll runs the filters
-only; PickFixed runs none, and asks for eligibility alone.
+"""Profile of the scheduler: the rules and their order. Read this file to know why a cluster is rejected.
+KubeFleet reports a cluster's first rejection in this order. PickAll runs the filters only; PickFixed runs
+none and checks eligibility only.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling.bindings import Abort, Ask
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
+from nexusform.domains.fleet.scheduling.bindings import Abort, PlacementRequest
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.domains.fleet.scheduling.rules import (
     cluster_affinity,
     cluster_eligibility,
@@ -23,47 +22,58 @@ from nexusform.domains.fleet.scheduling.rules import (
 
 
 class Filter(Struct, frozen=True):
-    """A rule that refuses: its plugin's name, its file's name, whom it admits, and why not the others.
-
-    `steady`: it looks at members alone, never at what the placement already holds.
+    """Filter rule: name of the plugin, name of the file, accepted members, and the reason for the others.
+    `is_static`: it depends on members only, never on existing bindings.
     """
 
     plugin: str
     rule: str
-    admitted: Callable[[Ask, Roster, Standing], Mask | Abort]
-    reason: Callable[[Ask, Roster, Standing, int], str]
-    steady: bool
+    find_eligible: Callable[[PlacementRequest, MemberList, BindingMasks], Mask | Abort]
+    explain_rejection: Callable[[PlacementRequest, MemberList, BindingMasks, int], str]
+    is_static: bool
 
 
 FILTERS: tuple[Filter, ...] = (
     Filter(
-        cluster_affinity.PLUGIN, "cluster_affinity", cluster_affinity.admitted, cluster_affinity.reason, True
+        cluster_affinity.PLUGIN,
+        "cluster_affinity",
+        cluster_affinity.find_eligible,
+        cluster_affinity.explain_rejection,
+        True,
     ),
     Filter(
         cluster_eligibility.PLUGIN,
         "cluster_eligibility",
-        cluster_eligibility.admitted,
-        cluster_eligibility.reason,
+        cluster_eligibility.find_eligible,
+        cluster_eligibility.explain_rejection,
         True,
     ),
     Filter(
         namespace_affinity.PLUGIN,
         "namespace_affinity",
-        namespace_affinity.admitted,
-        namespace_affinity.reason,
+        namespace_affinity.find_eligible,
+        namespace_affinity.explain_rejection,
         True,
     ),
     Filter(
-        taint_toleration.PLUGIN, "taint_toleration", taint_toleration.admitted, taint_toleration.reason, True
+        taint_toleration.PLUGIN,
+        "taint_toleration",
+        taint_toleration.find_eligible,
+        taint_toleration.explain_rejection,
+        True,
     ),
     Filter(
         same_placement_affinity.PLUGIN,
         "same_placement_affinity",
-        same_placement_affinity.admitted,
-        same_placement_affinity.reason,
+        same_placement_affinity.find_eligible,
+        same_placement_affinity.explain_rejection,
         False,
     ),
     Filter(
-        topology_spread.PLUGIN, "topology_spread", topology_spread.admitted, topology_spread.reason, False
+        topology_spread.PLUGIN,
+        "topology_spread",
+        topology_spread.find_eligible,
+        topology_spread.explain_rejection,
+        False,
     ),
 )

@@ -1,7 +1,6 @@
-"""A rolling update: in which waves bindings are bound, updated and deleted.
-
-Source: KubeFleet pkg/controllers/rollout. Each wave is one look of the controller at what is up; what a
-wave starts is ready before the next one, unless the caller says that it never will be.
+"""Rolling update: the waves of binding, updating and deleting. Source: KubeFleet pkg/controllers/rollout.
+Each wave is one pass of the controller; its resources are ready before the next wave, unless declared as
+never ready.
 """
 
 from __future__ import annotations
@@ -13,112 +12,119 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_first, format_list, select_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType, Policy
-from nexusform.kubernetes.quantity import Amount
-from nexusform.plain_data import Path
-from nexusform.words import first_of, form, listed
+from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.quantity import IntOrPercent
 
-STOPPED: Final = "rollout-does-not-complete"
-_MOST_NAMED: Final = 6
-QUARTER = Amount(25, percent=True)
+BLOCKED_ROLLOUT: Final = "rollout-does-not-complete"
+_MAX_NAMES: Final = 6
+QUARTER = IntOrPercent(25, is_percent=True)
 DEFAULT_PERIOD = 60
 
 
 class RollingUpdate(Struct, frozen=True):
-    """Percentages are of the target and round up. The period (seconds) is waited after a wave only where
-    the availability of what it placed cannot be tracked.
+    """Rolling update strategy. Percentages relate to the target and round up. The period (seconds) is waited
+    after a wave only if the availability of its resources is not trackable.
     """
 
-    max_unavailable: Amount = QUARTER
-    max_surge: Amount = QUARTER
+    max_unavailable: IntOrPercent = QUARTER
+    max_surge: IntOrPercent = QUARTER
     unavailable_period_seconds: int = DEFAULT_PERIOD
 
 
 class Readiness(Struct, frozen=True):
-    """What is known of the clusters' resources, beyond their bindings.
-
-    `unready`: what is there now is not available. `never_ready`: what a wave places there fails for good.
-    `failed`: it failed for good, so that it is updated outside the budget. `outdated`: bound
-    there with other overrides than today's. `trackable`: availability can be seen (false for Jobs and
-    unknown kinds).
+    """Readiness of the clusters' resources beyond their bindings. `unready_clusters`: current resources are
+    unavailable. `never_ready_clusters`: a wave's resources fail permanently. `failed_clusters`: failed
+    permanently, so updated outside the budget. `outdated_clusters`: bound with outdated overrides.
+    `is_trackable`: availability is visible (False for Jobs and unknown kinds).
     """
 
-    unready: frozenset[str] = frozenset()
-    never_ready: frozenset[str] = frozenset()
-    failed: frozenset[str] = frozenset()
-    outdated: frozenset[str] = frozenset()
-    trackable: bool = True
+    unready_clusters: frozenset[str] = frozenset()
+    never_ready_clusters: frozenset[str] = frozenset()
+    failed_clusters: frozenset[str] = frozenset()
+    outdated_clusters: frozenset[str] = frozenset()
+    is_trackable: bool = True
 
 
 class Wave(Struct, frozen=True):
-    """Clusters whose binding is deleted, updated in place and bound at once; then a wait in seconds."""
+    """Clusters with a binding deleted, updated in place or bound at once; then a wait in seconds."""
 
-    deleted: tuple[str, ...]
-    updated: tuple[str, ...]
-    bound: tuple[str, ...]
+    deleted_clusters: tuple[str, ...]
+    updated_clusters: tuple[str, ...]
+    bound_clusters: tuple[str, ...]
     wait_seconds: int = 0
 
 
-class Rollout(Struct, frozen=True):
-    """The waves, the bindings after them, and the clusters that stayed behind (a stalled rollout)."""
+class RolloutProjection(Struct, frozen=True):
+    """Waves, bindings after them, and the clusters not reached by a blocked rollout."""
 
     waves: tuple[Wave, ...]
     bindings: tuple[Binding, ...]
-    stalled: tuple[str, ...] = ()
+    blocked_clusters: tuple[str, ...] = ()
 
     @property
-    def reached(self) -> frozenset[str]:
-        """The clusters that got the latest resources in one of the waves."""
-        return frozenset(chain.from_iterable((*wave.updated, *wave.bound) for wave in self.waves))
+    def reached_clusters(self) -> frozenset[str]:
+        """Clusters with the latest resources from one of the waves."""
+        return frozenset(
+            chain.from_iterable((*wave.updated_clusters, *wave.bound_clusters) for wave in self.waves)
+        )
 
 
-class Stop(Struct, frozen=True):
-    """A rollout of a placement that may take nothing more down and add nothing, before it reached these
-    clusters.
-    """
+class BlockedRollout(Struct, frozen=True):
+    """Rollout blocked before these clusters: nothing more may be removed or added."""
 
     placement: str
-    rolling: RollingUpdate
+    strategy: RollingUpdate
     clusters: tuple[str, ...]
 
     @property
-    def words(self) -> str:
-        """What whoever waits for it is told."""
-        return f"the rollout of {self._what}: nothing more may be taken down or added"
+    def message(self) -> str:
+        """Message for waiting processes."""
+        return f"the rollout of {self._subject}: nothing more may be taken down or added"
 
     @property
-    def _what(self) -> str:
-        return f"{self.placement} stops before {first_of(self.clusters, _MOST_NAMED)}"
+    def _subject(self) -> str:
+        return f"{self.placement} stops before {format_first(self.clusters, _MAX_NAMES)}"
 
-    def problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
-        """The warning: what stops it, and what to do. Clusters that fail count as taken down."""
-        unavailable, surge = self.rolling.max_unavailable, self.rolling.max_surge
-        down = f"{listed(failing, _MOST_NAMED)} {form(len(failing), 'fails', 'fail')}" if failing else ""
-        why = f" {down}, which counts as taken down;" if failing else ""
-        keep = form(len(self.clusters), "keeps what it has", "keep what they have")
+    def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
+        """Build the warning: cause and remedy. Failing clusters count as unavailable."""
+        unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
+        failing_text = (
+            f"{format_list(failing, _MAX_NAMES)} {select_form(len(failing), 'fails', 'fail')}"
+            if failing
+            else ""
+        )
+        cause = f" {failing_text}, which counts as taken down;" if failing else ""
+        consequence = select_form(len(self.clusters), "keeps what it has", "keep what they have")
         advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."
         text = (
-            f"The rollout of {self._what}, which {keep}:{why} with max_unavailable = {unavailable} and "
+            f"The rollout of {self._subject}, which {consequence}:{cause} with max_unavailable = "
+            f"{unavailable} and "
             f"max_surge = {surge} nothing more may be taken down or added. {advice}"
         )
-        what = (
-            f", as {down}" if failing else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
+        hint = (
+            f", as {failing_text}"
+            if failing
+            else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
         )
-        brief = f"{self.placement}: the rollout stops before {first_of(self.clusters, _MOST_NAMED)}{what}"
-        return Problem(path, STOPPED, text, Severity.WARNING, brief=brief)
+        summary = (
+            f"{self.placement}: the rollout stops before {format_first(self.clusters, _MAX_NAMES)}{hint}"
+        )
+        return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
 
-class Budget(Struct, frozen=True):
-    """How many bindings a wave may take down, and how many it may add."""
+class WaveBudget(Struct, frozen=True):
+    """Maximum of removals and additions in a wave."""
 
-    to_remove: int
-    to_add: int
+    max_removals: int
+    max_additions: int
 
 
-def target_of(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """The number that percentages are of: N, the names, or for PickAll (and a PickN without a number) the
-    clusters scheduled and bound.
+def compute_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
+    """Return the base of percentages: N, the number of names, or for PickAll (and PickN without a number) the
+    scheduled and bound clusters.
     """
     kind = policy.placement_type if policy else PlacementType.PICK_ALL
     if policy and kind is PlacementType.PICK_FIXED:
@@ -128,104 +134,119 @@ def target_of(policy: Policy | None, number: int | None, bindings: Iterable[Bind
     return sum(binding.state is not BindingState.UNSCHEDULED for binding in bindings)
 
 
-def budget_of(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> Budget:
-    """Ready ones above target less max_unavailable may go; target plus max_surge less those up may come."""
-    return Budget(
-        ready - (target - strategy.max_unavailable.of(target)),
-        target + strategy.max_surge.of(target) - can_be_ready,
+def compute_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
+    """Return the budget: ready clusters above target minus max_unavailable, and target plus max_surge minus
+    started ones.
+    """
+    return WaveBudget(
+        ready - (target - strategy.max_unavailable.compute(target)),
+        target + strategy.max_surge.compute(target) - can_be_ready,
     )
 
 
-def roll_out(
+def simulate_rollout(
     bindings: Iterable[Binding],
     strategy: RollingUpdate,
     target: int,
     resource_snapshot: int,
     readiness: Readiness | None = None,
-) -> Rollout:
-    """Wave by wave until everything has the latest resources, or nothing more may move."""
-    ready_state = readiness or Readiness()
-    stale = set(ready_state.outdated)
-    held = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.deleting}
-    failed, down = set(ready_state.failed), {*ready_state.unready, *ready_state.failed}
+) -> RolloutProjection:
+    """Simulate waves until all clusters have the latest resources or the rollout is blocked."""
+    initial_readiness = readiness or Readiness()
+    outdated = set(initial_readiness.outdated_clusters)
+    by_cluster = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.is_deleting}
+    failed, unavailable = (
+        set(initial_readiness.failed_clusters),
+        {*initial_readiness.unready_clusters, *initial_readiness.failed_clusters},
+    )
     waves: list[Wave] = []
     while True:
-        pending = _pending(held, resource_snapshot, stale)
+        pending = _group_pending(by_cluster, resource_snapshot, outdated)
         if not any(pending):
-            return Rollout(tuple(waves), tuple(held.values()))
-        wave = _next_wave(held, pending, strategy, target, _Now(failed, down, ready_state.trackable))
-        touched = {*wave.updated, *wave.bound}
-        if not wave.deleted and not touched:
-            stalled = set().union(*pending)
-            return Rollout(tuple(waves), tuple(held.values()), tuple(sorted(stalled)))
-        _carry_out(wave, held, resource_snapshot)
-        stale -= touched
-        failed = (failed - touched) | (touched & ready_state.never_ready)
-        down = (down - touched) | (touched & ready_state.never_ready)
+            return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
+        wave = _build_next_wave(
+            by_cluster,
+            pending,
+            strategy,
+            target,
+            _WaveState(failed, unavailable, initial_readiness.is_trackable),
+        )
+        changed = {*wave.updated_clusters, *wave.bound_clusters}
+        if not wave.deleted_clusters and not changed:
+            blocked = set().union(*pending)
+            return RolloutProjection(tuple(waves), tuple(by_cluster.values()), tuple(sorted(blocked)))
+        _apply_wave(wave, by_cluster, resource_snapshot)
+        outdated -= changed
+        failed = (failed - changed) | (changed & initial_readiness.never_ready_clusters)
+        unavailable = (unavailable - changed) | (changed & initial_readiness.never_ready_clusters)
         waves.append(wave)
 
 
-_Pending = tuple[list[str], list[str], list[str]]
+_PendingClusters = tuple[list[str], list[str], list[str]]
 
 
-class _Now(Struct, frozen=True):
-    """Clusters that failed for good and those that are not available, before a wave."""
+class _WaveState(Struct, frozen=True):
+    """Permanently failed and unavailable clusters before a wave."""
 
-    failed: set[str]
-    down: set[str]
-    trackable: bool
+    failed_clusters: set[str]
+    unavailable_clusters: set[str]
+    is_trackable: bool
 
 
-def _pending(held: dict[str, Binding], resources: int, stale: set[str]) -> _Pending:
-    """Clusters to delete, to update and to bind, in name order."""
+def _group_pending(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
+    """Return the clusters to delete, to update and to bind, in name order."""
     delete: list[str] = []
     update: list[str] = []
     bind: list[str] = []
-    for cluster, binding in held.items():
+    for cluster, binding in by_cluster.items():
         if binding.state is BindingState.UNSCHEDULED:
             delete.append(cluster)
         elif binding.state is BindingState.SCHEDULED:
             bind.append(cluster)
-        elif binding.resource_snapshot != resources or cluster in stale:
+        elif binding.resource_snapshot != resources or cluster in outdated:
             update.append(cluster)
     return delete, update, bind
 
 
-def _next_wave(
-    held: dict[str, Binding],
-    pending: _Pending,
+def _build_next_wave(
+    by_cluster: dict[str, Binding],
+    pending: _PendingClusters,
     strategy: RollingUpdate,
     target: int,
-    now: _Now,
+    state: _WaveState,
 ) -> Wave:
-    """What may happen at once now, within the budgets for removing and adding."""
+    """Build the next wave within the budgets for removals and additions."""
     delete, update, bind = pending
-    up = [cluster for cluster, binding in held.items() if _rolled_out(binding)]
-    started = [cluster for cluster, binding in held.items() if binding.state is not BindingState.SCHEDULED]
-    ready = sum(cluster not in now.down for cluster in up)
-    can_be_ready = sum(cluster not in now.failed for cluster in started)
-    budget = budget_of(strategy, target, ready=ready, can_be_ready=can_be_ready)
-    # What failed serves nobody: replacing it takes nothing from the budget.
-    failed = [cluster for cluster in update if cluster in now.failed]
-    update = [cluster for cluster in update if cluster not in now.failed]
-    room = max(0, budget.to_remove)
-    deleted = delete[:room]
-    updated = (*failed, *update[: room - len(deleted)])
-    bound = bind[: max(0, budget.to_add)]
-    waits = strategy.unavailable_period_seconds if not now.trackable and (updated or bound) else 0
-    return Wave(tuple(deleted), tuple(sorted(updated)), tuple(bound), waits)
+    running = [cluster for cluster, binding in by_cluster.items() if _has_resources(binding)]
+    started = [
+        cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED
+    ]
+    ready = sum(cluster not in state.unavailable_clusters for cluster in running)
+    can_be_ready = sum(cluster not in state.failed_clusters for cluster in started)
+    budget = compute_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
+    # Failed resources serve no one: replacing them uses no budget.
+    failed = [cluster for cluster in update if cluster in state.failed_clusters]
+    update = [cluster for cluster in update if cluster not in state.failed_clusters]
+    removal_budget = max(0, budget.max_removals)
+    deleted = delete[:removal_budget]
+    updated = (*failed, *update[: removal_budget - len(deleted)])
+    bound = bind[: max(0, budget.max_additions)]
+    wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
+    return Wave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)
 
 
-def _rolled_out(binding: Binding) -> bool:
-    """Whether resources are up: bound, or unscheduled after having been bound."""
+def _has_resources(binding: Binding) -> bool:
+    """Return True if the cluster has resources: bound, or unscheduled after having been bound."""
     if binding.state is BindingState.UNSCHEDULED:
         return binding.previous_state is BindingState.BOUND
     return binding.state is BindingState.BOUND
 
 
-def _carry_out(wave: Wave, held: dict[str, Binding], resources: int) -> None:
-    """Change the bindings as a wave does."""
-    for cluster in wave.deleted:
-        del held[cluster]
-    for cluster in (*wave.updated, *wave.bound):
-        held[cluster] = replace(held[cluster], state=BindingState.BOUND, resource_snapshot=resources)
+def _apply_wave(wave: Wave, by_cluster: dict[str, Binding], resources: int) -> None:
+    """Apply a wave to the bindings."""
+    for cluster in wave.deleted_clusters:
+        del by_cluster[cluster]
+    for cluster in (*wave.updated_clusters, *wave.bound_clusters):
+        by_cluster[cluster] = replace(
+            by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resources
+        )

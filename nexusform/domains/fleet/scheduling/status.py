@@ -1,7 +1,6 @@
-"""A placement's status as `kubectl describe crp` shows it: conditions, and a status per cluster.
-
-Source: KubeFleet pkg/utils/condition and pkg/controllers/placement. Conditions come in a fixed order and
-end at the first that is not True.
+"""Status of a placement as in `kubectl describe crp`: conditions, and a status per cluster. Source: KubeFleet
+pkg/utils/condition and pkg/controllers/placement. Conditions have a fixed order and end at the first that is
+not True.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ NO_OVERRIDES = "No override rules are configured for the selected resources"
 
 
 class Progress(Struct, frozen=True):
-    """How far a cluster got: each step "True", "False" or "Unknown", in order.
-
-    `overrides`: override rules apply there. `trackable`: availability can be seen. `diff_reported` stands
-    in place of `applied` and `available` where differences are only reported. `run`: what a staged run that
-    brought it here says of itself (run_words). `held_up`: it has the latest resources, and the strategy holds
-    up what else is new there. `work` is the name of the Work that fails to apply, `failure`
-    why overriding or making Works fails.
+    """Progress of a cluster: each step "True", "False" or "Unknown", in order. `has_overrides`: override
+    rules apply. `is_trackable`: availability is visible. `diff_reported` replaces `applied` and `available`
+    if differences are only reported. `run_text` identifies the staged run (format_run_text). `is_blocked`:
+    the cluster has the latest resources, and the strategy blocks other changes. `work_name` is the Work that
+    fails to apply, `failure` the error of overrides or Works.
     """
 
     rollout_started: str = TRUE
@@ -41,17 +38,17 @@ class Progress(Struct, frozen=True):
     applied: str = TRUE
     available: str = TRUE
     diff_reported: str | None = None
-    overrides: bool = False
-    trackable: bool = True
+    has_overrides: bool = False
+    is_trackable: bool = True
     resource_snapshot: int | None = None
-    run: str = ""
-    held_up: bool = False
-    work: str = ""
+    run_text: str = ""
+    is_blocked: bool = False
+    work_name: str = ""
     failure: str = ""
 
 
 class FailedObject(Struct, frozen=True):
-    """An object that is not applied on a cluster, and why."""
+    """Object that failed to apply on a cluster, with the reason."""
 
     group: str
     kind: str
@@ -62,24 +59,24 @@ class FailedObject(Struct, frozen=True):
 
 
 class ClusterStatus(Struct, frozen=True):
-    """One entry of placementStatuses; `cluster` is "" where none could be scheduled."""
+    """Entry of placementStatuses; `cluster` is "" for an unfilled position."""
 
     cluster: str
     conditions: tuple[Condition, ...]
     observed_resource_index: int | None = None
-    failed: tuple[FailedObject, ...] = ()
+    failed_objects: tuple[FailedObject, ...] = ()
 
 
 class PlacementStatus(Struct, frozen=True):
-    """The placement's conditions and its clusters, selected ones first."""
+    """Conditions of a placement and its clusters, selected ones first."""
 
     conditions: tuple[Condition, ...]
     clusters: tuple[ClusterStatus, ...]
 
 
-class _Step(Struct, frozen=True):
-    """A condition type with its reason and its text (a count goes in) per status, for the placement and
-    for one cluster.
+class _StepTexts(Struct, frozen=True):
+    """Condition type with reason and text (with a count) per status, for the placement and for one
+    cluster.
     """
 
     type: str
@@ -87,8 +84,8 @@ class _Step(Struct, frozen=True):
     cluster: Mapping[str, tuple[str, str]]
 
 
-_STEPS = {
-    "rollout_started": _Step(
+_STEP_TEXTS = {
+    "rollout_started": _StepTexts(
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
@@ -116,7 +113,7 @@ _STEPS = {
             ),
         },
     ),
-    "overridden": _Step(
+    "overridden": _StepTexts(
         "Overridden",
         {
             TRUE: (
@@ -141,7 +138,7 @@ _STEPS = {
             ),
         },
     ),
-    "work_synchronized": _Step(
+    "work_synchronized": _StepTexts(
         "WorkSynchronized",
         {
             TRUE: (
@@ -169,7 +166,7 @@ _STEPS = {
             ),
         },
     ),
-    "applied": _Step(
+    "applied": _StepTexts(
         "Applied",
         {
             TRUE: ("ApplySucceeded", "The selected resources are successfully applied to {} cluster(s)"),
@@ -191,7 +188,7 @@ _STEPS = {
             UNKNOWN: ("ApplyPending", "In the process of applying the resources on the member cluster"),
         },
     ),
-    "available": _Step(
+    "available": _StepTexts(
         "Available",
         {
             TRUE: ("ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
@@ -216,7 +213,7 @@ _STEPS = {
             ),
         },
     ),
-    "diff_reported": _Step(
+    "diff_reported": _StepTexts(
         "DiffReported",
         {
             TRUE: ("DiffReportingCompleted", "Diff reporting in {} cluster(s) has been completed"),
@@ -239,120 +236,129 @@ _STEPS = {
         },
     ),
 }
-_APPLYING = ("rollout_started", "overridden", "work_synchronized", "applied", "available")
-_REPORTING = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
+_APPLY_STEPS = ("rollout_started", "overridden", "work_synchronized", "applied", "available")
+_REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
 
 
-_HELD_UP: Final = "The resources cannot be updated to the latest because of the rollout strategy"
-_OUTSIDE: Final = "In the process of deciding whether to roll out some version of the resources or not"
+_BLOCKED_TEXT: Final = "The resources cannot be updated to the latest because of the rollout strategy"
+_UNDECIDED_TEXT: Final = "In the process of deciding whether to roll out some version of the resources or not"
 
 
-def run_words(index: int | None, name: str) -> str:
-    """What a cluster's status says of the run that rolled out there; `index` is what its spec says."""
+def format_run_text(index: int | None, name: str) -> str:
+    """Return the text about a run in a cluster's status; `index` is that of its spec."""
     return f", resourceSnapshotIndex: {'' if index is None else index}, updateRun: {name}"
 
 
-def run_words_in(message: str) -> str:
-    """The same, read from a message; "" where it names no run."""
-    before, _, after = message.partition(", resourceSnapshotIndex: ")
-    return message.removeprefix(before) if after else ""
+def parse_run_text(message: str) -> str:
+    """Return the run text in a message; "" without one."""
+    prefix, _, suffix = message.partition(", resourceSnapshotIndex: ")
+    return message.removeprefix(prefix) if suffix else ""
 
 
-def steps_of(progress: Progress) -> tuple[str, ...]:
-    """The names of the steps of a cluster's progress, in order."""
-    return _APPLYING if progress.diff_reported is None else _REPORTING
+def list_step_names(progress: Progress) -> tuple[str, ...]:
+    """Return the step names of a cluster's progress, in order."""
+    return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
 
-def progress_of(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
-    """What bindings say by themselves: rolled out and available, or held back by the strategy."""
+def compute_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
+    """Return the progress implied by bindings: rolled out and available, or blocked by the strategy."""
     progress: dict[str, Progress] = {}
     for binding in bindings:
         if binding.state is BindingState.UNSCHEDULED:
             continue
-        current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
+        is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
         progress[binding.cluster] = Progress(
-            rollout_started=TRUE if current else FALSE, resource_snapshot=binding.resource_snapshot
+            rollout_started=TRUE if is_current else FALSE, resource_snapshot=binding.resource_snapshot
         )
     return progress
 
 
-def placement_status(
+def build_placement_status(
     scheduling: SchedulingStatus | None,
     policy: Policy | None,
     number: int | None,
     progress: Mapping[str, Progress],
     *,
     prefix: str = CLUSTER_SCOPED,
-    external: bool = False,
-    told_in: str = "",
+    is_external: bool = False,
+    status_namespace: str = "",
 ) -> PlacementStatus:
-    """Today's conditions. `number` is N of a PickN; clusters without progress have not started. `told_in` is
-    the namespace in which the status stands once more ("": in none).
+    """Build the current status. `number` is N of a PickN; clusters without progress have not started.
+    `status_namespace` has a copy of the status ("": none).
     """
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    today = scheduling.condition
-    scheduled = [Condition(f"{prefix}Scheduled", today.status, today.reason, today.message)]
-    if told_in:
-        scheduled.append(_synced(prefix, told_in))
-    not_started = Progress(rollout_started=UNKNOWN)
-    reached = [progress.get(binding.cluster, not_started) for binding in scheduling.selected]
-    clusters_reached = [binding.cluster for binding in scheduling.selected]
-    outside = _outside_condition(clusters_reached, reached, prefix) if external else None
-    if outside is not None:
-        conditions: tuple[Condition, ...] = (*scheduled, outside)
-    else:
-        conditions = (*scheduled, *_placement_conditions(reached, prefix))
-    clusters = [
-        _cluster_status(decision.cluster, decision.reason, state, external=external)
-        for decision, state in zip(scheduling.decisions(), reached, strict=False)
-        if decision.selected
+    scheduling_condition = scheduling.condition
+    first_conditions = [
+        Condition(
+            f"{prefix}Scheduled",
+            scheduling_condition.status,
+            scheduling_condition.reason,
+            scheduling_condition.message,
+        )
     ]
-    return PlacementStatus(conditions, (*clusters, *_unscheduled(scheduling, policy, number)))
+    if status_namespace:
+        first_conditions.append(_build_synced_condition(prefix, status_namespace))
+    not_started = Progress(rollout_started=UNKNOWN)
+    states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
+    selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
+    external_condition = _build_external_condition(selected_clusters, states, prefix) if is_external else None
+    if external_condition is not None:
+        conditions: tuple[Condition, ...] = (*first_conditions, external_condition)
+    else:
+        conditions = (*first_conditions, *_build_placement_conditions(states, prefix))
+    clusters = [
+        _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
+        for decision, state in zip(scheduling.list_decisions(), states, strict=False)
+        if decision.is_selected
+    ]
+    return PlacementStatus(conditions, (*clusters, *_build_unscheduled(scheduling, policy, number)))
 
 
-def _synced(prefix: str, namespace: str) -> Condition:
-    """What is said of the copy of a status that those of a namespace may read."""
+def _build_synced_condition(prefix: str, namespace: str) -> Condition:
+    """Build the condition about the copy of a status in a namespace."""
     text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{namespace}'"
     return Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text)
 
 
-def _placement_conditions(reached: Sequence[Progress], prefix: str) -> Iterable[Condition]:
-    """The conditions of the placement, step by step until one is not True everywhere."""
-    if not reached:
+def _build_placement_conditions(progresses: Sequence[Progress], prefix: str) -> Iterable[Condition]:
+    """Yield the conditions of the placement up to the first step that is not True everywhere."""
+    if not progresses:
         return
-    for name in steps_of(reached[0]):
-        states = [getattr(progress, name) for progress in reached]
+    for name in list_step_names(progresses[0]):
+        states = [getattr(progress, name) for progress in progresses]
         # The worst of them is the placement's.
         status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)
-        step = _STEPS[name]
+        step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
-        nothing_overridden = not any(progress.overrides for progress in reached)
-        if name == "overridden" and status == TRUE and nothing_overridden:
+        has_no_overrides = not any(progress.has_overrides for progress in progresses)
+        if name == "overridden" and status == TRUE and has_no_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
         if status != TRUE:
             return
 
 
-def _outside_condition(clusters: Sequence[str], reached: Sequence[Progress], prefix: str) -> Condition | None:
-    """What is said while staged runs have not brought all clusters to one version, or it is not known of a
-    cluster whether they did.
+def _build_external_condition(
+    clusters: Sequence[str], progresses: Sequence[Progress], prefix: str
+) -> Condition | None:
+    """Build the condition while staged runs have not distributed one version everywhere, or a cluster's state
+    is unknown.
     """
-    versions = {progress.resource_snapshot for progress in reached}
-    unknown = [
+    versions = {progress.resource_snapshot for progress in progresses}
+    unknown_clusters = [
         cluster
-        for cluster, progress in zip(clusters, reached, strict=True)
+        for cluster, progress in zip(clusters, progresses, strict=True)
         if progress.rollout_started == UNKNOWN
     ]
-    is_one = len(versions) == 1 and None not in versions
-    if not reached or (is_one and not unknown):
+    has_one_version = len(versions) == 1 and None not in versions
+    if not progresses or (has_one_version and not unknown_clusters):
         return None
     start = "Rollout is controlled by an external controller and"
     text = f"{start} different resource snapshot versions are observed across clusters"
-    if is_one:
-        text = f"{start} cluster {unknown[0]} is in RolloutStarted Unknown state"
+    if has_one_version:
+        text = f"{start} cluster {unknown_clusters[0]} is in RolloutStarted Unknown state"
     if versions == {None}:
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
         text = (
@@ -362,40 +368,42 @@ def _outside_condition(clusters: Sequence[str], reached: Sequence[Progress], pre
     return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
 
 
-def _cluster_status(cluster: str, decision: str, progress: Progress, *, external: bool) -> ClusterStatus:
-    """The conditions of one cluster, step by step until one is not True."""
+def _build_cluster_status(
+    cluster: str, decision: str, progress: Progress, *, is_external: bool
+) -> ClusterStatus:
+    """Build the conditions of one cluster up to the first step that is not True."""
     conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
-    for name in steps_of(progress):
+    for name in list_step_names(progress):
         status = getattr(progress, name)
-        reason, text = _STEPS[name].cluster[status]
+        reason, text = _STEP_TEXTS[name].cluster[status]
         if name in ("overridden", "work_synchronized") and status == FALSE and progress.failure:
             text = f"{text}: {progress.failure}"
-        if name == "applied" and status == FALSE and progress.work:
-            text = f"Work object {progress.work} has failed to apply"
-        if name == "rollout_started" and progress.held_up:
-            text = _HELD_UP
-        if name == "rollout_started" and external:
-            text = _OUTSIDE if status == UNKNOWN else f"{text}{progress.run}"
-        if name == "overridden" and status == TRUE and not progress.overrides:
+        if name == "applied" and status == FALSE and progress.work_name:
+            text = f"Work object {progress.work_name} has failed to apply"
+        if name == "rollout_started" and progress.is_blocked:
+            text = _BLOCKED_TEXT
+        if name == "rollout_started" and is_external:
+            text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
+        if name == "overridden" and status == TRUE and not progress.has_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
-        if name == "available" and status == TRUE and not progress.trackable:
+        if name == "available" and status == TRUE and not progress.is_trackable:
             reason = "NotAllWorkAreAvailabilityTrackable"
             text = "The availability of some work objects is not trackable"
-        conditions.append(Condition(_STEPS[name].type, status, reason, text))
+        conditions.append(Condition(_STEP_TEXTS[name].type, status, reason, text))
         if status != TRUE:
             break
     return ClusterStatus(cluster, tuple(conditions), progress.resource_snapshot)
 
 
-def _unscheduled(
+def _build_unscheduled(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
-    """As many unselected clusters as are missing, without their names."""
-    clusters_asked = 0
+    """Yield a nameless status for each missing cluster."""
+    requested_count = 0
     if policy is not None and policy.placement_type is PlacementType.PICK_N:
-        clusters_asked = number or 0
+        requested_count = number or 0
     if policy is not None and policy.placement_type is PlacementType.PICK_FIXED:
-        clusters_asked = len(policy.cluster_names)
-    missing = max(0, clusters_asked - len(scheduling.selected))
-    for decision in scheduling.unselected[:missing]:
+        requested_count = len(policy.cluster_names)
+    missing_count = max(0, requested_count - len(scheduling.selected_bindings))
+    for decision in scheduling.unselected_decisions[:missing_count]:
         yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))

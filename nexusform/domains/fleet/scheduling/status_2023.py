@@ -1,6 +1,5 @@
-"""A placement's status with the condition names, reasons and texts of November 2023.
-
-The product document prints these; today's are in status.py.
+"""Status of a placement with condition names, reasons and texts of November 2023, as in the product document;
+status.py has the current ones.
 """
 
 from __future__ import annotations
@@ -23,77 +22,83 @@ from nexusform.domains.fleet.scheduling.status import (
 )
 
 
-def placement_status_2023(
+def build_placement_status_2023(
     scheduling: SchedulingStatus | None, progress: Mapping[str, Progress]
 ) -> PlacementStatus:
-    """The status of a placement in the older words: Scheduled, Synchronized, Applied."""
+    """Build the status with the older texts: Scheduled, Synchronized, Applied."""
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus(
             (Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ()
         )
-    fulfilled = scheduling.fulfilled
+    is_fulfilled = scheduling.is_fulfilled
     text = (
         "found all the clusters needed as specified by the scheduling policy"
-        if fulfilled
+        if is_fulfilled
         else "could not find all the clusters needed as specified by the scheduling policy"
     )
     scheduled = Condition(
         f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text
     )
-    chosen = [decision for decision in scheduling.decisions() if decision.selected]
-    states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in chosen]
-    clusters = tuple(_cluster(d, state) for d, state in zip(chosen, states, strict=True))
-    return PlacementStatus((scheduled, *_conditions(states)), clusters)
+    selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
+    states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in selected]
+    clusters = tuple(_build_cluster_status(d, state) for d, state in zip(selected, states, strict=True))
+    return PlacementStatus((scheduled, *_build_conditions(states)), clusters)
 
 
-# The conditions that tell how far a cluster is, in the order of Progress.
+# Conditions of a cluster's progress, in the order of Progress.
 _STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
 
 
-def status_in_words_of_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
-    """A status of today in the older words; `bindings` are those of the placement."""
+def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
+    """Convert a current status to the older texts; `bindings` are those of the placement."""
     if not status.conditions or status.conditions[0].status == UNKNOWN:
-        return placement_status_2023(None, {})
+        return build_placement_status_2023(None, {})
     by_cluster = {binding.cluster: binding for binding in bindings}
-    named = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
-    selected = tuple(by_cluster[name] for name in named if name in by_cluster)
-    progress = {name: _progress(cluster_status) for name, cluster_status in named.items() if name}
-    older = placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    # The index of the resources came later.
+    status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
+    selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
+    progress = {
+        name: _read_progress(cluster_status) for name, cluster_status in status_by_cluster.items() if name
+    }
+    older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
+    # The resource index was added later.
     clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
     return replace(older, clusters=clusters)
 
 
-def _progress(status: ClusterStatus) -> Progress:
-    """How far a cluster is, read back from its conditions of today."""
+def _read_progress(status: ClusterStatus) -> Progress:
+    """Return the progress of a cluster from its current conditions."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
-    # Where differences are only reported, nothing is applied and nothing fails to be.
+    # With reported differences only, nothing is applied and nothing fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
     rollout, overridden, synchronized, applied, available = (verdicts.get(step, missing) for step in _STEPS)
     index = status.observed_resource_index
     return Progress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
 
 
-def _synchronized(state: Progress) -> bool:
-    """Whether a cluster has the latest resources, so far as the hub can bring them."""
+def _is_synchronized(state: Progress) -> bool:
+    """Return True if the hub has delivered the latest resources for a cluster."""
     return state.rollout_started == state.overridden == state.work_synchronized == TRUE
 
 
-def _conditions(states: list[Progress]) -> list[Condition]:
-    """The conditions of a placement after Scheduled, by how far its clusters are."""
+def _build_conditions(states: list[Progress]) -> list[Condition]:
+    """Build the conditions of a placement after Scheduled."""
     count = len(states)
-    behind = sum(not _synchronized(state) for state in states)
-    if behind:
+    outdated_count = sum(not _is_synchronized(state) for state in states)
+    if outdated_count:
         text = (
-            f"There are {behind} cluster(s) still not synchronized to the latest resources on the hub cluster"
+            f"There are {outdated_count} cluster(s) still not synchronized to the latest resources on "
+            f"the hub cluster"
         )
         return [Condition(f"{CLUSTER_SCOPED}Synchronized", FALSE, "SynchronizePending", text)]
     text = f"All {count} cluster(s) are synchronized to the latest resources on the hub cluster"
     synchronized = Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)
-    failed = sum(state.applied == FALSE for state in states)
-    if failed:
-        text = f"Failed to apply manifests to {failed} clusters, please check the `failedPlacements` status"
+    failed_count = sum(state.applied == FALSE for state in states)
+    if failed_count:
+        text = (
+            f"Failed to apply manifests to {failed_count} clusters, please check the `failedPlacements` "
+            f"status"
+        )
         return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
     text = f"Successfully applied resources to {count} member clusters"
     if not count:
@@ -101,11 +106,11 @@ def _conditions(states: list[Progress]) -> list[Condition]:
     return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", TRUE, "ApplySucceeded", text)]
 
 
-def _cluster(decision: Decision, state: Progress) -> ClusterStatus:
-    """The status of one cluster that is picked."""
+def _build_cluster_status(decision: Decision, state: Progress) -> ClusterStatus:
+    """Build the status of one picked cluster."""
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
     conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
-    if not _synchronized(state):
+    if not _is_synchronized(state):
         text = "In the process of synchronizing or operation is blocked by the rollout strategy"
         conditions.append(Condition("WorkSynchronized", FALSE, "WorkSynchronizePending", text))
         return ClusterStatus(decision.cluster, tuple(conditions), state.resource_snapshot)

@@ -1,7 +1,6 @@
-"""What KubeFleet's API and webhooks refuse, and what stops a placement though they let it pass.
-
-Every problem has the place in the configuration that it is about. Source: KubeFleet pkg/utils/validator
-and apis/placement/v1beta1.
+"""Validation errors of KubeFleet's API and webhooks, and warnings about accepted but failing placements.
+Every problem has its path in the configuration. Source: KubeFleet pkg/utils/validator and
+apis/placement/v1beta1.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import (
     ClusterTerm,
     Member,
@@ -23,28 +22,28 @@ from nexusform.domains.fleet.scheduling.properties import (
     CAPACITY_TYPES,
     COMPARISONS,
     RESOURCE_PREFIX,
-    contradiction,
+    find_contradiction,
 )
 from nexusform.domains.fleet.scheduling.rules.cluster_affinity import ASCENDING, DESCENDING
 from nexusform.kubernetes.matching import (
     EQUAL,
     EXISTS,
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     NO_SCHEDULE,
     LabelSelector,
     Taint,
     Toleration,
-    dns_subdomain_problems,
-    label_value_problems,
-    qualified_name_problems,
-    selector_problems,
+    validate_dns_subdomain,
+    validate_label_value,
+    validate_qualified_name,
+    validate_selector,
 )
-from nexusform.kubernetes.quantity import Amount, Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import IntOrPercent, MalformedQuantity, Quantity, parse_quantity
 
 Path = tuple[str | int, ...]
-MOST_TERMS, MOST_NAMES, MOST_TOLERATIONS = 10, 100, 100
-LARGEST_WEIGHT = 100
-WHOLE = 100  # per cent
+MAX_TERMS, MAX_NAMES, MAX_TOLERATIONS = 10, 100, 100
+MAX_WEIGHT = 100
+FULL_PERCENTAGE = 100  # per cent
 _REQUIRED: Path = (
     "affinity",
     "cluster_affinity",
@@ -67,180 +66,194 @@ INVALID: Final = "invalid-fleet-object"
 UNUSUAL: Final = "a-real-hub-treats-this-differently"
 
 
-def invalid(path: Path, detail: str) -> Problem:
-    """A refusal, as a clause. `path` names blocks and arguments as in the configuration, repeated blocks by
-    their number from 0.
+def build_error(path: Path, detail: str) -> Problem:
+    """Build an error with a clause. `path` has blocks and arguments as in the configuration, repeated blocks
+    by index from 0.
     """
     return Problem(path, INVALID, detail)
 
 
-def unusual(path: Path, detail: str) -> Problem:
-    """What a real hub treats differently; else as `invalid`."""
+def build_difference_warning(path: Path, detail: str) -> Problem:
+    """Build a warning about different behaviour of a real hub."""
     return Problem(path, UNUSUAL, detail, Severity.WARNING)
 
 
-def sentence(clause: str) -> str:
-    """What a refusal says, as a sentence."""
+def format_sentence(clause: str) -> str:
+    """Return a clause as a sentence."""
     return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def check_name(name: str) -> list[Problem]:
-    """What is wrong with the name of a fleet object: a DNS subdomain of at most 63 characters."""
-    problems = [invalid(("name",), f'name "{name}": {problem}') for problem in dns_subdomain_problems(name)]
-    if len(name) > LONGEST_NAME:
-        problems.append(invalid(("name",), f"the name field cannot have length exceeding {LONGEST_NAME}"))
+    """Return the problems of a fleet object's name: a DNS subdomain of at most 63 characters."""
+    problems = [
+        build_error(("name",), f'name "{name}": {problem}') for problem in validate_dns_subdomain(name)
+    ]
+    if len(name) > MAX_NAME_LENGTH:
+        problems.append(
+            build_error(("name",), f"the name field cannot have length exceeding {MAX_NAME_LENGTH}")
+        )
     return problems
 
 
 def check_policy(policy: Policy) -> list[Problem]:
-    """What is wrong with a policy by itself; paths start below `policy`."""
-    problems = _unwanted(policy)
+    """Return the problems of a policy; paths start below `policy`."""
+    problems = _check_unsupported_fields(policy)
     if policy.placement_type is PlacementType.PICK_FIXED:
         return problems + _check_names(policy.cluster_names)
     if policy.placement_type is PlacementType.PICK_N:
         problems += _check_number(policy.number_of_clusters)
-        for i, constraint in enumerate(policy.spread):
+        for i, constraint in enumerate(policy.spread_constraints):
             problems += _check_spread(constraint, ("topology_spread_constraint", i))
         problems += _check_preferred(policy)
     return problems + _check_required(policy) + check_tolerations(policy.tolerations)
 
 
-def _unwanted(policy: Policy) -> list[Problem]:
-    """Fields that do not go with the placement type."""
+def _check_unsupported_fields(policy: Policy) -> list[Problem]:
+    """Return the problems of fields unsupported by the placement type."""
     kind = policy.placement_type
-    fixed, every = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_ALL
-    only = f"for policy type {kind}, only valid for"
+    is_fixed, is_pick_all = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_ALL
+    suffix = f"for policy type {kind}, only valid for"
     rows: list[tuple[bool, Path, str]] = [
         (
-            not fixed and bool(policy.cluster_names),
+            not is_fixed and bool(policy.cluster_names),
             ("cluster_names",),
-            f"cluster names needs to be empty {only} PickFixed",
+            f"cluster names needs to be empty {suffix} PickFixed",
         ),
         (
             kind is not PlacementType.PICK_N and policy.number_of_clusters is not None,
             ("number_of_clusters",),
-            f"number of clusters must be nil {only} PickN",
+            f"number of clusters must be nil {suffix} PickN",
         ),
         (
-            fixed and (policy.required is not None or bool(policy.preferred)),
+            is_fixed and (policy.required_terms is not None or bool(policy.preferred_terms)),
             ("affinity",),
-            f"affinity must be nil {only} PickAll and PickN",
+            f"affinity must be nil {suffix} PickAll and PickN",
         ),
         (
-            kind is not PlacementType.PICK_N and bool(policy.spread),
+            kind is not PlacementType.PICK_N and bool(policy.spread_constraints),
             ("topology_spread_constraint", 0),
-            f"topology spread constraints needs to be empty {only} PickN",
+            f"topology spread constraints needs to be empty {suffix} PickN",
         ),
         (
-            fixed and bool(policy.tolerations),
+            is_fixed and bool(policy.tolerations),
             ("toleration", 0),
-            f"tolerations needs to be empty {only} PickAll and PickN",
+            f"tolerations needs to be empty {suffix} PickAll and PickN",
         ),
         (
-            every and bool(policy.preferred),
+            is_pick_all and bool(policy.preferred_terms),
             (*_PREFERRED, 0),
             f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}",
         ),
     ]
-    return [invalid(path, message) for wrong, path, message in rows if wrong]
+    return [build_error(path, message) for is_invalid, path, message in rows if is_invalid]
 
 
 def _check_names(names: tuple[str, ...]) -> list[Problem]:
-    """What is wrong with the names of a PickFixed policy."""
+    """Return the problems of the names of a PickFixed policy."""
     path: Path = ("cluster_names",)
     problems: list[Problem] = []
     for i, name in enumerate(names):
         text = f"PickFixed cluster name {name} is not a valid member name"
-        problems += [invalid((*path, i), f"{text}: {problem}") for problem in dns_subdomain_problems(name)]
+        problems += [
+            build_error((*path, i), f"{text}: {problem}") for problem in validate_dns_subdomain(name)
+        ]
     problems += [
-        invalid((*path, i), f"PickFixed cluster name {name} cannot have length exceeding {LONGEST_NAME}")
+        build_error(
+            (*path, i), f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}"
+        )
         for i, name in enumerate(names)
-        if len(name) > LONGEST_NAME
+        if len(name) > MAX_NAME_LENGTH
     ]
     problems += [
-        invalid((*path, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice")
+        build_error(
+            (*path, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice"
+        )
         for i, name in enumerate(names)
         if name in names[:i]
     ]
-    if len(names) > MOST_NAMES:
-        problems.append(invalid(path, f"at most {MOST_NAMES} cluster names, got {len(names)}"))
+    if len(names) > MAX_NAMES:
+        problems.append(build_error(path, f"at most {MAX_NAMES} cluster names, got {len(names)}"))
     return problems
 
 
 def _check_number(number: int | None) -> list[Problem]:
-    """What is wrong with N of a PickN policy (None: it has none)."""
+    """Return the problems of N of a PickN policy (None: not set)."""
     path: Path = ("number_of_clusters",)
     if number is None:
         text = "a PickN policy without a number: every eligible cluster is wanted here, a real hub refuses it"
-        return [unusual(path, text)]
+        return [build_difference_warning(path, text)]
     if number < 0:
-        return [invalid(path, f"number of clusters cannot be {number} for policy type PickN")]
+        return [build_error(path, f"number of clusters cannot be {number} for policy type PickN")]
     return []
 
 
 def _check_spread(constraint: SpreadConstraint, path: Path) -> list[Problem]:
-    """What is wrong with one topology spread constraint."""
+    """Return the problems of one topology spread constraint."""
     problems: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
-        problems.append(invalid((*path, "when_unsatisfiable"), text))
+        problems.append(build_error((*path, "when_unsatisfiable"), text))
     if constraint.max_skew < 1:
         problems.append(
-            invalid((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}")
+            build_error((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}")
         )
     return problems
 
 
 def _check_required(policy: Policy) -> list[Problem]:
-    """What is wrong with the terms of which a cluster must match one."""
-    terms = policy.required or ()
+    """Return the problems of the required terms."""
+    terms = policy.required_terms or ()
     problems: list[Problem] = []
-    if len(terms) > MOST_TERMS:
-        problems.append(invalid(_REQUIRED, f"at most {MOST_TERMS} cluster selector terms, got {len(terms)}"))
+    if len(terms) > MAX_TERMS:
+        problems.append(
+            build_error(_REQUIRED, f"at most {MAX_TERMS} cluster selector terms, got {len(terms)}")
+        )
     for i, term in enumerate(terms):
         path: Path = (*_REQUIRED, i)
         problems += check_selector(term.label_selector, (*path, "label_selector"))
         if term.property_sorter is not None:
             text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
-            problems.append(invalid((*path, "property_sorter"), text))
+            problems.append(build_error((*path, "property_sorter"), text))
         problems += _check_properties(term.property_selector or (), (*path, "property_selector"))
     return problems
 
 
 def _check_preferred(policy: Policy) -> list[Problem]:
-    """What is wrong with the terms that score clusters."""
+    """Return the problems of the preferred terms."""
     problems: list[Problem] = []
-    for i, term in enumerate(policy.preferred):
+    for i, term in enumerate(policy.preferred_terms):
         path: Path = (*_PREFERRED, i)
-        if abs(term.weight) > LARGEST_WEIGHT:
-            problems.append(invalid((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+        if abs(term.weight) > MAX_WEIGHT:
+            problems.append(
+                build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}")
+            )
         problems += _check_preference(term.preference, (*path, "preference"))
     return problems
 
 
 def _check_preference(preference: ClusterTerm, path: Path) -> list[Problem]:
-    """What is wrong with what one preferred term selects and sorts by."""
+    """Return the problems of one preferred term's selector and sorter."""
     problems = check_selector(preference.label_selector, (*path, "label_selector"))
     if preference.property_selector is not None:
         text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
-        problems.append(invalid((*path, "property_selector"), text))
+        problems.append(build_error((*path, "property_selector"), text))
     sorter = preference.property_sorter
     if sorter is None:
         return problems
     problems += _check_property_name(sorter.name, (*path, "property_sorter", "name"))
     if sorter.sort_order not in (ASCENDING, DESCENDING):
         text = f"invalid property sort order {sorter.sort_order}"
-        problems.append(invalid((*path, "property_sorter", "sort_order"), text))
+        problems.append(build_error((*path, "property_sorter", "sort_order"), text))
     return problems
 
 
 def check_selector(selector: LabelSelector | None, path: Path) -> list[Problem]:
-    """What is wrong with a label selector."""
-    return [invalid(path, problem) for problem in selector_problems(selector)] if selector else []
+    """Return the problems of a label selector."""
+    return [build_error(path, problem) for problem in validate_selector(selector)] if selector else []
 
 
 def _check_properties(requirements: Iterable[PropertyRequirement], path: Path) -> list[Problem]:
-    """What is wrong with requirements on properties, each alone and those on one property together."""
+    """Return the problems of property requirements, singly and together per property."""
     problems: list[Problem] = []
     by_name: dict[str, list[tuple[int, PropertyRequirement]]] = {}
     for i, requirement in enumerate(requirements):
@@ -249,86 +262,87 @@ def _check_properties(requirements: Iterable[PropertyRequirement], path: Path) -
         problems += _check_values(requirement, item_path)
         by_name.setdefault(requirement.name, []).append((i, requirement))
     for name, group in by_name.items():
-        problem = contradiction([requirement for _, requirement in group])
+        problem = find_contradiction([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
-            problems.append(invalid((*path, "match_expression", group[-1][0]), text))
+            problems.append(build_error((*path, "match_expression", group[-1][0]), text))
     return problems
 
 
 def _check_values(requirement: PropertyRequirement, path: Path) -> list[Problem]:
-    """What is wrong with the operator and the value of one requirement."""
+    """Return the problems of one requirement's operator and value."""
     operator, values = requirement.operator, requirement.values
     if operator not in COMPARISONS:
-        return [invalid((*path, "operator"), f"unsupported operator {operator}")]
+        return [build_error((*path, "operator"), f"unsupported operator {operator}")]
     if len(values) != 1:
         text = f"operator {operator} requires exactly one value, got {len(values)}"
-        return [invalid((*path, "values"), text)]
+        return [build_error((*path, "values"), text)]
     quantity = parse_quantity(values[0])
-    if isinstance(quantity, Malformed):
+    if isinstance(quantity, MalformedQuantity):
         text = f'value "{values[0]}" is not a valid resource.Quantity: {quantity.message}'
-        return [invalid((*path, "values"), text)]
+        return [build_error((*path, "values"), text)]
     return []
 
 
 def _check_property_name(name: str, path: Path) -> list[Problem]:
-    """What is wrong with the name of a property: a resource, or segments joined by slashes."""
+    """Return the problems of a property name: a resource, or segments joined by slashes."""
     if name.startswith(RESOURCE_PREFIX):
         return _check_resource_name(name, path)
     prefix, *segments = name.split("/")
     if not segments:
         return [
-            invalid(path, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
+            build_error(path, f"property name {name} is not valid: {p}")
+            for p in validate_qualified_name(name)
         ]
     problems: list[Problem] = []
-    if dns_subdomain_problems(prefix) and qualified_name_problems(prefix):
+    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
         text = (
             f"property name first segment {prefix} is neither a valid DNS subdomain nor"
             " a valid qualified name"
         )
-        problems.append(invalid(path, text))
+        problems.append(build_error(path, text))
     for segment in segments:
         text = f"property name segment {segment} is not valid"
-        problems += [invalid(path, f"{text}: {problem}") for problem in qualified_name_problems(segment)]
+        problems += [build_error(path, f"{text}: {problem}") for problem in validate_qualified_name(segment)]
     if name in _TEXT_PROPERTIES:
         text = f"{name} is a text, not a quantity: the scheduler stops at it"
-        problems.append(unusual(path, text))
+        problems.append(build_difference_warning(path, text))
     return problems
 
 
 def _check_resource_name(name: str, path: Path) -> list[Problem]:
-    """What is wrong with the name of a resource property."""
+    """Return the problems of a resource property's name."""
     kind, dash, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
     if not dash:
         text = f"invalid resource property name {name}, expected [PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
-        return [invalid(path, text)]
+        return [build_error(path, text)]
     if kind not in CAPACITY_TYPES:
         supported = " ".join(CAPACITY_TYPES)
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
-        return [invalid(path, text)]
+        return [build_error(path, text)]
     problems = [
-        invalid(path, f"property name {name} is not valid: {p}") for p in qualified_name_problems(name)
+        build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)
     ]
     if not problems and (not resource or "-" in resource):
         text = (
             f"{name} passes the webhook, but the scheduler stops at it: no resource name, or one with a dash"
         )
-        problems.append(unusual(path, text))
+        problems.append(build_difference_warning(path, text))
     return problems
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
-    """What is wrong with a policy's tolerations."""
+    """Return the problems of a policy's tolerations."""
     problems: list[Problem] = []
-    if len(tolerations) > MOST_TOLERATIONS:
+    if len(tolerations) > MAX_TOLERATIONS:
         problems.append(
-            invalid(("toleration",), f"at most {MOST_TOLERATIONS} tolerations, got {len(tolerations)}")
+            build_error(("toleration",), f"at most {MAX_TOLERATIONS} tolerations, got {len(tolerations)}")
         )
     for i, toleration in enumerate(tolerations):
         path: Path = ("toleration", i)
         problems += _check_toleration(toleration, path)
         if toleration in tolerations[:i]:
-            problems.append(invalid(path, "toleration already exists, tolerations must be unique"))
+            problems.append(build_error(path, "toleration already exists, tolerations must be unique"))
     return problems
 
 
@@ -336,107 +350,113 @@ def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
     problems: list[Problem] = []
     if toleration.key:
         problems += [
-            invalid((*path, "key"), f"invalid toleration key: {problem}")
-            for problem in qualified_name_problems(toleration.key)
+            build_error((*path, "key"), f"invalid toleration key: {problem}")
+            for problem in validate_qualified_name(toleration.key)
         ]
     if toleration.operator not in (EQUAL, EXISTS):
         problems.append(
-            invalid((*path, "operator"), f"unsupported toleration operator {toleration.operator}")
+            build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}")
         )
     if toleration.operator == EXISTS and toleration.value:
         problems.append(
-            invalid((*path, "value"), "toleration value needs to be empty, when operator is Exists")
+            build_error((*path, "value"), "toleration value needs to be empty, when operator is Exists")
         )
     if toleration.operator == EQUAL and not toleration.key:
-        problems.append(invalid((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
+        problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
     if toleration.operator == EQUAL:
         problems += [
-            invalid((*path, "value"), f"invalid toleration value: {problem}")
-            for problem in label_value_problems(toleration.value)
+            build_error((*path, "value"), f"invalid toleration value: {problem}")
+            for problem in validate_label_value(toleration.value)
         ]
     if toleration.effect not in ("", NO_SCHEDULE):
         problems.append(
-            invalid((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
+            build_error((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
         )
     return problems
 
 
 def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
-    """What is wrong with a member cluster's taints."""
+    """Return the problems of a member cluster's taints."""
     problems: list[Problem] = []
     for i, taint in enumerate(taints):
         path: Path = ("taint", i)
         problems += [
-            invalid((*path, "key"), f"invalid taint key: {problem}")
-            for problem in qualified_name_problems(taint.key)
+            build_error((*path, "key"), f"invalid taint key: {problem}")
+            for problem in validate_qualified_name(taint.key)
         ]
         problems += [
-            invalid((*path, "value"), f"invalid taint value: {problem}")
-            for problem in label_value_problems(taint.value)
+            build_error((*path, "value"), f"invalid taint value: {problem}")
+            for problem in validate_label_value(taint.value)
         ]
         if taint.effect != NO_SCHEDULE:
             problems.append(
-                invalid((*path, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
+                build_error((*path, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")
             )
         if taint in taints[:i]:
-            problems.append(invalid(path, "taint already exists, taints must be unique"))
+            problems.append(build_error(path, "taint already exists, taints must be unique"))
     return problems
 
 
 def check_member(member: Member) -> list[Problem]:
-    """What is wrong with a member's name, labels or taints. Properties may be any text."""
+    """Return the problems of a member's name, labels or taints. Properties may be any text."""
     problems = check_name(member.name)
     for key, value in sorted(member.labels.items()):
         path: Path = ("labels", key)
-        problems += [invalid(path, problem) for problem in qualified_name_problems(key)]
-        problems += [invalid(path, problem) for problem in label_value_problems(value)]
+        problems += [build_error(path, problem) for problem in validate_qualified_name(key)]
+        problems += [build_error(path, problem) for problem in validate_label_value(value)]
     return problems + check_taints(member.taints)
 
 
 def read_usage(
     total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
 ) -> tuple[ResourceUsage, list[Problem]]:
-    """A member's resource usage from texts, without those that are no quantities; paths start at the three
-    maps.
-    """
+    """Parse a member's resource usage, without invalid quantities; paths start at the three maps."""
     problems: list[Problem] = []
 
-    def read(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
+    def parse_amounts(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
         amounts: dict[str, Quantity] = {}
         for resource, text in sorted(texts.items()):
             amount = parse_quantity(text)
-            if isinstance(amount, Malformed):
+            if isinstance(amount, MalformedQuantity):
                 problems.append(
-                    invalid((name, resource), f'"{text}" is not a valid quantity: {amount.message}')
+                    build_error((name, resource), f'"{text}" is not a valid quantity: {amount.message}')
                 )
             else:
                 amounts[resource] = amount
         return amounts
 
     usage = ResourceUsage(
-        read("total", total), read("allocatable", allocatable), read("available", available)
+        parse_amounts("total", total),
+        parse_amounts("allocatable", allocatable),
+        parse_amounts("available", available),
     )
     return usage, problems
 
 
 def check_rolling_update(
-    max_unavailable: Amount, max_surge: Amount, unavailable_period_seconds: int, *, external: bool = False
+    max_unavailable: IntOrPercent,
+    max_surge: IntOrPercent,
+    unavailable_period_seconds: int,
+    *,
+    is_external: bool = False,
 ) -> list[Problem]:
-    """The rolling_update block of a strategy; paths start below it."""
+    """Return the problems of the rolling_update block of a strategy; paths start below it."""
     problems: list[Problem] = []
-    if external:
-        problems.append(invalid((), "rolling_update is not valid for the External strategy type"))
+    if is_external:
+        problems.append(build_error((), "rolling_update is not valid for the External strategy type"))
     for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
         if amount.value < 0:
-            problems.append(invalid((name,), f"{name} must be greater than or equal to 0, got {amount}"))
-        if amount.percent and amount.value > WHOLE:
-            problems.append(invalid((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
+            problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
+        if amount.is_percent and amount.value > FULL_PERCENTAGE:
+            problems.append(
+                build_error((name,), f"{name} must be a number, or from 0% to 100%, got {amount}")
+            )
     if unavailable_period_seconds < 0:
         text = (
             f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
         )
-        problems.append(invalid(("unavailable_period_seconds",), text))
+        problems.append(build_error(("unavailable_period_seconds",), text))
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"
-        problems.append(unusual((), text))
+        problems.append(build_difference_warning((), text))
     return problems

@@ -1,9 +1,7 @@
-"""The member cluster watcher: which change of a member queues which placements, and which queues none;
-and the names that plans show for why a placement is looked at again and why a binding changed.
-
+"""Member cluster watcher: placements queued by member changes, and the triggers of binding changes in plans.
 Source: KubeFleet pkg/scheduler/watchers/membercluster. A departure queues every placement. Other changes
-queue PickAll placements, and PickFixed and PickN ones only while they are not fully scheduled: a
-fulfilled PickN is never looked at again because a cluster got better or worse.
+queue PickAll placements, and PickFixed and PickN ones only while they are not fully scheduled: a fulfilled
+PickN is never re-scheduled for a changed cluster.
 """
 
 from __future__ import annotations
@@ -14,19 +12,19 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from nexusform.domains.fleet.scheduling.bindings import (
-    Ask,
     BindingAction,
     BindingChange,
-    Cause,
+    ChangeCause,
     Member,
+    PlacementRequest,
     PlacementType,
 )
-from nexusform.domains.fleet.scheduling.roster import Roster, Standing
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, MemberList
 from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_eligibility, taint_toleration
 
 
 class Trigger(StrEnum):
-    """Triggers of fleet bindings, and observations that move nothing (the last four)."""
+    """Triggers of fleet bindings, and observations without an effect (the last four)."""
 
     PLACEMENT_CREATED = "placement_created"
     POLICY_CHANGED = "policy_changed"
@@ -51,164 +49,170 @@ class Trigger(StrEnum):
     MOVED_ON_THE_HUB = "moved_on_the_hub"
 
 
-class Occasion(Struct, frozen=True):
-    """What made a placement run its chain of cycles, all edits of one plan together.
-
-    `members` has the trigger of each member that queued it. `evicted`, `left`: clusters whose binding an
-    eviction deleted, or that are gone or leaving.
+class SchedulingOccasion(Struct, frozen=True):
+    """Edits of one plan that start a placement's chain of cycles. `member_triggers` has the trigger of each
+    member that queued it. `evicted_clusters` lost their binding by an eviction; `departed_clusters` are
+    missing or leaving.
     """
 
-    created: bool = False
+    is_new: bool = False
     policy_changed: bool = False
     number_increased: bool = False
-    evicted: frozenset[str] = frozenset()
-    left: frozenset[str] = frozenset()
-    members: Mapping[str, Trigger] = field(default_factory=dict)
-    other: Trigger = Trigger.RESOURCES_CHANGED
+    evicted_clusters: frozenset[str] = frozenset()
+    departed_clusters: frozenset[str] = frozenset()
+    member_triggers: Mapping[str, Trigger] = field(default_factory=dict)
+    default_trigger: Trigger = Trigger.RESOURCES_CHANGED
 
 
-_RELEASED = {
-    Cause.CLUSTER_LEFT: Trigger.CLUSTER_LEFT,
-    Cause.POLICY: Trigger.POLICY_CHANGED,
-    Cause.DOWNSCALE: Trigger.NUMBER_DECREASED,
-    Cause.DELETED: Trigger.EVICTED,
+_RELEASE_TRIGGERS = {
+    ChangeCause.CLUSTER_LEFT: Trigger.CLUSTER_LEFT,
+    ChangeCause.POLICY: Trigger.POLICY_CHANGED,
+    ChangeCause.DOWNSCALE: Trigger.NUMBER_DECREASED,
+    ChangeCause.DELETED: Trigger.EVICTED,
 }
 
 
-def trigger_of(change: BindingChange, occasion: Occasion) -> Trigger:
-    """The one trigger to show for a change: what concerns the cluster itself before what concerns others."""
-    if change.change in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
-        return _RELEASED[change.cause]
-    if occasion.created:
+def find_change_trigger(change: BindingChange, occasion: SchedulingOccasion) -> Trigger:
+    """Return the trigger to display for a binding change: that of the cluster itself before general ones."""
+    if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
+        return _RELEASE_TRIGGERS[change.cause]
+    if occasion.is_new:
         return Trigger.PLACEMENT_CREATED
-    if occasion.policy_changed or change.change is BindingAction.REPOINTED:
+    if occasion.policy_changed or change.action is BindingAction.REPOINTED:
         return Trigger.POLICY_CHANGED
-    if change.cluster in occasion.evicted:
+    if change.cluster in occasion.evicted_clusters:
         return Trigger.EVICTED
-    return occasion.members.get(change.cluster) or _general(occasion)
+    return occasion.member_triggers.get(change.cluster) or _find_general_trigger(occasion)
 
 
-def _general(occasion: Occasion) -> Trigger:
-    """The trigger of a placement that several things happen to: the first of these."""
+def _find_general_trigger(occasion: SchedulingOccasion) -> Trigger:
+    """Return the first trigger that applies to the whole placement."""
     if occasion.number_increased:
         return Trigger.NUMBER_INCREASED
-    if occasion.evicted:
+    if occasion.evicted_clusters:
         return Trigger.EVICTED
-    if occasion.left:
+    if occasion.departed_clusters:
         return Trigger.CLUSTER_LEFT
-    return next((trigger for _, trigger in sorted(occasion.members.items())), occasion.other)
+    return next(
+        (trigger for _, trigger in sorted(occasion.member_triggers.items())), occasion.default_trigger
+    )
 
 
-class Watched(Struct, frozen=True):
-    """A placement as the watcher sees it. `fulfilled`: its Scheduled condition is True."""
+class WatchedPlacement(Struct, frozen=True):
+    """Placement as input of the watcher. `is_fulfilled`: its Scheduled condition is True."""
 
     key: str
     placement_type: PlacementType
-    fulfilled: bool
+    is_fulfilled: bool
 
 
 class MemberChange(Struct, frozen=True):
-    """One member's change that queues placements; several at once show as the first of the table."""
+    """Change of one member that queues placements; of several at once, the first of the table."""
 
     member: str
     trigger: Trigger
 
 
-class Queued(Struct, frozen=True):
-    """A placement to be scheduled again, and the changes that ask for it, by member name."""
+class QueueEntry(Struct, frozen=True):
+    """Queued placement, and the causing changes by member name."""
 
     placement: str
     changes: tuple[MemberChange, ...]
 
 
-def trigger_for(before: Member | None, after: Member | None) -> Trigger | None:
-    """What a member's change queues placements for; None when it queues none.
-
-    A member that appears queues them only once it is eligible; one that is being deleted, only when it
-    is gone; taints that are added, heartbeats and a loss of eligibility never do.
+def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> Trigger | None:
+    """Return the trigger of a member's change; None if it queues nothing. A new member queues placements once
+    eligible, a member in deletion only after its removal; added taints, heartbeats and a loss of eligibility
+    never do.
     """
-    if after is None:
-        return Trigger.CLUSTER_LEFT if before is not None else None
-    if after.leaving:
+    if new_member is None:
+        return Trigger.CLUSTER_LEFT if old_member is not None else None
+    if new_member.is_leaving:
         return None
-    eligible = cluster_eligibility.ineligible(after) is None
-    if before is None:
-        return Trigger.CLUSTER_JOINED if eligible else None
-    if eligible and cluster_eligibility.ineligible(before) is not None:
+    is_eligible = cluster_eligibility.explain_ineligibility(new_member) is None
+    if old_member is None:
+        return Trigger.CLUSTER_JOINED if is_eligible else None
+    if is_eligible and cluster_eligibility.explain_ineligibility(old_member) is not None:
         return Trigger.CLUSTER_BECAME_ELIGIBLE
-    if before.labels != after.labels:
+    if old_member.labels != new_member.labels:
         return Trigger.CLUSTER_LABELS_CHANGED
-    if not set(before.taints) <= set(after.taints):
+    if not set(old_member.taints) <= set(new_member.taints):
         return Trigger.TAINT_REMOVED
-    if _properties_changed(before, after):
+    if _is_properties_changed(old_member, new_member):
         return Trigger.CLUSTER_PROPERTIES_CHANGED
     return None
 
 
-def _properties_changed(before: Member, after: Member) -> bool:
-    """Properties (the values or the set of them), resource usage or namespaces."""
+def _is_properties_changed(old_member: Member, new_member: Member) -> bool:
+    """Return True if properties, resource usage or namespaces changed."""
     return (
-        before.properties != after.properties
-        or before.resources != after.resources
-        or before.namespaces != after.namespaces
+        old_member.properties != new_member.properties
+        or old_member.resources != new_member.resources
+        or old_member.namespaces != new_member.namespaces
     )
 
 
-def member_changes(before: Iterable[Member], after: Iterable[Member]) -> tuple[MemberChange, ...]:
-    """The changes between two states of the fleet that queue placements, by member name."""
-    old = {member.name: member for member in before}
-    new = {member.name: member for member in after}
+def find_member_changes(
+    old_members: Iterable[Member], new_members: Iterable[Member]
+) -> tuple[MemberChange, ...]:
+    """Return the changes between two member lists that queue placements, by member name."""
+    old_by_name = {member.name: member for member in old_members}
+    new_by_name = {member.name: member for member in new_members}
     changes: list[MemberChange] = []
-    for name in sorted({*old, *new}):
-        old_member, new_member = old.get(name), new.get(name)
-        trigger = None if old_member is new_member else trigger_for(old_member, new_member)
+    for name in sorted({*old_by_name, *new_by_name}):
+        old_member, new_member = old_by_name.get(name), new_by_name.get(name)
+        trigger = None if old_member is new_member else find_queue_trigger(old_member, new_member)
         if trigger is not None:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
 
 
-def queued(
-    before: Iterable[Member], after: Iterable[Member], placements: Iterable[Watched]
-) -> tuple[Queued, ...]:
-    """The placements that the changes between two states of the fleet queue, in the order given."""
-    all_changes = member_changes(before, after)
+def enqueue_placements(
+    old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
+) -> tuple[QueueEntry, ...]:
+    """Return the placements queued by changes between two member lists, in the given order."""
+    all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
-    queue: list[Queued] = []
+    queue: list[QueueEntry] = []
     for placement in placements:
-        idle = placement.fulfilled and placement.placement_type is not PlacementType.PICK_ALL
-        changes = departures if idle else all_changes
+        is_idle = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
+        changes = departures if is_idle else all_changes
         if changes:
-            queue.append(Queued(placement.key, changes))
+            queue.append(QueueEntry(placement.key, changes))
     return tuple(queue)
 
 
 class Observation(Struct, frozen=True):
-    """A change of a picked member that would keep it from being picked today, and moves nothing."""
+    """Change of a picked member that would prevent a new pick but moves nothing."""
 
     trigger: Trigger
     reason: str
 
 
-def observations(before: Member | None, after: Member, ask: Ask) -> tuple[Observation, ...]:
-    """What a placement that holds `after` would refuse in it now and did not before."""
-    observed: list[Observation] = []
-    ineligible = cluster_eligibility.ineligible(after)
-    if ineligible is not None and (before is None or cluster_eligibility.ineligible(before) is None):
-        observed.append(Observation(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligible))
-    if ask.policy.placement_type is PlacementType.PICK_FIXED:
-        return tuple(observed)
-    tolerations = ask.policy.tolerations
-    taint = taint_toleration.untolerated(after.taints, tolerations)
-    if taint is not None and (
-        before is None or taint_toleration.untolerated(before.taints, tolerations) is None
+def find_observations(
+    old_member: Member | None, new_member: Member, request: PlacementRequest
+) -> tuple[Observation, ...]:
+    """Return the changes of a bound member that would now reject it."""
+    results: list[Observation] = []
+    ineligibility = cluster_eligibility.explain_ineligibility(new_member)
+    if ineligibility is not None and (
+        old_member is None or cluster_eligibility.explain_ineligibility(old_member) is None
     ):
-        reason = taint_toleration.reason(ask, Roster([after]), Standing(), 0)
-        observed.append(Observation(Trigger.TAINT_ADDED, reason))
-    if not _matches(after, ask) and (before is None or _matches(before, ask)):
-        observed.append(Observation(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
-    return tuple(observed)
+        results.append(Observation(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
+    if request.policy.placement_type is PlacementType.PICK_FIXED:
+        return tuple(results)
+    tolerations = request.policy.tolerations
+    taint = taint_toleration.find_untolerated_taint(new_member.taints, tolerations)
+    if taint is not None and (
+        old_member is None or taint_toleration.find_untolerated_taint(old_member.taints, tolerations) is None
+    ):
+        reason = taint_toleration.explain_rejection(request, MemberList([new_member]), BindingMasks(), 0)
+        results.append(Observation(Trigger.TAINT_ADDED, reason))
+    if not _is_match(new_member, request) and (old_member is None or _is_match(old_member, request)):
+        results.append(Observation(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+    return tuple(results)
 
 
-def _matches(member: Member, ask: Ask) -> bool:
-    """Whether a member matches the required affinity of a placement."""
-    return cluster_affinity.admitted(ask, Roster([member]), Standing()) == 1
+def _is_match(member: Member, request: PlacementRequest) -> bool:
+    """Return True if a member matches the required affinity of a placement."""
+    return cluster_affinity.find_eligible(request, MemberList([member]), BindingMasks()) == 1

@@ -1,8 +1,8 @@
-"""Resource types and data sources of fleet."""
+"""Resource types and data sources of the fleet domain."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "fleet_hub_export": "FLEET_HUB_EXPORT hub_as_read standing_placement",
+# Public names of the package, by module.
+PUBLIC = {
+    "fleet_hub_export": "FLEET_HUB_EXPORT build_hub_answer build_placement_attributes",
     "fleet_member_cluster": "MEMBER_LABEL",
-    "kubernetes_manifests": "computed Reading",
+    "kubernetes_manifests": "make_computed ManifestReader",
 }

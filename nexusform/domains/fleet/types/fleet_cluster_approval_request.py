@@ -1,14 +1,14 @@
-"""fleet_cluster_approval_request: lets a stage of a fleet_cluster_staged_update_run go on."""
+"""fleet_cluster_approval_request: approves a stage of a fleet_cluster_staged_update_run."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from nexusform.domains.fleet.types.fleet_staged import approval_type
+from nexusform.domains.fleet.types.fleet_staged import build_approval_type
 
-FLEET_CLUSTER_APPROVAL_REQUEST: Final = approval_type(
+FLEET_CLUSTER_APPROVAL_REQUEST: Final = build_approval_type(
     "fleet_cluster_approval_request",
     "ClusterApprovalRequest",
     run="fleet_cluster_staged_update_run",
-    namespaced=False,
+    is_namespaced=False,
 )

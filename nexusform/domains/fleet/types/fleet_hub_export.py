@@ -1,4 +1,4 @@
-"""data fleet_hub_export: a hub as `kubectl get` shows it. A plan goes on from the bindings there."""
+"""data fleet_hub_export: a hub as listed by `kubectl get`. Plans start from its bindings."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
 from nexusform.domains.fleet.importers.fleet_export import (
-    ShownBinding,
-    ShownPlacement,
-    ShownSnapshot,
-    binding_problems,
-    conditions_of,
-    manager_of,
-    missing_overrides,
-    missing_snapshots,
+    ObservedBinding,
+    ObservedPlacement,
+    ObservedSnapshot,
+    check_bindings,
+    find_manager,
+    find_missing_overrides,
+    find_missing_snapshots,
+    list_conditions,
+    parse_integer,
     read_placements,
-    whole,
 )
 from nexusform.domains.fleet.importers.fleet_model import (
     ApplyStrategy,
-    BegunRun,
     FleetPlacement,
     FleetStrategy,
+    RunRecord,
 )
-from nexusform.domains.fleet.importers.hub_objects import as_written, is_written
-from nexusform.domains.fleet.importers.hub_records import ShownEviction, ShownRun, read_evictions, read_runs
-from nexusform.domains.fleet.scheduling.snapshots import policy_hash
-from nexusform.domains.fleet.scheduling.staged import Stage
+from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
+from nexusform.domains.fleet.importers.hub_records import (
+    ObservedEviction,
+    ObservedRun,
+    read_evictions,
+    read_runs,
+)
+from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
+from nexusform.domains.fleet.scheduling.staged_update import Stage
 from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
 from nexusform.domains.fleet.types.fleet_cluster_staged_update_strategy import (
     FLEET_CLUSTER_STAGED_UPDATE_STRATEGY,
@@ -45,22 +51,21 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     ATTRIBUTES,
     MEMBER,
     MEMBER_TYPE,
-    Reading,
+    ManifestReader,
     check,
-    computed,
     identify,
+    make_computed,
     read_files,
-    sorted_by_kind,
+    sort_by_kind,
 )
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
-from nexusform.json_forms import Form
-from nexusform.plain_data import Path
-from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
-from nexusform.words import counted, first_of, form
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
+from nexusform.json_data.plain_data import Path
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
 
-_ASKED_FOR: Final = (
+_CAPTURED_RESOURCES: Final = (
     *("clusterresourceplacements", "resourceplacements", "clusterresourcebindings", "resourcebindings"),
     *("clusterschedulingpolicysnapshots", "schedulingpolicysnapshots"),
     *("clusterresourcesnapshots", "resourcesnapshots", "clusterresourceoverrides", "resourceoverrides"),
@@ -70,15 +75,15 @@ _ASKED_FOR: Final = (
     *("clusterstagedupdateruns", "stagedupdateruns", "clusterapprovalrequests", "approvalrequests"),
     "memberclusters",
 )
-COMMAND: Final = f"kubectl get {','.join(_ASKED_FOR)} -A -o json"
+COMMAND: Final = f"kubectl get {','.join(_CAPTURED_RESOURCES)} -A -o json"
 _TYPES: Final = {
     "ClusterResourcePlacement": FLEET_CLUSTER_RESOURCE_PLACEMENT,
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
 }
-_MOST_NAMED: Final = 4
-_CONDITION: Final = ObjectType.of({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
-# What a plan knows of bindings that a hub shows, beyond what state holds of them.
-_SHOWN_BINDING: Final = ObjectType.of(
+_MAX_NAMES: Final = 4
+_CONDITION: Final = ObjectType.create({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
+# Attributes of observed bindings in addition to those in state.
+_OBSERVED_BINDING: Final = ObjectType.create(
     {
         **dict(BINDING.attributes),
         "deleting": BOOL,
@@ -88,11 +93,11 @@ _SHOWN_BINDING: Final = ObjectType.of(
         "apply": STRING,
     }
 )
-_SNAPSHOT: Final = ObjectType.of({"index": NUMBER, "objects": ListType(STRING)})
-_EVICTION: Final = ObjectType.of(
+_SNAPSHOT: Final = ObjectType.create({"index": NUMBER, "objects": ListType(STRING)})
+_EVICTION: Final = ObjectType.create(
     {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
 )
-_RUN: Final = ObjectType.of(
+_RUN: Final = ObjectType.create(
     {
         "placement": STRING,
         "ended": BOOL,
@@ -104,12 +109,12 @@ _RUN: Final = ObjectType.of(
         "begun": STRING,
     }
 )
-_PLACEMENT: Final = ObjectType.of(
+_PLACEMENT: Final = ObjectType.create(
     {
         "type": STRING,
         "manifest": STRING,
-        "bindings": MapType(_SHOWN_BINDING),
-        "policy_snapshot": ObjectType.of({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
+        "bindings": MapType(_OBSERVED_BINDING),
+        "policy_snapshot": ObjectType.create({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
         "resource_snapshots": ListType(_SNAPSHOT),
         "override_snapshots": MapType(STRING),
         "evictions": ListType(_EVICTION),
@@ -117,7 +122,7 @@ _PLACEMENT: Final = ObjectType.of(
         "refusals": MapType(STRING),
         "conditions": ListType(_CONDITION),
         "placement_statuses": ListType(
-            ObjectType.of(
+            ObjectType.create(
                 {
                     "cluster_name": STRING,
                     "observed_resource_index": NUMBER,
@@ -130,43 +135,45 @@ _PLACEMENT: Final = ObjectType.of(
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": computed(STRING, "The directory, or the first file."),
-        "directory": Attribute(
+        "id": make_computed(STRING, "The directory, or the first file."),
+        "directory": AttributeSchema(
             STRING,
             "Directory with .yaml, .yml and .json files, without subdirectories.",
             optional=True,
         ),
-        "files": Attribute(
+        "files": AttributeSchema(
             ListType(STRING), f"Files, instead of directory. Export them with `{COMMAND}`.", optional=True
         ),
-        "lenient": Attribute(BOOL, "As in kubernetes_manifests.", optional=True),
-        "observed_at": Attribute(
+        "lenient": AttributeSchema(BOOL, "As in kubernetes_manifests.", optional=True),
+        "observed_at": AttributeSchema(
             STRING,
             "Time of the export (RFC 3339). Default: the newest heartbeat.",
             optional=True,
         ),
-        "placements": computed(
+        "placements": make_computed(
             MapType(_PLACEMENT),
             "Placements on the hub by id. A plan starts from these, not from state.",
         ),
-        "override_snapshots": computed(
+        "override_snapshots": make_computed(
             MapType(STRING),
             "Override snapshots as manifests, by namespace and name.",
         ),
-        "evictions": computed(MapType(_EVICTION), "Finished evictions by name. They evict nothing again."),
-        "runs": computed(
+        "evictions": make_computed(
+            MapType(_EVICTION), "Finished evictions by name. They evict nothing again."
+        ),
+        "runs": make_computed(
             MapType(_RUN),
             "Started staged runs by id, with their progress.",
         ),
-        "managed_by": computed(
+        "managed_by": make_computed(
             MapType(STRING), 'Objects applied by Flux or Argo CD, by "<kind> <namespace>/<name>".'
         ),
         **{
-            attribute: computed(MapType(STRING), f"{kind} manifests by id.")
+            attribute: make_computed(MapType(STRING), f"{kind} manifests by id.")
             for kind, attribute in ATTRIBUTES.items()
         },
-        "member_clusters": computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
-        "hub_objects": computed(
+        "member_clusters": make_computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
+        "hub_objects": make_computed(
             MapType(STRING),
             'Other objects, and those of the latest resource snapshots, as yaml_body by "<kind> '
             '<namespace>/<name>".',
@@ -176,206 +183,214 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
-    """Read the files; what the hub made says what stands."""
-    reading = Reading(lenient=attributes.get("lenient") is True, shown=True)
-    argument = read_files(reading, attributes, context, f". Capture the hub with: {COMMAND}")
+def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
+    """Read the files and the hub state in them."""
+    reader = ManifestReader(lenient=attributes.get("lenient") is True, is_observed=True)
+    argument = read_files(reader, attributes, context, f". Capture the hub with: {COMMAND}")
     if argument is None:
-        return DataAnswer({}, reading.problems)
-    answer = hub_as_read(reading, argument, attributes)
+        return DataResult({}, reader.problems)
+    answer = build_hub_answer(reader, argument, attributes)
     if not answer.attributes:
         return answer
     return replace(answer, attributes={"id": identify(attributes), **answer.attributes})
 
 
-def hub_as_read(reading: Reading, argument: Path, attributes: Mapping[str, Any]) -> DataAnswer:
-    """What a hub shows, of the objects that were read of it; nothing where these are in error. Problems are
-    told at the argument.
+def build_hub_answer(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> DataResult:
+    """Build the attributes of a hub from its objects; empty if they have errors. Problems are reported at the
+    argument.
     """
-    shown = reading.manifests
-    missing = [*missing_snapshots(shown), *missing_overrides(shown)]
-    reading.take([*binding_problems(shown), *missing], argument)
-    placements = read_placements(shown)
-    reading.manifests = _as_written(shown, placements)
-    evictions = {each.name: each for each in read_evictions(shown)}
-    values = sorted_by_kind(reading, argument, attributes)
-    managers = _managers(reading.manifests)
-    problems = [*reading.problems, *_remarks(shown, placements, managers, argument)]
+    manifests = reader.manifests
+    missing = [*find_missing_snapshots(manifests), *find_missing_overrides(manifests)]
+    reader.report_findings([*check_bindings(manifests), *missing], argument)
+    placements = read_placements(manifests)
+    reader.manifests = _clean_objects(manifests, placements)
+    evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
+    values = sort_by_kind(reader, argument, attributes)
+    managers = _find_managers(reader.manifests)
+    problems = [*reader.problems, *_find_warnings(manifests, placements, managers, argument)]
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return DataAnswer({}, problems)
-    overrides = _override_snapshots(shown)
-    standing = {
-        key: _placement(one, evictions.values(), overrides) for key, one in sorted(placements.items())
+        return DataResult({}, problems)
+    overrides = _read_override_snapshots(manifests)
+    placement_values = {
+        key: _build_placement(placement, evictions.values(), overrides)
+        for key, placement in sorted(placements.items())
     }
-    known = {
-        "placements": standing,
+    hub_values = {
+        "placements": placement_values,
         "override_snapshots": dict(sorted(overrides.items())),
-        "evictions": {name: _SHOWN_EVICTION(each) for name, each in sorted(evictions.items())},
-        "runs": {run.key: _SHOWN_RUN(run) for run in sorted(read_runs(shown), key=lambda run: run.key)},
+        "evictions": {name: _EVICTION_FORM(eviction) for name, eviction in sorted(evictions.items())},
+        "runs": {run.key: _RUN_FORM(run) for run in sorted(read_runs(manifests), key=lambda run: run.key)},
         "managed_by": managers,
     }
-    return DataAnswer({**known, **values}, problems)
+    return DataResult({**hub_values, **values}, problems)
 
 
-def _as_written(shown: list[Manifest], placements: Mapping[str, ShownPlacement]) -> list[Manifest]:
-    """The objects that somebody wrote, without what servers say of them; also those that only the latest
-    resource snapshots hold.
+def _clean_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
+    """Return the user-created objects without server fields, also those only in the latest resource
+    snapshots.
     """
-    services = {(one.namespace, one.name) for one in shown if (one.group, one.kind) == ("", "Service")}
-    kept = [one for one in shown if is_written(one, services)]
+    services = {
+        (manifest.namespace, manifest.name)
+        for manifest in manifests
+        if (manifest.group, manifest.kind) == ("", "Service")
+    }
+    user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
-        kept += placement.snapshots[-1].objects if placement.snapshots else ()
-    return [one if _is_member(one) else replace(one, body=as_written(one.body)) for one in kept]
+        user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
+    return [
+        manifest if _is_member(manifest) else replace(manifest, body=remove_server_fields(manifest.body))
+        for manifest in user_objects
+    ]
 
 
 def _is_member(manifest: Manifest) -> bool:
     return is_fleet_group(manifest.group) and manifest.kind == MEMBER
 
 
-def _placement(
-    shown: ShownPlacement, evictions: Iterable[ShownEviction], overrides: Mapping[str, str]
+def _build_placement(
+    placement: ObservedPlacement, evictions: Iterable[ObservedEviction], overrides: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A placement as the data source shows it. `overrides` are all override snapshots, by name."""
-    body = as_written(shown.manifest.body)
-    kind = _TYPES[shown.manifest.kind]
-    index = shown.policy_index
+    """Return a placement as a value of the data source. `overrides` are all override snapshots by name."""
+    body = remove_server_fields(placement.manifest.body)
+    kind = _TYPES[placement.manifest.kind]
+    index = placement.policy_index
     if index is None:
-        index = max((one.policy_snapshot or 0 for one in shown.bindings.values()), default=0)
-    used = set(chain.from_iterable(one.overrides for one in shown.bindings.values()))
+        index = max((item.policy_snapshot or 0 for item in placement.bindings.values()), default=0)
+    used_names = set(chain.from_iterable(item.overrides for item in placement.bindings.values()))
     return {
         "type": kind.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
-        "bindings": {cluster: _ONE_BINDING(one) for cluster, one in sorted(shown.bindings.items())},
+        "bindings": {cluster: _BINDING_FORM(item) for cluster, item in sorted(placement.bindings.items())},
         "policy_snapshot": {
             "index": index,
-            "hash": policy_hash(_policy(shown, body)),
-            "number_of_clusters": shown.number_of_clusters,
+            "hash": compute_policy_hash(_read_policy(placement, body)),
+            "number_of_clusters": placement.number_of_clusters,
         },
-        "resource_snapshots": [_snapshot(one) for one in shown.snapshots],
-        "override_snapshots": {name: overrides[name] for name in sorted(used) if name in overrides},
-        "evictions": [_SHOWN_EVICTION(one) for one in evictions if one.placement == shown.key],
-        "pending": _is_pending(shown),
-        "refusals": dict(sorted(shown.refusals.items())),
-        **status_of(shown.manifest),
+        "resource_snapshots": [_build_snapshot(item) for item in placement.snapshots],
+        "override_snapshots": {name: overrides[name] for name in sorted(used_names) if name in overrides},
+        "evictions": [_EVICTION_FORM(item) for item in evictions if item.placement == placement.key],
+        "pending": _is_pending(placement),
+        "refusals": dict(sorted(placement.rejections.items())),
+        **build_status_attributes(placement.manifest),
     }
 
 
-def standing_placement(shown: list[Manifest], key: str) -> dict[str, Any]:
-    """What state is to hold of a placement that a hub shows, beside its arguments; nothing where it shows
-    none.
-    """
-    one = read_placements(shown).get(key)
-    if one is None:
+def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str, Any]:
+    """Build the computed attributes of an observed placement for state; {} if the hub has none."""
+    placement = read_placements(manifests).get(key)
+    if placement is None:
         return {}
-    attributes = _placement(one, read_evictions(shown), {})
-    selected = (one.manifest.body.get("status") or {}).get("selectedResources") or ()
+    attributes = _build_placement(placement, read_evictions(manifests), {})
+    selected_objects = (placement.manifest.body.get("status") or {}).get("selectedResources") or ()
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
-        "selected_resources": [{name: str(each.get(name) or "") for name in names} for each in selected],
+        "selected_resources": [
+            {name: str(item.get(name) or "") for name in names} for item in selected_objects
+        ],
         "evictions": attributes["evictions"],
         "workloads": {},
-        **status_of(one.manifest),
+        **build_status_attributes(placement.manifest),
     }
 
 
-def status_of(placement: Manifest) -> dict[str, Any]:
-    """What a hub says of a placement, as attributes."""
-    return {"conditions": _scheduled_first(placement), "placement_statuses": _statuses(placement)}
+def build_status_attributes(placement: Manifest) -> dict[str, Any]:
+    """Return the status of a placement as attributes."""
+    return {"conditions": _sort_conditions(placement), "placement_statuses": _read_statuses(placement)}
 
 
-def _policy(shown: ShownPlacement, body: dict[str, Any]) -> Any:
-    """The policy of the latest snapshot, where one was captured: the placement's may be newer."""
-    if shown.policy_index is not None:
+def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
+    """Return the policy of the latest snapshot if captured: that of the placement may be newer."""
+    if placement.policy_index is not None:
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
-        number = shown.number_of_clusters
-        counted_in = {} if number is None else {"numberOfClusters": number}
+        number = placement.number_of_clusters
+        number_field = {} if number is None else {"numberOfClusters": number}
         body = {**body, "spec": spec}
-        if shown.policy is not None:
-            body["spec"]["policy"] = {**shown.policy, **counted_in}
-    kind = _TYPES[shown.manifest.kind]
-    assert kind.fleet is not None
-    names = {"name": shown.manifest.name, "namespace": shown.manifest.namespace}
-    written = kind.fleet({**names, "manifest": json.dumps(body)})
-    return written.policy if isinstance(written, FleetPlacement) else None
+        if placement.policy is not None:
+            body["spec"]["policy"] = {**placement.policy, **number_field}
+    kind = _TYPES[placement.manifest.kind]
+    assert kind.build_fleet_object is not None
+    names = {"name": placement.manifest.name, "namespace": placement.manifest.namespace}
+    configuration = kind.build_fleet_object({**names, "manifest": json.dumps(body)})
+    return configuration.policy if isinstance(configuration, FleetPlacement) else None
 
 
-_ONE_BINDING: Final = Form(
-    ShownBinding,
+_BINDING_FORM: Final = RecordForm(
+    ObservedBinding,
     "state previous_state affinity_score topology_spread_score policy_snapshot=. resource_snapshot "
     "provenance=. deleting standing failure overrides apply=.",
     policy_snapshot=lambda shown: shown.policy_snapshot or 0,
     provenance=lambda _: "observed",
-    apply=lambda shown: _apply_text(shown.apply),
+    apply=lambda shown: _encode_apply_strategy(shown.apply),
 )
 
 
-def _snapshot(shown: ShownSnapshot) -> dict[str, Any]:
-    bodies = [as_written(one.body) for one in shown.objects]
-    return {"index": shown.index, "objects": [json.dumps(body, ensure_ascii=False) for body in bodies]}
+def _build_snapshot(snapshot: ObservedSnapshot) -> dict[str, Any]:
+    bodies = [remove_server_fields(manifest.body) for manifest in snapshot.objects]
+    return {"index": snapshot.index, "objects": [json.dumps(body, ensure_ascii=False) for body in bodies]}
 
 
-_SHOWN_EVICTION: Final = Form(ShownEviction, "name cluster_name=cluster valid executed reason")
+_EVICTION_FORM: Final = RecordForm(ObservedEviction, "name cluster_name=cluster valid executed reason")
 
 
-# A staged run as the data source shows it; `begun` is what it began with, as plans read it.
-_SHOWN_RUN: Final = Form(
-    ShownRun,
+# A staged run as a value of the data source; `begun` holds the values fixed at its start.
+_RUN_FORM: Final = RecordForm(
+    ObservedRun,
     "placement ended succeeded reason done approvals=approved overrides begun=.",
-    begun=lambda shown: json.dumps(_begun(shown), ensure_ascii=False),
+    begun=lambda shown: json.dumps(_build_run_record(shown), ensure_ascii=False),
 )
 
 
-def _begun(shown: ShownRun) -> dict[str, Any]:
-    """What a run fixed when it began, as a plan notes it."""
-    begun = BegunRun(
-        policy_snapshot=shown.policy_snapshot,
-        cluster_count=shown.cluster_count,
-        resource_snapshot=shown.resource_snapshot,
-        strategy=_strategy(shown),
-        stages=shown.stages or None,
-        apply=_apply_strategy(shown.apply),
-        done=shown.done,
-        ended=shown.ended,
+def _build_run_record(run: ObservedRun) -> dict[str, Any]:
+    """Return the values fixed at the start of a run, as recorded by a plan."""
+    record = RunRecord(
+        policy_snapshot=run.policy_snapshot,
+        cluster_count=run.cluster_count,
+        resource_snapshot=run.resource_snapshot,
+        strategy=_read_strategy(run),
+        stages=run.stages or None,
+        apply=_read_apply_strategy(run.apply),
+        done=run.done,
+        ended=run.ended,
     )
-    return begun.note()
+    return record.build_note()
 
 
-def _strategy(shown: ShownRun) -> tuple[Stage, ...] | None:
-    """The stages of a run's strategy as they were when it began."""
-    if shown.strategy is None:
+def _read_strategy(run: ObservedRun) -> tuple[Stage, ...] | None:
+    """Return the stages of a run's strategy at its start."""
+    if run.strategy is None:
         return None
-    kind = FLEET_STAGED_UPDATE_STRATEGY if shown.namespace else FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
-    named = {"name": "strategy", **({"namespace": shown.namespace} if shown.namespace else {})}
+    kind = FLEET_STAGED_UPDATE_STRATEGY if run.namespace else FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
+    metadata = {"name": "strategy", **({"namespace": run.namespace} if run.namespace else {})}
     body = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-        "kind": "StagedUpdateStrategy" if shown.namespace else "ClusterStagedUpdateStrategy",
-        "metadata": named,
-        "spec": shown.strategy,
+        "kind": "StagedUpdateStrategy" if run.namespace else "ClusterStagedUpdateStrategy",
+        "metadata": metadata,
+        "spec": run.strategy,
     }
-    assert kind.fleet is not None
-    read_strategy = kind.fleet({**named, "manifest": json.dumps(body)})
+    assert kind.build_fleet_object is not None
+    read_strategy = kind.build_fleet_object({**metadata, "manifest": json.dumps(body)})
     return read_strategy.stages if isinstance(read_strategy, FleetStrategy) else None
 
 
-def _apply_strategy(shown: Mapping[str, Any] | None) -> ApplyStrategy | None:
-    if shown is None:
+def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:
+    if spec is None:
         return None
-    force = (shown.get("serverSideApplyConfig") or {}).get("force")
+    force = (spec.get("serverSideApplyConfig") or {}).get("force")
     default = ApplyStrategy()
     return ApplyStrategy(
-        type=str(shown.get("type") or default.type),
-        comparison_option=str(shown.get("comparisonOption") or default.comparison_option),
-        when_to_apply=str(shown.get("whenToApply") or default.when_to_apply),
-        when_to_take_over=str(shown.get("whenToTakeOver") or default.when_to_take_over),
-        allow_co_ownership=shown.get("allowCoOwnership") is True,
+        type=str(spec.get("type") or default.type),
+        comparison_option=str(spec.get("comparisonOption") or default.comparison_option),
+        when_to_apply=str(spec.get("whenToApply") or default.when_to_apply),
+        when_to_take_over=str(spec.get("whenToTakeOver") or default.when_to_take_over),
+        allow_co_ownership=spec.get("allowCoOwnership") is True,
         force=force is True,
     )
 
 
-def _apply_text(shown: Mapping[str, Any] | None) -> str:
-    """How a binding says to apply, as plans read it; "" where it does not say."""
-    strategy = _apply_strategy(shown)
+def _encode_apply_strategy(spec: Mapping[str, Any] | None) -> str:
+    """Return a binding's apply strategy as JSON, "" if not set."""
+    strategy = _read_apply_strategy(spec)
     return "" if strategy is None else msgspec.json.encode(strategy).decode()
 
 
@@ -385,94 +400,102 @@ _OVERRIDE_SNAPSHOTS: Final = {
 }
 
 
-def _override_snapshots(shown: Iterable[Manifest]) -> dict[str, str]:
-    """Override snapshots as manifests of the overrides that they hold, by name, with their namespace."""
+def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return override snapshots as manifests of their overrides, by name with namespace."""
     by_name: dict[str, str] = {}
-    for one in shown:
-        kind = _OVERRIDE_SNAPSHOTS.get(one.kind) if is_fleet_group(one.group) else None
-        spec = one.body.get("spec")
+    for manifest in manifests:
+        kind = _OVERRIDE_SNAPSHOTS.get(manifest.kind) if is_fleet_group(manifest.group) else None
+        spec = manifest.body.get("spec")
         if kind is None or not isinstance(spec, Mapping):
             continue
-        names = {"name": one.labels.get(_TRACKED) or one.name, "namespace": one.namespace}
+        names = {"name": manifest.labels.get(_PARENT_LABEL) or manifest.name, "namespace": manifest.namespace}
         metadata = {name: value for name, value in names.items() if value}
-        body = {"apiVersion": one.body.get("apiVersion"), "kind": kind, "metadata": metadata}
-        name = f"{one.namespace}/{one.name}" if one.namespace else one.name
+        body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}
+        name = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
         by_name[name] = json.dumps({**body, "spec": spec.get("overrideSpec")}, ensure_ascii=False)
     return by_name
 
 
-_TRACKED: Final = "kubernetes-fleet.io/parent-resource-override"
+_PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 
 
-def _is_pending(shown: ShownPlacement) -> bool:
-    """Whether the scheduler has not looked at the placement as it is written."""
-    metadata = shown.manifest.body.get("metadata") or {}
+def _is_pending(placement: ObservedPlacement) -> bool:
+    """Return True if the scheduler has not processed the current generation of the placement."""
+    metadata = placement.manifest.body.get("metadata") or {}
     generation = metadata.get("generation")
-    for condition in conditions_of(shown.manifest.body):
+    for condition in list_conditions(placement.manifest.body):
         if str(condition.get("type")).endswith("Scheduled"):
             is_known = condition.get("status") in ("True", "False")
             return not is_known or condition.get("observedGeneration", generation) != generation
     return True
 
 
-def _scheduled_first(manifest: Manifest) -> list[dict[str, Any]]:
-    """The conditions; first that of the scheduler, which says whether the placement is fulfilled."""
-    conditions = _conditions((manifest.body.get("status") or {}).get("conditions"))
-    return sorted(conditions, key=lambda one: not one["type"].endswith("Scheduled"))
+def _sort_conditions(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the conditions, the scheduler's first."""
+    conditions = _read_conditions((manifest.body.get("status") or {}).get("conditions"))
+    return sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
 
 
-def _statuses(manifest: Manifest) -> list[dict[str, Any]]:
-    """What the hub says of each cluster of a placement."""
+def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the status of each cluster of a placement."""
     status = manifest.body.get("status") or {}
-    listed = status.get("perClusterPlacementStatuses") or status.get("placementStatuses") or ()
+    statuses = status.get("perClusterPlacementStatuses") or status.get("placementStatuses") or ()
     return [
         {
-            "cluster_name": str(each.get("clusterName") or ""),
-            "observed_resource_index": whole(each.get("observedResourceIndex")),
-            "conditions": _conditions(each.get("conditions")),
+            "cluster_name": str(item.get("clusterName") or ""),
+            "observed_resource_index": parse_integer(item.get("observedResourceIndex")),
+            "conditions": _read_conditions(item.get("conditions")),
         }
-        for each in listed
-        if isinstance(each, Mapping)
+        for item in statuses
+        if isinstance(item, Mapping)
     ]
 
 
-def _conditions(listed: Any) -> list[dict[str, Any]]:
+def _read_conditions(values: Any) -> list[dict[str, Any]]:
     names = ("type", "status", "reason", "message")
-    each = listed if isinstance(listed, list) else ()
-    return [{name: str(one.get(name) or "") for name in names} for one in each if isinstance(one, Mapping)]
+    items = values if isinstance(values, list) else ()
+    return [
+        {name: str(condition.get(name) or "") for name in names}
+        for condition in items
+        if isinstance(condition, Mapping)
+    ]
 
 
-def _managers(manifests: list[Manifest]) -> dict[str, str]:
-    """Who manages objects that a tool applied, by kind and name."""
+def _find_managers(manifests: list[Manifest]) -> dict[str, str]:
+    """Return the managing tools by kind and name of their objects."""
     managers: dict[str, str] = {}
     for manifest in manifests:
-        who = manager_of(manifest)
-        if who:
-            where = f"{manifest.namespace}/" if manifest.namespace else ""
-            managers[f"{manifest.kind} {where}{manifest.name}"] = who
+        manager = find_manager(manifest)
+        if manager:
+            prefix = f"{manifest.namespace}/" if manifest.namespace else ""
+            managers[f"{manifest.kind} {prefix}{manifest.name}"] = manager
     return dict(sorted(managers.items()))
 
 
-def _holds_clusters(shown: ShownPlacement) -> bool:
-    """Whether a placement's status says that it picked any."""
-    return any(status["cluster_name"] for status in _statuses(shown.manifest))
+def _has_clusters(placement: ObservedPlacement) -> bool:
+    """Return True if a placement's status names a cluster."""
+    return any(status["cluster_name"] for status in _read_statuses(placement.manifest))
 
 
-def _remarks(
-    shown: list[Manifest],
-    placements: Mapping[str, ShownPlacement],
+def _find_warnings(
+    manifests: list[Manifest],
+    placements: Mapping[str, ObservedPlacement],
     managers: Mapping[str, str],
     argument: Path,
 ) -> list[Problem]:
-    """What was not captured, and who else writes."""
+    """Return problems about uncaptured objects and other managers."""
     problems = []
-    kinds = {one.kind for one in shown}
-    bare = [key for key, one in placements.items() if _holds_clusters(one) and not one.captured]
-    if bare:
-        which, of_them = form(len(bare), "placement", "placements"), form(len(bare), "it", "them")
+    kinds = {item.kind for item in manifests}
+    uncaptured = [key for key, item in placements.items() if _has_clusters(item) and not item.captured_count]
+    if uncaptured:
+        noun, pronoun = (
+            select_form(len(uncaptured), "placement", "placements"),
+            select_form(len(uncaptured), "it", "them"),
+        )
         text = (
-            f"The {which} {first_of(bare, _MOST_NAMED)} {form(len(bare), 'says that it holds', 'hold')} "
-            f"clusters, and no binding of {of_them} was captured: a plan would pick clusters anew. Capture "
+            f"The {noun} {format_first(uncaptured, _MAX_NAMES)} "
+            f"{select_form(len(uncaptured), 'says that it holds', 'hold')} "
+            f"clusters, and no binding of {pronoun} was captured: a plan would pick clusters anew. Capture "
             f"all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
@@ -483,11 +506,15 @@ def _remarks(
         )
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if managers:
-        who = Counter(managers.values())
-        each = first_of([f"{name}: {count:,}" for name, count in sorted(who.items())], _MOST_NAMED)
-        objects = f"{counted(len(managers), 'object')} of the hub {form(len(managers), 'is', 'are')}"
+        manager_counts = Counter(managers.values())
+        summary = format_first(
+            [f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES
+        )
+        objects = (
+            f"{format_count(len(managers), 'object')} of the hub {select_form(len(managers), 'is', 'are')}"
+        )
         text = (
-            f"{objects} applied by others ({each}). Change such objects where those read them: what is "
+            f"{objects} applied by others ({summary}). Change such objects where those read them: what is "
             "written to the hub beside that is taken back. `managed_by` lists who applies what."
         )
         problems.append(Problem(argument, "managed-from-elsewhere", text, Severity.WARNING))
@@ -495,5 +522,12 @@ def _remarks(
 
 
 FLEET_HUB_EXPORT: Final = ResourceType(
-    "fleet_hub_export", 0, _SCHEMA, identify, mode="data", check=check, read=read, kind=Kind.HUB_EXPORT
+    "fleet_hub_export",
+    0,
+    _SCHEMA,
+    identify,
+    mode="data",
+    check=check,
+    read=read_export,
+    kind=PlanningKind.HUB_EXPORT,
 )

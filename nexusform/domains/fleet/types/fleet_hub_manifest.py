@@ -1,4 +1,4 @@
-"""fleet_hub_manifest: objects on the hub, as YAML, that placements may select."""
+"""fleet_hub_manifest: objects on the hub as YAML, selectable by placements."""
 
 from __future__ import annotations
 
@@ -7,41 +7,47 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.yaml_text import problem_at
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_model import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.types.fleet_reading import line_problems
-from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, PODS, shown, text
-from nexusform.domains.pods.importers.kubernetes_manifests import (
+from nexusform.domains.fleet.types.fleet_arguments import build_line_problems
+from nexusform.domains.fleet.types.fleet_schemas import (
+    CLUSTER,
+    FORCE_CONFLICTS,
+    PODS,
+    make_computed,
+    make_text,
+)
+from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
     ManifestReading,
-    envelope_problems,
     is_envelope,
     is_fleet_group,
-    read_manifests,
+    list_envelope_problems,
+    parse_manifests,
 )
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.plain_data import Path
-from nexusform.ports import Kind, ResourceType
-from nexusform.resource_types.shared_arguments import id_attribute
-from nexusform.schema import BlockSchema
-from nexusform.value_types import STRING, ListType, MapType, ObjectType
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import Path
+from nexusform.resource_types.shared_arguments import build_id_attribute
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": id_attribute("<hash of the objects' names>"),
-        "yaml_body": text(
-            "One or more Kubernetes YAML documents.", required=True, shown_in=("objects", "workloads")
+        "id": build_id_attribute("<hash of the objects' names>"),
+        "yaml_body": make_text(
+            "One or more Kubernetes YAML documents.", required=True, displayed_in=("objects", "workloads")
         ),
         "force_conflicts": FORCE_CONFLICTS,
-        "cluster_id": text(
+        "cluster_id": make_text(
             "Id of a cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
         ),
-        "objects": shown(
+        "objects": make_computed(
             ListType(
-                ObjectType.of(
+                ObjectType.create(
                     {
                         "group": STRING,
                         "version": STRING,
@@ -54,61 +60,65 @@ _SCHEMA: Final = BlockSchema(
             ),
             "The objects, in source order.",
         ),
-        "workloads": shown(PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True),
+        "workloads": make_computed(
+            PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True
+        ),
     },
     description="Objects on the hub, selectable by placements.",
 )
 
 
 @lru_cache(maxsize=256)
-def _read(body: str) -> ManifestReading:
-    return read_manifests("yaml_body", body)
+def _parse_body(body: str) -> ManifestReading:
+    return parse_manifests("yaml_body", body)
 
 
 @lru_cache(maxsize=256)
-def _refused(body: str) -> tuple[Problem, ...]:
-    """What the API server refuses: of an object beside its schema, and of workloads that are right beside it
-    what their controllers need, wherever their pods go. What other objects have a part in is looked at where
-    they meet.
+def _validate_objects(body: str) -> tuple[Problem, ...]:
+    """Return the errors of the API server: schema errors of each object, and controller requirements of valid
+    workloads. References between objects are validated elsewhere.
     """
-    from nexusform.domains.pods.importers.kubernetes_schemas import schema_problems
-    from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+    from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
+    from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 
     problems: list[Problem] = []
-    right: list[Manifest] = []
-    others: list[Manifest] = []
-    for manifest in _read(body).manifests:
-        wrong = [*schema_problems(manifest)]
-        problems += wrong
-        (others if _errors(wrong) else right).append(manifest)
-    refused = _errors(workloads_of(right, others).findings)
-    # Of one place the worst is told.
-    places = {(each.line, each.column) for each in refused}
-    return (*(each for each in problems if (each.line, each.column) not in places), *refused)
+    valid: list[Manifest] = []
+    invalid: list[Manifest] = []
+    for manifest in _parse_body(body).manifests:
+        object_problems = [*list_schema_problems(manifest)]
+        problems += object_problems
+        (invalid if _filter_errors(object_problems) else valid).append(manifest)
+    workload_errors = _filter_errors(collect_workloads(valid, invalid).findings)
+    # Per location only the most severe problem is reported.
+    error_locations = {(problem.line, problem.column) for problem in workload_errors}
+    return (
+        *(problem for problem in problems if (problem.line, problem.column) not in error_locations),
+        *workload_errors,
+    )
 
 
-def _errors(findings: Iterable[Problem]) -> list[Problem]:
-    return [each for each in findings if each.severity is Severity.ERROR]
+def _filter_errors(findings: Iterable[Problem]) -> list[Problem]:
+    return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
+def _read_manifests(attributes: Mapping[str, Any]) -> ManifestReading:
     body = attributes.get("yaml_body")
     if not isinstance(body, str):
         return ManifestReading((), ())
-    return _read(body)
+    return _parse_body(body)
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """A hash of the objects' names, with the cluster they go to."""
+    """Return a hash of the objects' names and their cluster."""
     if not isinstance(attributes.get("yaml_body"), str):
         return ""
-    names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _reading(attributes).manifests]
+    names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _read_manifests(attributes).manifests]
     text = "\n".join([str(attributes.get("cluster_id") or ""), *sorted(names)])
     return sha256(text.encode()).hexdigest()[:16]
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """`objects`."""
+    """Compute `objects`."""
     return {
         "objects": [
             {
@@ -119,35 +129,35 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
                 "name": m.name,
                 "labels": dict(m.labels),
             }
-            for m in _reading(attributes).manifests
+            for m in _read_manifests(attributes).manifests
         ]
     }
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the YAML, each with its line, and objects that stand twice."""
-    reading = _reading(attributes)
+    """Return the problems of the YAML with their lines, and duplicate objects."""
+    reading = _read_manifests(attributes)
     body = attributes.get("yaml_body")
     findings = list(reading.findings)
     if isinstance(body, str):
-        findings += _refused(body)
+        findings += _validate_objects(body)
     for manifest in reading.manifests:
-        findings += _not_for_the_hub(manifest)
-    problems = line_problems(findings, "yaml_body")
-    seen: dict[tuple[str, str, str, str], int] = {}
+        findings += _check_fleet_objects(manifest)
+    problems = build_line_problems(findings, "yaml_body")
+    lines_by_key: dict[tuple[str, str, str, str], int] = {}
     for manifest in reading.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
-        if key in seen:
-            text = f"yaml_body:{manifest.line}: {manifest.title} stands at line {seen[key]} already."
+        if key in lines_by_key:
+            text = f"yaml_body:{manifest.line}: {manifest.title} stands at line {lines_by_key[key]} already."
             problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line))
-        seen.setdefault(key, manifest.line)
+        lines_by_key.setdefault(key, manifest.line)
     return problems
 
 
-def _not_for_the_hub(manifest: Manifest) -> Iterator[Problem]:
-    """Objects that act on the fleet itself have types of their own; here they would do nothing."""
+def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
+    """Yield errors for fleet objects with resource types of their own; they have no effect here."""
     if is_envelope(manifest):
-        yield from envelope_problems(manifest)
+        yield from list_envelope_problems(manifest)
         return
     if not is_fleet_group(manifest.group):
         return
@@ -159,14 +169,14 @@ def _not_for_the_hub(manifest: Manifest) -> Iterator[Problem]:
             f"{manifest.title} would do nothing here: it belongs to the fleet itself. "
             f'Write a resource "{api.type_name}" for it.'
         )
-    yield problem_at(manifest.file, manifest.place, INVALID, text)
+    yield build_problem(manifest.file, manifest.position, INVALID, text)
 
 
-def secrets(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The text, where an object in it is a Secret, enveloped or not."""
+def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the path of the text if it contains a Secret, also in an envelope."""
     if "Secret" not in str(attributes.get("yaml_body")):
-        return ()  # most texts: these need not be read for it
-    parts: list[Any] = [manifest.body for manifest in _reading(attributes).manifests]
+        return ()  # most texts need no parsing
+    parts: list[Any] = [manifest.body for manifest in _read_manifests(attributes).manifests]
     while parts:
         part = parts.pop()
         if isinstance(part, Mapping):
@@ -178,9 +188,9 @@ def secrets(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
     return ()
 
 
-def fleet(attributes: Mapping[str, Any]) -> HubObjects:
-    """The objects and where they go."""
-    return HubObjects(_reading(attributes).manifests, attributes.get("cluster_id") or "")
+def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
+    """Return the objects and their cluster."""
+    return HubObjects(_read_manifests(attributes).manifests, attributes.get("cluster_id") or "")
 
 
 FLEET_HUB_MANIFEST: Final = ResourceType(
@@ -190,8 +200,8 @@ FLEET_HUB_MANIFEST: Final = ResourceType(
     identify,
     derive=derive,
     check=check,
-    fleet=fleet,
-    kind=Kind.MANIFEST,
-    holds=(POD,),
-    secrets=secrets,
+    build_fleet_object=build_hub_objects,
+    kind=PlanningKind.MANIFEST,
+    placement_kinds=(POD,),
+    list_secrets=find_secret_paths,
 )

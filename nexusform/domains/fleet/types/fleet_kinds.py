@@ -1,4 +1,4 @@
-"""A fleet type that may be written as blocks or as a manifest: its arguments, whichever way."""
+"""Fleet types configured as blocks or as a manifest: arguments in either form."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument
 from nexusform.domains.fleet.importers.fleet_model import FleetObject
-from nexusform.domains.fleet.scheduling.validation import check_name, invalid
-from nexusform.domains.fleet.types.fleet_reading import (
-    document_of,
-    finding_problems,
-    known_only,
-    line_problems,
-    without_unknown,
+from nexusform.domains.fleet.scheduling.validation import build_error, check_name
+from nexusform.domains.fleet.types.fleet_arguments import (
+    build_line_problems,
+    build_problems,
+    filter_known_problems,
+    parse_manifest,
+    remove_unknown,
 )
 from nexusform.domains.fleet.types.fleet_schemas import (
     FORCE_CONFLICTS,
     LENIENT,
     MANIFEST,
-    filled_name,
-    filled_namespace,
+    make_name,
+    make_namespace,
 )
-from nexusform.kubernetes.matching import dns_label_problems
-from nexusform.ports import ResourceType
-from nexusform.resource_types.shared_arguments import id_attribute, is_known, joined_id
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.values import UNKNOWN
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.kubernetes.matching import validate_dns_label
+from nexusform.resource_types.shared_arguments import build_id_attribute, is_known, join_id
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.values.value import UNKNOWN
 
 Values = Mapping[str, Any]
 CONFLICT: Final = "conflicting-arguments"
@@ -38,151 +38,154 @@ MISSING: Final = "missing-required-argument"
 
 
 class FleetKind(Struct, frozen=True):
-    """A kind of the fleet API. `spec` holds what its blocks may say."""
+    """Kind of the fleet API. `spec` is the schema of its blocks."""
 
     kind: str
     spec: BlockSchema
-    namespaced: bool = False
+    is_namespaced: bool = False
 
-    def document(self, attributes: Values) -> FleetDocument | None:
-        """The manifest as read; None without one, or while it is not known."""
+    def read_document(self, attributes: Values) -> FleetDocument | None:
+        """Return the parsed manifest; None without one, or if it is unknown."""
         text = attributes.get("manifest")
         if not isinstance(text, str):
             return None
         lenient = attributes.get("lenient") is True
-        return document_of(text, self.kind, self.spec, lenient=lenient)
+        return parse_manifest(text, self.kind, self.spec, lenient=lenient)
 
-    def arguments(self, attributes: Values) -> Values:
-        """The arguments: of the manifest where there is one, else the blocks."""
-        document = self.document(attributes)
+    def read_arguments(self, attributes: Values) -> Values:
+        """Return the arguments, from the manifest if set, else from the blocks."""
+        document = self.read_document(attributes)
         return attributes if document is None else document.values
 
     def fill(self, attributes: Values) -> dict[str, Any]:
-        """Name and namespace from the manifest; unknown as long as it is."""
+        """Fill in name and namespace from the manifest; unknown while it is."""
         if attributes.get("manifest") is UNKNOWN:
-            return dict.fromkeys(("name", "namespace") if self.namespaced else ("name",), UNKNOWN)
-        document = self.document(attributes)
+            return dict.fromkeys(("name", "namespace") if self.is_namespaced else ("name",), UNKNOWN)
+        document = self.read_document(attributes)
         if document is None:
             return {}
         names = {"name": document.name or None}
-        if self.namespaced:
+        if self.is_namespaced:
             names["namespace"] = document.namespace or "default"
         return names
 
     def identify(self, attributes: Values) -> str:
-        """The id: `<name>`, or `<namespace>/<name>`."""
-        if self.namespaced:
-            return joined_id(attributes.get("namespace"), attributes.get("name"))
-        return joined_id(attributes.get("name"))
+        """Return the id: `<name>`, or `<namespace>/<name>`."""
+        if self.is_namespaced:
+            return join_id(attributes.get("namespace"), attributes.get("name"))
+        return join_id(attributes.get("name"))
 
-    def problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
-        """Everything that is wrong: with the manifest itself, with names, and the given findings about
-        its arguments.
-        """
+    def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
+        """Return all problems: of the manifest, of names, and the findings about its arguments."""
         if attributes.get("manifest") is UNKNOWN:
             return []
-        document = self.document(attributes)
-        problems = self._name_problems(attributes, document)
+        document = self.read_document(attributes)
+        problems = self._check_names(attributes, document)
         if document is None:
-            problems += self._missing(attributes)
-            problems += _lenient_without_manifest(attributes)
+            problems += self._check_required(attributes)
+            problems += _check_lenient(attributes)
         else:
-            problems += self._beside_manifest(attributes, document)
-            problems += line_problems(document.findings, "manifest")
-        return problems + known_only(attributes, finding_problems(findings, document))
+            problems += self._check_conflicts(attributes, document)
+            problems += build_line_problems(document.findings, "manifest")
+        return problems + filter_known_problems(attributes, build_problems(findings, document))
 
-    def _name_problems(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
-        """What is wrong with name and namespace."""
+    def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
+        """Return the problems of name and namespace."""
         problems = []
         name = attributes.get("name")
         if isinstance(name, str):
-            problems += _at_the_name("name", check_name(name), document)
+            problems += _locate_name_problems("name", check_name(name), document)
         namespace = attributes.get("namespace")
-        if self.namespaced and namespace is None:
+        if self.is_namespaced and namespace is None:
             text = 'The argument "namespace" is required, but no definition was found.'
             problems.append(Problem((), MISSING, text))
-        elif self.namespaced and isinstance(namespace, str):
-            wrong = [f'namespace "{namespace}": {problem}' for problem in dns_label_problems(namespace)]
-            problems += _at_the_name(
-                "namespace", [invalid(("namespace",), detail) for detail in wrong], document
+        elif self.is_namespaced and isinstance(namespace, str):
+            details = [f'namespace "{namespace}": {problem}' for problem in validate_dns_label(namespace)]
+            problems += _locate_name_problems(
+                "namespace", [build_error(("namespace",), detail) for detail in details], document
             )
         return problems
 
-    def _missing(self, attributes: Values) -> Iterator[Problem]:
+    def _check_required(self, attributes: Values) -> Iterator[Problem]:
         for name, attribute in self.spec.attributes.items():
             if attribute.required and attributes.get(name) is None:
                 yield Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
 
-    def _beside_manifest(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
-        """Arguments that say what the manifest says."""
-        for argument, said in (("name", document.name), ("namespace", document.namespace)):
-            if argument == "namespace" and not self.namespaced:
+    def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
+        """Yield errors for arguments set both directly and in the manifest."""
+        for argument, manifest_value in (("name", document.name), ("namespace", document.namespace)):
+            if argument == "namespace" and not self.is_namespaced:
                 continue
             value = attributes.get(argument)
-            if is_known(value) and said and value != said:
-                text = f'{argument} is "{value}" and the manifest says "{said}"; leave one of them out.'
+            if is_known(value) and manifest_value and value != manifest_value:
+                text = (
+                    f'{argument} is "{value}" and the manifest says "{manifest_value}"; leave one of '
+                    f"them out."
+                )
                 yield Problem((argument,), CONFLICT, text)
-        written = [
+        set_names = [
             name
             for name, attribute in self.spec.attributes.items()
             if attributes.get(name) not in (None, attribute.default, [])
         ]
-        written += [name for name in self.spec.blocks if attributes.get(name)]
-        for name in written:
+        set_names += [name for name in self.spec.blocks if attributes.get(name)]
+        for name in set_names:
             text = f'The object is given as manifest, so "{name}" cannot be given beside it.'
             yield Problem((name,), CONFLICT, text)
 
 
-def _at_the_name(argument: str, findings: Iterable[Problem], document: FleetDocument | None) -> list[Problem]:
-    """Findings about a name: where the manifest says it, or at the argument."""
-    if document is None or ("metadata", argument) not in document.places:
-        return finding_problems(findings)
-    return finding_problems((each.below("metadata") for each in findings), document)
+def _locate_name_problems(
+    argument: str, findings: Iterable[Problem], document: FleetDocument | None
+) -> list[Problem]:
+    """Return findings about a name, located in the manifest if it is there, else at the argument."""
+    if document is None or ("metadata", argument) not in document.locations:
+        return build_problems(findings)
+    return build_problems((finding.prepend_path("metadata") for finding in findings), document)
 
 
-def _lenient_without_manifest(attributes: Values) -> Iterator[Problem]:
+def _check_lenient(attributes: Values) -> Iterator[Problem]:
     if attributes.get("lenient") is True:
         text = "lenient says how a manifest is read, and there is none here; take it out."
         yield Problem(("lenient",), CONFLICT, text)
 
 
-def fleet_type(
+def build_fleet_type(
     name: str,
     fleet: FleetKind,
     description: str,
     *,
     read: Callable[[Values, Values], FleetObject],
     findings: Callable[[FleetObject, Values], Iterable[Problem]],
-    values: Mapping[str, Attribute] | None = None,
+    values: Mapping[str, AttributeSchema] | None = None,
     phase: int = 5,
-    manifest: Attribute = MANIFEST,
+    manifest: AttributeSchema = MANIFEST,
     goes_beside: tuple[str, ...] = (),
 ) -> ResourceType:
-    """A resource type of the fleet API. `read(attributes, arguments)` gives what it is, `findings(object,
-    arguments)` what is wrong with it; `values` are attributes that no manifest holds.
+    """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object,
+    `findings(object, arguments)` its problems; `values` are attributes outside the manifest.
     """
     schema = BlockSchema(
         {
-            "id": id_attribute("<namespace>/<name>" if fleet.namespaced else "<name>"),
-            "name": filled_name(fleet.kind),
-            **({"namespace": filled_namespace()} if fleet.namespaced else {}),
+            "id": build_id_attribute("<namespace>/<name>" if fleet.is_namespaced else "<name>"),
+            "name": make_name(fleet.kind),
+            **({"namespace": make_namespace()} if fleet.is_namespaced else {}),
             "manifest": manifest,
             "lenient": LENIENT,
             "force_conflicts": FORCE_CONFLICTS,
-            **{n: _optional(a) for n, a in fleet.spec.attributes.items()},
+            **{n: _make_optional(a) for n, a in fleet.spec.attributes.items()},
             **(values or {}),
         },
         fleet.spec.blocks,
         description,
     )
 
-    def fleet_object(attributes: Values) -> FleetObject:
-        return read(attributes, fleet.arguments(attributes))
+    def read_fleet_object(attributes: Values) -> FleetObject:
+        return read(attributes, fleet.read_arguments(attributes))
 
     def check(attributes: Values) -> list[Problem]:
-        known_values = known(attributes)
-        arguments = fleet.arguments(known_values)
-        return fleet.problems(attributes, findings(read(known_values, arguments), arguments))
+        known_values = remove_unknown_values(attributes)
+        arguments = fleet.read_arguments(known_values)
+        return fleet.collect_problems(attributes, findings(read(known_values, arguments), arguments))
 
     return ResourceType(
         name,
@@ -191,17 +194,17 @@ def fleet_type(
         fleet.identify,
         check=check,
         fill=fleet.fill,
-        fleet=fleet_object,
-        goes_beside=goes_beside,
+        build_fleet_object=read_fleet_object,
+        concurrent_types=goes_beside,
     )
 
 
-def _optional(attribute: Attribute) -> Attribute:
-    """An argument that a manifest may hold instead."""
+def _make_optional(attribute: AttributeSchema) -> AttributeSchema:
+    """Return an argument as optional because a manifest may contain it."""
     return replace(attribute, required=False, optional=True) if attribute.required else attribute
 
 
-def known(attributes: Values) -> Values:
-    """The attributes with unknown parts absent."""
-    values: Values = without_unknown(dict(attributes))
+def remove_unknown_values(attributes: Values) -> Values:
+    """Return the attributes without unknown parts."""
+    values: Values = remove_unknown(dict(attributes))
     return values

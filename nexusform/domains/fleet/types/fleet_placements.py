@@ -1,4 +1,4 @@
-"""What the two placement types have in common: schema, checks and reading."""
+"""Common parts of the two placement types: schema, checks and reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.importers.fleet_model import (
     EXTERNAL,
@@ -20,27 +20,27 @@ from nexusform.domains.fleet.importers.fleet_model import (
 )
 from nexusform.domains.fleet.scheduling.bindings import PlacementType, Policy
 from nexusform.domains.fleet.scheduling.validation import (
+    build_error,
     check_policy,
     check_rolling_update,
     check_selector,
-    invalid,
 )
-from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, fleet_type
-from nexusform.domains.fleet.types.fleet_reading import amount_problems, read_placement
+from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_placement
+from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_ARGUMENTS,
     PLACEMENT_BLOCKS,
     PLACEMENT_VALUES,
 )
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.plain_data import Path
-from nexusform.ports import Kind, ResourceType
-from nexusform.schema import BlockSchema
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import Path
+from nexusform.schemas.block_schema import BlockSchema
 
 _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
-_OF_NAMESPACE: Final = {
+_NAMESPACED_KINDS: Final = {
     "": {
         "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "Pod", "PodTemplate",
         "Endpoints", "LimitRange", "ResourceQuota", "ReplicationController",
@@ -52,7 +52,7 @@ _OF_NAMESPACE: Final = {
     "policy": {"PodDisruptionBudget"},
     "rbac.authorization.k8s.io": {"Role", "RoleBinding"},
 }  # fmt: skip
-_OF_CLUSTER: Final = {
+_CLUSTER_KINDS: Final = {
     "": {"Namespace", "PersistentVolume"},
     "apiextensions.k8s.io": {"CustomResourceDefinition"},
     "rbac.authorization.k8s.io": {"ClusterRole", "ClusterRoleBinding"},
@@ -61,109 +61,118 @@ _OF_CLUSTER: Final = {
 }
 
 
-def _brought(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
-    """The objects that a placement of state has on each cluster."""
-    from nexusform.domains.fleet.planning.contents import objects_on_clusters
+def _list_cluster_objects(
+    attributes: Values, note: Mapping[str, Any] | None
+) -> dict[str, tuple[Manifest, ...]] | None:
+    """Return the objects of a placement in state by cluster."""
+    from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
-    return objects_on_clusters(attributes, note)
+    return list_cluster_objects(attributes, note)
 
 
-def placement_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
-    """The resource type of a placement."""
-    placement = fleet_type(
+def build_placement_type(name: str, kind: str, description: str, *, is_namespaced: bool) -> ResourceType:
+    """Build the resource type of a placement."""
+    placement = build_fleet_type(
         name,
-        FleetKind(kind, _SPEC, namespaced),
+        FleetKind(kind, _SPEC, is_namespaced),
         description,
         read=read_placement,
-        findings=partial(_findings, namespaced=namespaced),
+        findings=partial(_check_placement, is_namespaced=is_namespaced),
         values=PLACEMENT_VALUES,
         phase=6,
     )
-    return replace(placement, kind=Kind.PLACEMENT, holds=(BINDING, POD), brought=_brought)
+    return replace(
+        placement,
+        kind=PlanningKind.PLACEMENT,
+        placement_kinds=(BINDING, POD),
+        list_applied_objects=_list_cluster_objects,
+    )
 
 
-def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Problem]:
-    """What is wrong with a placement: its policy, what it selects, and its strategy."""
+def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced: bool) -> Iterator[Problem]:
+    """Yield the problems of a placement: policy, selectors and strategy."""
     assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
         for problem in check_policy(placement.policy):
-            yield problem.below("policy")
-        yield from _fractions(arguments)
-        yield from _empty_affinity(placement.policy, arguments)
-    yield from _selectors(placement)
-    yield from _scopes(placement, namespaced=namespaced)
-    yield from _strategy(placement, arguments.get("strategy") or {})
+            yield problem.prepend_path("policy")
+        yield from _check_integers(arguments)
+        yield from _check_empty_affinity(placement.policy, arguments)
+    yield from _check_selectors(placement)
+    yield from _check_scopes(placement, is_namespaced=is_namespaced)
+    yield from _check_strategy(placement, arguments.get("strategy") or {})
 
 
-def _selectors(placement: FleetPlacement) -> Iterator[Problem]:
-    """What is wrong with the objects that a placement selects."""
+def _check_selectors(placement: FleetPlacement) -> Iterator[Problem]:
+    """Yield the problems of a placement's selectors."""
     for i, selector in enumerate(placement.selectors):
-        here = ("resource_selector", i)
-        yield from check_selector(selector.labels, (*here, "label_selector"))
+        path = ("resource_selector", i)
+        yield from check_selector(selector.labels, (*path, "label_selector"))
         if selector.name and selector.labels is not None:
-            yield invalid(here, "a resource selector has a name or a label_selector, not both")
+            yield build_error(path, "a resource selector has a name or a label_selector, not both")
         if not selector.kind or not selector.version:
-            yield invalid(here, "a resource selector needs version and kind")
+            yield build_error(path, "a resource selector needs version and kind")
 
 
-def _strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
-    """What is wrong with how a placement is rolled out."""
+def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
+    """Yield the problems of a placement's strategy."""
     apply = strategy.get("apply_strategy") or {}
     if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
         text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
-        yield invalid(("strategy", "apply_strategy", "server_side_apply_config"), text)
-    rolling = strategy.get("rolling_update")
-    below = ("strategy", "rolling_update")
-    yield from amount_problems(rolling, ("max_unavailable", "max_surge"), below)
-    if rolling is None:
+        yield build_error(("strategy", "apply_strategy", "server_side_apply_config"), text)
+    rolling_update = strategy.get("rolling_update")
+    path = ("strategy", "rolling_update")
+    yield from check_amounts(rolling_update, ("max_unavailable", "max_surge"), path)
+    if rolling_update is None:
         return
-    rollout = placement.rolling
+    configured = placement.rolling_update
     problems = check_rolling_update(
-        rollout.max_unavailable,
-        rollout.max_surge,
-        rollout.unavailable_period_seconds,
-        external=placement.strategy == EXTERNAL,
+        configured.max_unavailable,
+        configured.max_surge,
+        configured.unavailable_period_seconds,
+        is_external=placement.strategy == EXTERNAL,
     )
     for problem in problems:
-        yield problem.below(*below)
+        yield problem.prepend_path(*path)
 
 
-def _scopes(placement: FleetPlacement, *, namespaced: bool) -> Iterator[Problem]:
-    """Kinds of the wrong scope, as far as a kind's scope is known; kinds of custom resources are let pass."""
-    takes_whole_namespaces = any(
+def _check_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
+    """Yield errors for kinds of the wrong scope. Custom resources pass because their scope is unknown."""
+    selects_namespaces = any(
         selector.scope == WITH_SELECTED and (selector.group, selector.kind) == ("", "Namespace")
         for selector in placement.selectors
     )
-    if takes_whole_namespaces and not namespaced:
+    if selects_namespaces and not is_namespaced:
         return
-    wrong, scope = (_OF_CLUSTER, "a cluster") if namespaced else (_OF_NAMESPACE, "not a cluster")
+    invalid_kinds, scope = (
+        (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
+    )
     for i, selector in enumerate(placement.selectors):
-        if selector.kind in wrong.get(selector.group, ()):
+        if selector.kind in invalid_kinds.get(selector.group, ()):
             text = f"{selector.kind} is {scope} scoped resource"
-            if not namespaced:
+            if not is_namespaced:
                 text += ": select its Namespace, or use fleet_resource_placement"
-            yield invalid(("resource_selector", i, "kind"), text)
+            yield build_error(("resource_selector", i, "kind"), text)
 
 
-def _empty_affinity(policy: Policy, arguments: Values) -> Iterator[Problem]:
-    """An affinity that says nothing: the scheduler's policy cannot tell it from none, the API does."""
-    silent = policy.required is None and not policy.preferred
-    written = (arguments.get("policy") or {}).get("affinity") is not None
-    if policy.placement_type is PlacementType.PICK_FIXED and silent and written:
+def _check_empty_affinity(policy: Policy, arguments: Values) -> Iterator[Problem]:
+    """Yield an error for an empty affinity block, which the scheduler ignores and the API rejects."""
+    is_empty = policy.required_terms is None and not policy.preferred_terms
+    is_configured = (arguments.get("policy") or {}).get("affinity") is not None
+    if policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
         text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
-        yield invalid(("policy", "affinity"), text)
+        yield build_error(("policy", "affinity"), text)
 
 
-def _fractions(arguments: Values) -> Iterator[Problem]:
-    """Numbers with a fraction where the API has whole ones."""
+def _check_integers(arguments: Values) -> Iterator[Problem]:
+    """Yield errors for fractions in integer fields."""
     policy = arguments.get("policy") or {}
-    places: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
+    fields: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
     affinity = (policy.get("affinity") or {}).get("cluster_affinity") or {}
-    preferred: Path = ("policy", "affinity", "cluster_affinity", _PREFERRED)
+    terms_path: Path = ("policy", "affinity", "cluster_affinity", _PREFERRED)
     for i, term in enumerate(affinity.get(_PREFERRED) or ()):
-        places.append(((*preferred, i, "weight"), term.get("weight")))
+        fields.append(((*terms_path, i, "weight"), term.get("weight")))
     for i, constraint in enumerate(policy.get("topology_spread_constraint") or ()):
-        places.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
-    for path, value in places:
+        fields.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
+    for path, value in fields:
         if isinstance(value, float | Fraction):
-            yield invalid(path, f"{path[-1]} must be a whole number, not {float(value)}")
+            yield build_error(path, f"{path[-1]} must be a whole number, not {float(value)}")

@@ -1,15 +1,15 @@
-"""fleet_resource_override: objects of one namespace changed per cluster."""
+"""fleet_resource_override: changes objects of one namespace per cluster."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from nexusform.domains.fleet.types.fleet_overrides import override_type
+from nexusform.domains.fleet.types.fleet_overrides import build_override_type
 
-FLEET_RESOURCE_OVERRIDE: Final = override_type(
+FLEET_RESOURCE_OVERRIDE: Final = build_override_type(
     "fleet_resource_override",
     "ResourceOverride",
     "Changes objects of one namespace per cluster; overrides fleet_cluster_resource_override.",
     selector="resource_selector",
-    namespaced=True,
+    is_namespaced=True,
 )

@@ -1,4 +1,4 @@
-"""What the staged types have in common, cluster-wide and of a namespace: strategies, runs, approvals."""
+"""Common parts of the staged types, cluster-wide and namespaced: strategies, runs, approvals."""
 
 from __future__ import annotations
 
@@ -8,47 +8,49 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_model import FleetApproval, FleetObject, FleetRun, FleetStrategy
-from nexusform.domains.fleet.scheduling.changes import check_stages
-from nexusform.domains.fleet.scheduling.staged import RunState, Stage, Task
-from nexusform.domains.fleet.scheduling.validation import invalid
-from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, fleet_type
-from nexusform.domains.fleet.types.fleet_reading import amount_problems, read_amount, read_label_selector
+from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, Task
+from nexusform.domains.fleet.scheduling.update_validation import check_stages
+from nexusform.domains.fleet.scheduling.validation import build_error
+from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_amount, read_label_selector
+from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
     LABEL_SELECTOR,
     PLACEMENT_NAME,
-    argument,
-    many,
-    one,
-    text,
+    make_argument,
+    make_block,
+    make_block_list,
+    make_text,
 )
-from nexusform.kubernetes.quantity import Amount, parse_duration
-from nexusform.ports import ResourceType
-from nexusform.schema import BlockSchema, OnChange, Reference
-from nexusform.value_types import BOOL, STRING, SetType
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.kubernetes.quantity import IntOrPercent, parse_duration
+from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
+from nexusform.schemas.value_types import BOOL, STRING, SetType
 
 # --- runs --------------------------------------------------------------------------------------
 
-_APPROVALS: Final = argument(SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>.")
+_APPROVALS: Final = make_argument(
+    SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>."
+)
 
 
-def _run_spec(strategy: str) -> BlockSchema:
+def _build_run_spec(strategy: str) -> BlockSchema:
     return BlockSchema(
         {
             "placement_name": replace(
                 PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE
             ),
-            "staged_rollout_strategy_name": text(
+            "staged_rollout_strategy_name": make_text(
                 "Name of the staged update strategy.",
                 required=True,
                 on_change=OnChange.REPLACE,
-                refers_to=Reference((strategy,), by="name"),
+                refers_to=ObjectReference((strategy,), by="name"),
             ),
-            "resource_snapshot_index": text(
+            "resource_snapshot_index": make_text(
                 "Number of the resource snapshot. Default: the latest.", on_change=OnChange.REPLACE
             ),
-            "state": text(
+            "state": make_text(
                 "Requested state of the run.",
                 default="Initialize",
                 choices=tuple(str(state) for state in RunState),
@@ -71,22 +73,22 @@ def _read_run(attributes: Values, arguments: Values) -> FleetRun:
     )
 
 
-def _run_findings(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
+def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
     index = arguments.get("resource_snapshot_index")
     if index and not (str(index).isdecimal() and len(str(index)) < 10):
-        text_ = f'"{index}" is not the number of a resource snapshot'
-        yield invalid(("resource_snapshot_index",), text_)
+        message = f'"{index}" is not the number of a resource snapshot'
+        yield build_error(("resource_snapshot_index",), message)
 
 
-def run_type(name: str, kind: str, *, strategy: str, namespaced: bool) -> ResourceType:
-    """The resource type of a staged update run; `strategy` is the type of its strategy."""
-    placement = "resource placement of its namespace" if namespaced else "cluster resource placement"
-    return fleet_type(
+def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool) -> ResourceType:
+    """Build the resource type of a staged update run; `strategy` is the type of its strategy."""
+    placement = "resource placement of its namespace" if is_namespaced else "cluster resource placement"
+    return build_fleet_type(
         name,
-        FleetKind(kind, _run_spec(strategy), namespaced),
+        FleetKind(kind, _build_run_spec(strategy), is_namespaced),
         f"Rolls out a {placement} with the strategy External, stage by stage, on creation or change.",
         read=_read_run,
-        findings=_run_findings,
+        findings=_check_run,
         values={"approvals": _APPROVALS},
     )
 
@@ -96,32 +98,34 @@ def run_type(name: str, kind: str, *, strategy: str, namespaced: bool) -> Resour
 
 _APPROVAL_SPEC: Final = BlockSchema(
     {
-        "parent_stage_rollout": text(
+        "parent_stage_rollout": make_text(
             "Name of the staged update run.", required=True, on_change=OnChange.REPLACE
         ),
-        "target_stage": text("Name of the waiting stage.", required=True, on_change=OnChange.REPLACE),
+        "target_stage": make_text("Name of the waiting stage.", required=True, on_change=OnChange.REPLACE),
     }
 )
-_APPROVED: Final = argument(
+_APPROVED: Final = make_argument(
     BOOL,
     "Whether the request is approved. Default: condition Approved of the manifest; true for blocks.",
 )
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApproval:
-    document = fleet.document(attributes)
-    approved = attributes.get("approved")
+    document = fleet.read_document(attributes)
+    argument_value = attributes.get("approved")
     return FleetApproval(
         name=str(attributes.get("name") or ""),
         namespace=str(attributes.get("namespace") or ""),
         run=str(arguments.get("parent_stage_rollout") or ""),
         stage=str(arguments.get("target_stage") or ""),
-        approved=approved if isinstance(approved, bool) else document is None or document.is_true("Approved"),
+        is_approved=argument_value
+        if isinstance(argument_value, bool)
+        else document is None or document.has_condition("Approved"),
     )
 
 
-def _approval_findings(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
-    """A warning of a request that no run asks for."""
+def _check_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
+    """Warn about an approval that no run requests."""
     assert isinstance(approval, FleetApproval)
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
@@ -132,17 +136,15 @@ def _approval_findings(approval: FleetObject, _arguments: Values) -> Iterator[Pr
         yield Problem((), "approval-request-is-of-no-use", text, Severity.WARNING)
 
 
-def approval_type(name: str, kind: str, *, run: str, namespaced: bool) -> ResourceType:
-    """The resource type of an approval request; `run` is the type of the run that asks for it, and that goes
-    on once it is granted.
-    """
-    fleet = FleetKind(kind, _APPROVAL_SPEC, namespaced)
-    return fleet_type(
+def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool) -> ResourceType:
+    """Build the resource type of an approval request; `run` is the type of the run that waits for it."""
+    fleet = FleetKind(kind, _APPROVAL_SPEC, is_namespaced)
+    return build_fleet_type(
         name,
         fleet,
         "Approval of a stage of a staged update run. The run continues once approved.",
         read=partial(_read_approval, fleet=fleet),
-        findings=_approval_findings,
+        findings=_check_approval,
         values={"approved": _APPROVED},
         goes_beside=(run,),
     )
@@ -153,28 +155,28 @@ def approval_type(name: str, kind: str, *, run: str, namespaced: bool) -> Resour
 
 _TASK: Final = BlockSchema(
     {
-        "type": text("Approval or TimedWait.", required=True, choices=("Approval", "TimedWait")),
-        "wait_time": text("Duration such as 1h30m (TimedWait)."),
+        "type": make_text("Approval or TimedWait.", required=True, choices=("Approval", "TimedWait")),
+        "wait_time": make_text("Duration such as 1h30m (TimedWait)."),
     }
 )
 _STRATEGY_SPEC: Final = BlockSchema(
     {},
     {
-        "stage": many(
+        "stage": make_block_list(
             "The stages in order.",
             BlockSchema(
                 {
-                    "name": text("Name: lower-case letters and digits.", required=True),
-                    "sorting_label_key": text("Label with an integer value that orders the clusters."),
-                    "max_concurrency": text("Clusters at a time: a number or percent.", default="1"),
+                    "name": make_text("Name: lower-case letters and digits.", required=True),
+                    "sorting_label_key": make_text("Label with an integer value that orders the clusters."),
+                    "max_concurrency": make_text("Clusters at a time: a number or percent.", default="1"),
                 },
                 {
-                    "label_selector": one(
+                    "label_selector": make_block(
                         "The clusters. Empty block: all picked clusters. No block: none.",
                         LABEL_SELECTOR,
                     ),
-                    "before_stage_task": many("Condition before the stage.", _TASK),
-                    "after_stage_task": many("Condition after the stage.", _TASK),
+                    "before_stage_task": make_block_list("Condition before the stage.", _TASK),
+                    "after_stage_task": make_block_list("Condition after the stage.", _TASK),
                 },
             ),
         )
@@ -188,9 +190,9 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
             name=str(block.get("name") or ""),
             label_selector=read_label_selector(block.get("label_selector")),
             sorting_label_key=block.get("sorting_label_key"),
-            max_concurrency=read_amount(block.get("max_concurrency"), Amount(1)) or Amount(1),
-            before=_tasks(block.get("before_stage_task")),
-            after=_tasks(block.get("after_stage_task")),
+            max_concurrency=read_amount(block.get("max_concurrency"), IntOrPercent(1)) or IntOrPercent(1),
+            before=_read_tasks(block.get("before_stage_task")),
+            after=_read_tasks(block.get("after_stage_task")),
         )
         for block in arguments.get("stage") or ()
     )
@@ -198,36 +200,36 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
     return FleetStrategy(str(attributes.get("name") or ""), stages, namespace)
 
 
-def _tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
+def _read_tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
     tasks = []
     for block in blocks or ():
-        written = block.get("wait_time")
-        seconds = parse_duration(written) if written is not None else None
+        wait_time = block.get("wait_time")
+        seconds = parse_duration(wait_time) if wait_time is not None else None
         tasks.append(Task(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)
 
 
-def _strategy_findings(strategy: FleetObject, arguments: Values) -> Iterator[Problem]:
-    """What is wrong with the stages of a strategy."""
+def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Problem]:
+    """Yield the problems of a strategy's stages."""
     assert isinstance(strategy, FleetStrategy)
-    wrong: list[Problem] = []
+    errors: list[Problem] = []
     for i, block in enumerate(arguments.get("stage") or ()):
-        here = ("stage", i)
-        wrong += amount_problems(block, ("max_concurrency",), here)
+        path = ("stage", i)
+        errors += check_amounts(block, ("max_concurrency",), path)
         for kind in ("before_stage_task", "after_stage_task"):
             for k, task in enumerate(block.get(kind) or ()):
-                written = task.get("wait_time")
-                seconds = parse_duration(written) if written is not None else None
+                wait_time = task.get("wait_time")
+                seconds = parse_duration(wait_time) if wait_time is not None else None
                 if isinstance(seconds, str):
-                    wrong.append(invalid((*here, kind, k, "wait_time"), seconds))
-    yield from wrong
+                    errors.append(build_error((*path, kind, k, "wait_time"), seconds))
+    yield from errors
     if not strategy.stages:
-        yield invalid((), "a staged update strategy needs at least one stage")
-    said = {f.path for f in wrong}
-    yield from (f for f in check_stages(strategy.stages) if f.path not in said)
+        yield build_error((), "a staged update strategy needs at least one stage")
+    reported_paths = {f.path for f in errors}
+    yield from (f for f in check_stages(strategy.stages) if f.path not in reported_paths)
 
 
-def strategy_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
-    """The resource type of a staged update strategy."""
-    fleet = FleetKind(kind, _STRATEGY_SPEC, namespaced)
-    return fleet_type(name, fleet, description, read=_read_strategy, findings=_strategy_findings)
+def build_strategy_type(name: str, kind: str, description: str, *, is_namespaced: bool) -> ResourceType:
+    """Build the resource type of a staged update strategy."""
+    fleet = FleetKind(kind, _STRATEGY_SPEC, is_namespaced)
+    return build_fleet_type(name, fleet, description, read=_read_strategy, findings=_check_strategy)

@@ -1,4 +1,4 @@
-"""data kubernetes_manifests: files and folders of a hub's objects, by kind, ready for for_each."""
+"""data kubernetes_manifests: hub objects in files and directories, by kind, for use with for_each."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_time
-from nexusform.documents.yaml_text import Node, YamlDocument, problem_at
+from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
 from nexusform.domains.fleet.importers.fleet_members import (
     MemberView,
-    newest_heartbeat,
+    check_times,
+    find_newest_heartbeat,
     read_member,
-    time_problems,
 )
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.scheduling.validation import check_name, check_taints, sentence
-from nexusform.domains.fleet.types.fleet_reading import read_taints
-from nexusform.domains.pods.importers.kubernetes_manifests import (
+from nexusform.domains.fleet.scheduling.validation import check_name, check_taints, format_sentence
+from nexusform.domains.fleet.types.fleet_arguments import read_taints
+from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
-    envelope_problems,
     is_envelope,
     is_fleet_group,
-    read_manifests,
+    list_envelope_problems,
+    parse_manifests,
 )
-from nexusform.plain_data import Path
-from nexusform.ports import DataAnswer, FileProblem, ReadContext, ResourceType
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
+from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
+from nexusform.json_data.plain_data import Path
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
 
 MEMBER: Final = "MemberCluster"
 _TEXTS: Final = MapType(STRING)
-_ENDINGS: Final = (".yaml", ".yml", ".json")
-# Kind of the fleet's API -> the attribute that holds its objects.
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+# Attribute of the objects of each fleet API kind.
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "ClusterResourcePlacement": "cluster_resource_placements",
     "ResourcePlacement": "resource_placements",
@@ -51,48 +51,48 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "ClusterApprovalRequest": "cluster_approval_requests",
     "ApprovalRequest": "approval_requests",
 }
-MEMBER_TYPE: Final = ObjectType.of(
+MEMBER_TYPE: Final = ObjectType.create(
     {
         "labels": _TEXTS,
-        "taints": ListType(ObjectType.of({"key": STRING, "value": STRING, "effect": STRING})),
+        "taints": ListType(ObjectType.create({"key": STRING, "value": STRING, "effect": STRING})),
         "health": STRING,
         "properties": _TEXTS,
-        "resources": ObjectType.of({"total": _TEXTS, "allocatable": _TEXTS, "available": _TEXTS}),
+        "resources": ObjectType.create({"total": _TEXTS, "allocatable": _TEXTS, "available": _TEXTS}),
         "namespaces": SetType(STRING),
     }
 )
 
 
-def computed(of: Any, description: str) -> Attribute:
-    """An attribute that reading gives."""
-    return Attribute(of, description, computed=True)
+def make_computed(value_type: Any, description: str) -> AttributeSchema:
+    """Return an attribute set by reading."""
+    return AttributeSchema(value_type, description, computed=True)
 
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": computed(STRING, "The directory, or the first file."),
-        "directory": Attribute(
+        "id": make_computed(STRING, "The directory, or the first file."),
+        "directory": AttributeSchema(
             STRING,
             "Directory with .yaml, .yml and .json files, without subdirectories.",
             optional=True,
         ),
-        "files": Attribute(ListType(STRING), "Files, instead of directory.", optional=True),
-        "lenient": Attribute(
+        "files": AttributeSchema(ListType(STRING), "Files, instead of directory.", optional=True),
+        "lenient": AttributeSchema(
             BOOL,
             "Correct known mistakes of printed manifests. Set it next to each manifest too.",
             optional=True,
         ),
-        "observed_at": Attribute(
+        "observed_at": AttributeSchema(
             STRING,
             "Time of the export (RFC 3339). Default: the newest heartbeat.",
             optional=True,
         ),
         **{
-            attribute: computed(_TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}.")
+            attribute: make_computed(_TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}.")
             for kind, attribute in ATTRIBUTES.items()
         },
-        "member_clusters": computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
-        "hub_objects": computed(
+        "member_clusters": make_computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
+        "hub_objects": make_computed(
             _TEXTS, 'Other objects as yaml_body of fleet_hub_manifest, by "<kind> <namespace>/<name>".'
         ),
     },
@@ -101,13 +101,13 @@ _SCHEMA: Final = BlockSchema(
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The directory, or the first file."""
+    """Return the directory, or the first file."""
     files = attributes.get("files") or [""]
     return str(attributes.get("directory") or files[0])
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """What to read must be said in one way, and the time must be one."""
+    """Return the problems of the arguments: exactly one source, and a valid time."""
     problems = []
     directory, files = attributes.get("directory"), attributes.get("files")
     if (directory is None) == (files is None):
@@ -120,151 +120,154 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-class Reading:
-    """The objects of the files, and what is wrong with them. `shown`: a hub shows them, so what it makes
-    itself is among them, and one object may stand twice.
+class ManifestReader:
+    """Reader of manifest files; collects objects and problems. `is_observed`: objects come from a hub, which
+    may include generated objects and duplicates.
     """
 
-    def __init__(self, *, lenient: bool, shown: bool = False) -> None:
+    def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
         self.lenient = lenient
-        self.shown = shown
+        self.is_observed = is_observed
         self.manifests: list[Manifest] = []
         self.problems: list[Problem] = []
         self._files: set[str] = set()
 
-    def read(self, name: str, content: bytes, path: Path) -> None:
-        """Take a file; `path` is the argument that names it."""
-        reading = read_manifests(name, content)
+    def read_file(self, name: str, content: bytes, path: Path) -> None:
+        """Read a file; `path` is the path of its argument."""
+        reading = parse_manifests(name, content)
         self.manifests += reading.manifests
-        self.take(reading.findings, path)
+        self.report_findings(reading.findings, path)
         for manifest in reading.manifests:
-            self.take(self._findings(manifest), path)
+            self.report_findings(self._check_manifest(manifest), path)
 
-    def take(self, findings: Iterable[Problem], path: Path) -> None:
-        """Say findings about a file at the argument that names it."""
-        for each in findings:
-            place = f"{each.file}:{each.line}" if each.line else each.file
-            self.problems.append(Problem(path, each.id, f"{place}: {each.detail}", each.severity))
+    def report_findings(self, findings: Iterable[Problem], path: Path) -> None:
+        """Report findings about a file at the path of its argument."""
+        for finding in findings:
+            location = f"{finding.file}:{finding.line}" if finding.line else finding.file
+            self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
-    def _findings(self, manifest: Manifest) -> Iterable[Problem]:
-        """What is wrong with a manifest: of the fleet, or of a kind of Kubernetes."""
+    def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
+        """Return the problems of a manifest of the fleet, or of a Kubernetes kind."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
-            from nexusform.domains.pods.importers.kubernetes_schemas import schema_problems
+            from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
-            problems = [*schema_problems(manifest)]
-            return [*envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
+            problems = [*list_schema_problems(manifest)]
+            return [*list_envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
         api = API_KINDS.get(manifest.kind)
-        if api is None and self.shown:
+        if api is None and self.is_observed:
             return ()
         if api is None:
             text = f"{manifest.title} is made by the hub itself; take it out of the files."
-            return (problem_at(manifest.file, manifest.place, INVALID, text),)
-        document = YamlDocument(manifest.body, manifest.place)
+            return (build_problem(manifest.file, manifest.position, INVALID, text),)
+        document = YamlDocument(manifest.body, manifest.position)
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
         if manifest.kind != MEMBER:
             return fleet.findings
-        times = time_problems(Node.of(document))
-        wrong = [problem_at(manifest.file, place, INVALID, text) for place, text in times]
-        return [*fleet.findings, *wrong, *_member_problems(manifest.file, fleet)]
+        time_errors = check_times(Node.create_root(document))
+        time_findings = [
+            build_problem(manifest.file, location, INVALID, text) for location, text in time_errors
+        ]
+        return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
 
-def _member_problems(file: str, member: FleetDocument) -> Iterable[Problem]:
-    """What the API and the webhook refuse of a member's name and taints."""
-    names = [each.below("metadata") for each in check_name(member.name)]
-    for each in (*names, *check_taints(read_taints(member.values.get("taint")))):
-        if not member.is_judged(each.path):
-            yield Problem((), INVALID, sentence(each.detail), file=file, line=member.line(each.path))
+def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
+    """Yield the errors of the API and the webhook about a member's name and taints."""
+    names = [finding.prepend_path("metadata") for finding in check_name(member.name)]
+    for finding in (*names, *check_taints(read_taints(member.values.get("taint")))):
+        if not member.is_reported(finding.path):
+            yield Problem(
+                (), INVALID, format_sentence(finding.detail), file=file, line=member.find_line(finding.path)
+            )
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
-    """Read the files, and sort what is in them by kind."""
-    reading = Reading(lenient=attributes.get("lenient") is True)
-    argument = read_files(reading, attributes, context, f": no file that ends in {', '.join(_ENDINGS)}.")
+def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
+    """Read the files and sort their objects by kind."""
+    reader = ManifestReader(lenient=attributes.get("lenient") is True)
+    argument = read_files(reader, attributes, context, f": no file that ends in {', '.join(_SUFFIXES)}.")
     if argument is None:
-        return DataAnswer({}, reading.problems)
-    values = sorted_by_kind(reading, argument, attributes)
-    if any(problem.severity is Severity.ERROR for problem in reading.problems):
-        return DataAnswer({}, reading.problems)
-    return DataAnswer({"id": identify(attributes), **values}, reading.problems)
+        return DataResult({}, reader.problems)
+    values = sort_by_kind(reader, argument, attributes)
+    if any(problem.severity is Severity.ERROR for problem in reader.problems):
+        return DataResult({}, reader.problems)
+    return DataResult({"id": identify(attributes), **values}, reader.problems)
 
 
 def read_files(
-    reading: Reading, attributes: Mapping[str, Any], context: ReadContext, why_nothing: str
+    reader: ManifestReader, attributes: Mapping[str, Any], context: ReadContext, empty_reason: str
 ) -> Path | None:
-    """Read the files that the arguments name. The argument that does; None when the directory cannot be read.
-
-    `why_nothing` ends the sentence that is said when no file holds an object.
+    """Read the files of the arguments and return the argument's path; None if the directory cannot be read.
+    `empty_reason` completes the message about files without objects.
     """
     directory = attributes.get("directory")
     try:
-        names = attributes.get("files") or _names_of(str(directory), context)
+        names = attributes.get("files") or _list_files(str(directory), context)
     except FileProblem as problem:
-        reading.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
+        reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
         return None
-    for at, name in enumerate(names):
-        path: Path = ("directory",) if directory is not None else ("files", at)
+    for index, name in enumerate(names):
+        path: Path = ("directory",) if directory is not None else ("files", index)
         try:
-            reading.read(name, context.files.read(name), path)
+            reader.read_file(name, context.files.read(name), path)
         except FileProblem as problem:
-            reading.problems.append(Problem(path, "unreadable-file", str(problem)))
+            reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     argument: Path = ("directory",) if directory is not None else ("files",)
-    if not reading.manifests and not reading.problems:
-        text = f"There is no object in {identify(attributes)}{why_nothing}"
-        reading.problems.append(Problem(argument, INVALID, text))
+    if not reader.manifests and not reader.problems:
+        text = f"There is no object in {identify(attributes)}{empty_reason}"
+        reader.problems.append(Problem(argument, INVALID, text))
     return argument
 
 
-def _names_of(directory: str, context: ReadContext) -> list[str]:
-    """The files of a directory that are read. Raises FileProblem."""
+def _list_files(directory: str, context: ReadContext) -> list[str]:
+    """Return the files of a directory with a known suffix. Raises FileProblem."""
     base = directory.rstrip("/") or "/"
-    return [f"{base}/{name}" for name in context.files.glob(base, "*") if name.endswith(_ENDINGS)]
+    return [f"{base}/{name}" for name in context.files.find_files(base, "*") if name.endswith(_SUFFIXES)]
 
 
-def sorted_by_kind(reading: Reading, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The computed attributes: the objects by kind, and the members."""
+def sort_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the computed attributes: objects by kind, and members."""
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}
-    seen: dict[tuple[str, str, str, str], Manifest] = {}
-    for manifest in reading.manifests:
+    first_by_key: dict[tuple[str, str, str, str], Manifest] = {}
+    for manifest in reader.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
-        other = seen.setdefault(key, manifest)
-        if other is not manifest and reading.shown:
+        first = first_by_key.setdefault(key, manifest)
+        if first is not manifest and reader.is_observed:
             continue
-        if other is not manifest:
-            text = f"{manifest.title} stands in {other.file}:{other.line} already."
-            twice = problem_at(manifest.file, manifest.place, "duplicate-kubernetes-object", text)
-            reading.take([twice], argument)
+        if first is not manifest:
+            text = f"{manifest.title} stands in {first.file}:{first.line} already."
+            duplicate = build_problem(manifest.file, manifest.position, "duplicate-kubernetes-object", text)
+            reader.report_findings([duplicate], argument)
             continue
         if is_fleet_group(manifest.group) and manifest.kind == MEMBER:
             members[manifest.name] = manifest
             continue
-        fleet = ATTRIBUTES.get(manifest.kind) if is_fleet_group(manifest.group) else None
-        in_namespace = f"{manifest.namespace}/" if manifest.namespace else ""
-        name = f"{in_namespace}{manifest.name}"
+        attribute = ATTRIBUTES.get(manifest.kind) if is_fleet_group(manifest.group) else None
+        prefix = f"{manifest.namespace}/" if manifest.namespace else ""
+        name = f"{prefix}{manifest.name}"
         body = json.dumps(manifest.body, ensure_ascii=False, indent=2)
-        texts[fleet or "hub_objects"][name if fleet else f"{manifest.kind} {name}"] = body
+        texts[attribute or "hub_objects"][name if attribute else f"{manifest.kind} {name}"] = body
     observed_at = attributes.get("observed_at")
-    now = (
+    observation_time = (
         parse_time(observed_at)
         if isinstance(observed_at, str)
-        else newest_heartbeat(m.body for m in members.values())
+        else find_newest_heartbeat(m.body for m in members.values())
     )
-    return {**texts, "member_clusters": _members(members, now, reading, argument)}
+    return {**texts, "member_clusters": _build_members(members, observation_time, reader, argument)}
 
 
-def _members(
-    members: Mapping[str, Manifest], now: datetime | None, reading: Reading, argument: Path
+def _build_members(
+    members: Mapping[str, Manifest], observation_time: datetime | None, reader: ManifestReader, argument: Path
 ) -> dict[str, Any]:
-    """The members as the data source shows them; one that says nothing of its health counts as healthy."""
-    views = {name: read_member(Node(m.body, m.place), now) for name, m in members.items()}
-    silent = [name for name, view in views.items() if not view.says_health]
-    if silent:
-        text = f"Nothing is said of the health of {', '.join(silent)} (no status): taken for Healthy."
-        reading.problems.append(Problem(argument, "health-of-a-member-is-unknown", text, Severity.WARNING))
-    return {name: _shown(view) for name, view in views.items()}
+    """Return the members as values of the data source; without a reported health they count as healthy."""
+    views = {name: read_member(Node(m.body, m.position), observation_time) for name, m in members.items()}
+    unreported = [name for name, view in views.items() if not view.has_health]
+    if unreported:
+        text = f"Nothing is said of the health of {', '.join(unreported)} (no status): taken for Healthy."
+        reader.problems.append(Problem(argument, "health-of-a-member-is-unknown", text, Severity.WARNING))
+    return {name: _build_member_value(view) for name, view in views.items()}
 
 
-def _shown(view: MemberView) -> dict[str, Any]:
+def _build_member_value(view: MemberView) -> dict[str, Any]:
     return {
         "labels": dict(view.labels),
         "taints": [dict(taint) for taint in view.taints],
@@ -280,5 +283,5 @@ def _shown(view: MemberView) -> dict[str, Any]:
 
 
 KUBERNETES_MANIFESTS: Final = ResourceType(
-    "kubernetes_manifests", 0, _SCHEMA, identify, mode="data", check=check, read=read
+    "kubernetes_manifests", 0, _SCHEMA, identify, mode="data", check=check, read=read_manifests_data
 )

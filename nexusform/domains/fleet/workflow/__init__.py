@@ -1,1 +1,1 @@
-"""Wiring of fleet."""
+"""Operations of the fleet domain."""

@@ -1,5 +1,5 @@
-"""Why a placement holds the clusters that it holds, every rule's verdict on every cluster; and why pods
-are where they are, asked of what objects and placements bring to clusters.
+"""Explanation of placements (every rule's verdict on every cluster) and of pods from hub objects and
+placements.
 """
 
 from __future__ import annotations
@@ -9,192 +9,204 @@ from itertools import product
 
 from msgspec.structs import replace
 
-from nexusform.address import Address, AddressPattern
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
+from nexusform.diagnostics.phrases import format_first
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.planning.fleet_phases import fleet_of
-from nexusform.domains.fleet.planning.placement import PlacementPlan
-from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
-from nexusform.domains.fleet.rendering.pod_outline import POD_ANSWER, pod_outline
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.rendering.placement_report import (
+    build_placement_document,
+    build_placement_report,
+)
+from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.workflow.reasons import (
+    PlacementReason,
+    PodReason,
+    build_placement_reason,
+    build_pod_reasons,
+)
 from nexusform.domains.pods.pod_kind import POD
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
-from nexusform.planning.request import PlanRequest
-from nexusform.plans.impact.effects import Effect, effect_of
+from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.ports import Kind
 from nexusform.rendering.answers.domain_answer import DomainAnswer
-from nexusform.words import first_of
+from nexusform.resources.address import Address, AddressPattern
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 
 
 def explain_placements(
-    planned: PlanResult, pattern: AddressPattern, name: str
+    result: PlanResult, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
-    """Explain the placements at an address; None when no placement stands there, or when the name is not
-    that of a cluster while the placement has pods.
+    """Explain the placements at an address; None without a placement, or if the name is no cluster while the
+    placement has pods.
     """
-    fleet = fleet_of(planned)
+    fleet = find_planned_fleet(result)
     if fleet is None:
         return None
-    roster = fleet.outcome.roster
-    placements = [p for a, p in fleet.outcome.placements.items() if pattern.matches(a)]
+    member_list = fleet.outcome.member_list
+    placements = [p for a, p in fleet.outcome.placements.items() if pattern.is_match(a)]
     if not placements:
         return None
-    known = {m.name for m in roster.members}
-    named: set[str] = set()
+    member_names = {m.name for m in member_list.members}
+    configured_names: set[str] = set()
     for placement in placements:
-        if placement.asked.written.policy:
-            named.update(placement.asked.written.policy.cluster_names)
-    if name and name not in known | named:
+        if placement.spec.configuration.policy:
+            configured_names.update(placement.spec.configuration.policy.cluster_names)
+    if name and name not in member_names | configured_names:
         pod = name.rpartition("/")[2]
-        if any(row.kind == POD and row.object == pod for row in planned.plan.placements):
+        if any(row.kind == POD and row.object == pod for row in result.plan.placements):
             return None
-        near = did_you_mean(name, sorted(known))
-        unknown = nodes_unknown(planned, pattern)
-        text = f'The fleet has no member cluster "{name}".{near}' + (f" {unknown}" if unknown else "")
-        return [], [error("no-such-object", text)]
-    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    return _reasons(planned, placements, roster, [name]), wrong
+        suggestion = suggest_name(name, sorted(member_names))
+        unknown_nodes = describe_unknown_nodes(result, pattern)
+        text = f'The fleet has no member cluster "{name}".{suggestion}' + (
+            f" {unknown_nodes}" if unknown_nodes else ""
+        )
+        return [], [build_error("no-such-object", text)]
+    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    return _build_reasons(result, placements, member_list, [name]), errors
 
 
 def explain_member(
-    planned: PlanResult, pattern: AddressPattern
+    result: PlanResult, pattern: AddressPattern
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
-    """What every placement says of the member clusters at an address; None when there is none."""
-    attributes = [c.after for c in planned.plan.changes if pattern.matches(c.address)]
-    names = [str(each["name"]) for each in attributes if each is not None and each.get("name")]
-    fleet = fleet_of(planned)
+    """Explain every placement's verdict on the member clusters at an address; None without any."""
+    attributes = [c.after for c in result.plan.changes if pattern.is_match(c.address)]
+    names = [str(values["name"]) for values in attributes if values is not None and values.get("name")]
+    fleet = find_planned_fleet(result)
     if fleet is None or not names:
         return None
-    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     placements = fleet.outcome.placements.values()
-    if not placements and not wrong:
+    if not placements and not errors:
         text = f"No placement looks at {', '.join(names)}: there is none in the configuration."
-        wrong.append(error("nothing-to-explain", text))
-    roster = fleet.outcome.roster
-    return _reasons(planned, placements, roster, names), wrong
+        errors.append(build_error("nothing-to-explain", text))
+    member_list = fleet.outcome.member_list
+    return _build_reasons(result, placements, member_list, names), errors
 
 
-def _reasons(
-    planned: PlanResult, placements: Iterable[PlacementPlan], roster: Roster, clusters: Sequence[str]
+def _build_reasons(
+    result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
 ) -> list[PlacementReason]:
-    """The reasons of these placements, cluster by cluster; the cluster "" stands for all of them."""
-    secret = _secret(planned)
+    """Build the reasons of these placements, cluster by cluster; the cluster "" means all."""
+    is_sensitive = _has_sensitive_objects(result)
     rows: dict[Address, list[PlacementChange]] = {}
-    for row in planned.plan.placements:
+    for row in result.plan.placements:
         if row.kind == BINDING:
             rows.setdefault(row.address, []).append(row)
     reasons = []
     for cluster, placement in product(clusters, placements):
-        own_rows = rows.get(placement.asked.instance.address, ())
-        reasons.append(placement_reason(placement, roster, own_rows, cluster, secret=secret))
+        own_rows = rows.get(placement.spec.instance.address, ())
+        reasons.append(
+            build_placement_reason(placement, member_list, own_rows, cluster, is_sensitive=is_sensitive)
+        )
     return reasons
 
 
-def _secret(planned: PlanResult) -> bool:
-    """Whether objects on the hub, or what changes them, hold values that must not be shown."""
+def _has_sensitive_objects(result: PlanResult) -> bool:
+    """Return True if hub objects or overrides contain sensitive values."""
     return any(
-        c.sensitive_after for c in planned.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
+        c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
     )
 
 
-_BRING_PODS = (Kind.PLACEMENT, Kind.MANIFEST)
+_POD_KINDS = (PlanningKind.PLACEMENT, PlanningKind.MANIFEST)
 NODES_UNKNOWN = "nodes-unknown"
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 
 
 def explain_pods(
-    planned: PlanResult, pattern: AddressPattern, name: str
+    result: PlanResult, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodReason, ...], list[Diagnostic]] | None:
-    """Explain the pods of this name at an address ("": its only one), on every cluster or, as plans head
-    their lines (`east/web/Deployment/shop/shop-0`, `east/shop-0`), on one; None when it brings no pods.
+    """Explain the pods of this name at an address ("": the only one); None without pods. A prefix selects one
+    cluster or workload, as in plans (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
-    wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
-    own = [r for r in planned.plan.placements if r.kind == POD and pattern.matches(r.address)]
-    rows = [row for row in own if row.target]
-    refused = {row.object: row.reason for row in own if effect_of(row) is Effect.NOT_MADE}
-    fleet = fleet_of(planned)
-    if fleet is None or not (rows or refused):
+    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
+    rows = [row for row in pod_rows if row.target]
+    rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}
+    fleet = find_planned_fleet(result)
+    if fleet is None or not (rows or rejected):
         return None
-    names = list(dict.fromkeys([*(row.object for row in rows), *refused]))
+    names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
     if not name and len(names) > 1:
-        shown = ", ".join(names[:_MOST_NAMES])
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        text = f"{pattern} has several pods; name one of them: {shown}{more}."
-        return (), [*wrong, error("which-pod", text)]
-    front, _, pod = (name or names[0]).rpartition("/")
-    if pod in refused:
-        text = f'The pod "{pod}" of {pattern} is not made: {refused[pod]}.'
-        return (), [*wrong, error("no-such-object", text)]
+        name_list = ", ".join(names[:_MAX_NAMES])
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        text = f"{pattern} has several pods; name one of them: {name_list}{more}."
+        return (), [*errors, build_error("which-pod", text)]
+    prefix, _, pod = (name or names[0]).rpartition("/")
+    if pod in rejected:
+        text = f'The pod "{pod}" of {pattern} is not made: {rejected[pod]}.'
+        return (), [*errors, build_error("no-such-object", text)]
     if pod not in names:
-        text = f'{pattern} brings no pod "{pod}".{did_you_mean(pod, names)}'
-        return (), [*wrong, error("no-such-object", text)]
+        text = f'{pattern} brings no pod "{pod}".{suggest_name(pod, names)}'
+        return (), [*errors, build_error("no-such-object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
-    unknown = nodes_unknown(planned, pattern)
-    if unknown:
-        wrong.append(warning(NODES_UNKNOWN, unknown))
-    reasons = pod_reasons(fleet.pods, addresses, pod)
-    meant = [reason for reason in reasons if not front or front in _fronts(reason)]
-    if not meant:
-        known = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
-        text = f'{pattern} brings no pod "{name}". It brings {first_of(known, _MOST_NAMES)}.'
-        return (), [*wrong, error("no-such-object", text)]
-    return tuple(meant), wrong
+    unknown_nodes = describe_unknown_nodes(result, pattern)
+    if unknown_nodes:
+        errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
+    reasons = build_pod_reasons(fleet.pods, addresses, pod)
+    selected = [reason for reason in reasons if not prefix or prefix in _list_prefixes(reason)]
+    if not selected:
+        candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
+        text = f'{pattern} brings no pod "{name}". It brings {format_first(candidates, _MAX_NAMES)}.'
+        return (), [*errors, build_error("no-such-object", text)]
+    return tuple(selected), errors
 
 
-def _fronts(reason: PodReason) -> tuple[str, ...]:
-    """What may stand before the name of a pod: its cluster, its workload, or both."""
+def _list_prefixes(reason: PodReason) -> tuple[str, ...]:
+    """Return the valid prefixes of a pod's name: cluster, workload, or both."""
     workload = reason.outcome.workload
     return reason.cluster, workload, f"{reason.cluster}/{workload}"
 
 
-def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
-    """A sentence on the members that hold a placement and whose pods are not predicted; "" without any."""
-    fleet = fleet_of(planned)
+def describe_unknown_nodes(result: PlanResult, pattern: AddressPattern) -> str:
+    """Return a sentence about picked members without predicted pods; "" without any."""
+    fleet = find_planned_fleet(result)
     members = dict(fleet.pods.members) if fleet is not None else {}
-    for change in planned.plan.changes:
+    for change in result.plan.changes:
         after = change.after or {}
         if change.address.type == "fleet_member_cluster" and after.get("kubernetes_cluster_id"):
             members[str(after.get("name"))] = str(after["kubernetes_cluster_id"])
-    known = fleet.pods.clusters if fleet is not None else {}
+    known_clusters = fleet.pods.clusters if fleet is not None else {}
     names = [
         row.object
-        for row in planned.plan.placements
+        for row in result.plan.placements
         if row.kind == BINDING
         and row.action is not PlacementAction.REMOVE
-        and pattern.matches(row.address)
-        and members.get(row.object, "") not in known
+        and pattern.is_match(row.address)
+        and members.get(row.object, "") not in known_clusters
     ]
     if not names:
         return ""
-    listed = ", ".join(names[:_MOST_NAMES]) + (" and others" if len(names) > _MOST_NAMES else "")
+    name_list = ", ".join(names[:_MAX_NAMES]) + (" and others" if len(names) > _MAX_NAMES else "")
     return (
-        f"Nodes unknown: {listed}. A member without kubernetes_cluster_id has figures, not nodes, so the "
+        f"Nodes unknown: {name_list}. A member without kubernetes_cluster_id has figures, not nodes, so the "
         "pods that the placement brings there are not predicted."
     )
 
 
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
-    """Placements, members, and the pods that placements and manifests bring."""
-    kind = request.registries.kind_of(pattern.type)
-    if kind not in (Kind.MEMBER, *_BRING_PODS):
+    """Explain placements, members, and pods of placements and manifests."""
+    kind = request.registries.get_kind(pattern.type)
+    if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
         return None
-    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
-    placements = explain_placements(planned, pattern, name) if kind is Kind.PLACEMENT else None
-    placements = explain_member(planned, pattern) if kind is Kind.MEMBER else placements
+    planned = make_plan(replace(request, samples=0, includes_remedies=False, lint=False))
+    placements = explain_placements(planned, pattern, name) if kind is PlanningKind.PLACEMENT else None
+    placements = explain_member(planned, pattern) if kind is PlanningKind.MEMBER else placements
     if placements is not None:
-        reasons, wrong = placements
-        answers = tuple((placement_outline(each), placement_document(each)) for each in reasons)
-        return DomainAnswer(answers, tuple(wrong), goes_far=True)
-    pods = explain_pods(planned, pattern, name) if kind in _BRING_PODS else None
+        reasons, errors = placements
+        answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
+        return DomainAnswer(answers, tuple(errors), allows_errors=True)
+    pods = explain_pods(planned, pattern, name) if kind in _POD_KINDS else None
     if pods is None:
         return None
-    pod_answers, wrong = pods
-    answers = tuple((pod_outline(each), POD_ANSWER(each)) for each in pod_answers)
-    notes = tuple(each for each in wrong if each.id == NODES_UNKNOWN)
-    return DomainAnswer(answers, tuple(wrong), notes)
+    pod_answers, errors = pods
+    answers = tuple((build_pod_report(item), POD_FORM(item)) for item in pod_answers)
+    notes = tuple(item for item in errors if item.id == NODES_UNKNOWN)
+    return DomainAnswer(answers, tuple(errors), notes)

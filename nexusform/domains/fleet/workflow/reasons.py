@@ -1,4 +1,4 @@
-"""Why placements and pods are where they are: what `explain` tells of a plan."""
+"""Reasons for the locations of placements and pods, for `explain`."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.domains.fleet.planning.overrides import Rendered, opened
-from nexusform.domains.fleet.planning.placement import PlacementPlan
-from nexusform.domains.fleet.planning.rows import why_kept
+from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.rows import explain_kept_bindings
 from nexusform.domains.fleet.scheduling import explanation as fleet_explanation
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, PolicyDrift
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.phase import PodDecision, PodPhase
 from nexusform.domains.pods.scheduling import explanation as pod_explanation
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
-from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.planning.vms.vm_object import placed_by
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.planning.vm_planning.vm_object import find_placement_origin
 from nexusform.plans.plan import PlacementChange
+from nexusform.resources.address import Address
 
 # --- placements ----------------------------------------------------------------------------------
 
 
 class PlacementReason(Struct, frozen=True):
-    """One placement, and one of its clusters or ("") all of them.
-
-    `explanation` is the decision of this plan where it picks any cluster, else what the rules say today of
-    what is held and of the others. `rows` say what the plan does, `known` what state noted of each binding
-    (trigger, serial), both by cluster. `objects` are those of the cluster's snapshot and `rendered` what it
-    has of them (both empty where values among them are sensitive); `failures` say why overriding fails, by
-    cluster. `given_up` are the clusters whose binding is Unscheduled and still there; `fulfilled`: it has all
-    the clusters that its policy asks for. `kept` is why it does not leave what it would not pick today.
+    """Reasons for one placement, at one of its clusters or ("") all. `explanation` is this plan's decision if
+    it picks any cluster, else the current verdicts of the rules. `rows` are the plan's actions, `recorded`
+    the trigger and serial of each binding in state, both by cluster. `objects` are those of the cluster's
+    snapshot, `rendered` its version of them (both empty if sensitive); `failures` are override errors by
+    cluster. `unscheduled` are clusters with a binding to be removed; `is_fulfilled`: all requested clusters
+    are bound. `kept_reason` explains a kept binding that would not be picked now.
     """
 
     address: Address
@@ -42,88 +40,106 @@ class PlacementReason(Struct, frozen=True):
     explanation: PlacementExplanation
     drift: PolicyDrift
     rows: Mapping[str, PlacementChange] = field(default_factory=dict)
-    known: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    recorded: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
     rendered: tuple[Manifest, ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
-    given_up: tuple[str, ...] = ()
-    fulfilled: bool = True
-    kept: str = ""
+    unscheduled: tuple[str, ...] = ()
+    is_fulfilled: bool = True
+    kept_reason: str = ""
 
 
-def placement_reason(
-    placement: PlacementPlan, roster: Roster, rows: Sequence[PlacementChange], cluster: str, *, secret: bool
+def build_placement_reason(
+    placement: PlacementPlan,
+    member_list: MemberList,
+    rows: Sequence[PlacementChange],
+    cluster: str,
+    *,
+    is_sensitive: bool,
 ) -> PlacementReason:
-    """The reason of a placement at one cluster, or ("") at all. `rows` are those of its bindings; objects
-    that are `secret` are left out.
+    """Build the reason of a placement at one cluster, or ("") all. `rows` are those of its bindings;
+    sensitive objects are omitted.
     """
-    policy, namespace = placement.asked.policy_in(roster), placement.asked.written.namespace
-    scheduled = [binding for binding in placement.held if binding.state is not BindingState.UNSCHEDULED]
-    held = {binding.cluster: binding for binding in scheduled}
-    private = placement.asked.instance.prior.private if placement.asked.instance.prior is not None else None
-    notes = {name: placed_by(private, name) for name in held}
+    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    scheduled_bindings = [
+        binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED
+    ]
+    bindings = {binding.cluster: binding for binding in scheduled_bindings}
+    private = placement.spec.instance.prior.private if placement.spec.instance.prior is not None else None
+    notes = {name: find_placement_origin(private, name) for name in bindings}
     reason = PlacementReason(
-        placement.asked.instance.address,
+        placement.spec.instance.address,
         cluster,
-        _as_decided(placement, held, roster),
-        fleet_explanation.drift(placement.held, roster, policy, placement.asked.snapshot, namespace),
+        _explain_decision(placement, bindings, member_list),
+        fleet_explanation.compute_drift(
+            placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace
+        ),
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
-        given_up=tuple(binding.cluster for binding in placement.held if binding.cluster not in held),
-        fulfilled=placement.scheduled.fulfilled,
-        kept=why_kept(placement),
+        unscheduled=tuple(
+            binding.cluster for binding in placement.bindings if binding.cluster not in bindings
+        ),
+        is_fulfilled=placement.scheduling.is_fulfilled,
+        kept_reason=explain_kept_bindings(placement),
     )
-    if secret:
+    if is_sensitive:
         return reason
-    clusters = [cluster] if cluster else list(held)
-    contents = {name: _on_cluster(placement, held.get(name), name) for name in clusters}
+    clusters = [cluster] if cluster else list(bindings)
+    resources = {name: _get_cluster_resources(placement, bindings.get(name), name) for name in clusters}
     failures = {
         name: rendered.failure
-        for name, (_, rendered) in contents.items()
+        for name, (_, rendered) in resources.items()
         if rendered is not None and rendered.failure
     }
-    objects, rendered = contents[cluster] if cluster else ((), None)
+    objects, rendered = resources[cluster] if cluster else ((), None)
     return replace(
         reason,
-        objects=tuple(opened(objects)) if rendered is not None else (),
-        rendered=tuple(opened(rendered.manifests)) if rendered is not None else (),
+        objects=tuple(expand_envelopes(objects)) if rendered is not None else (),
+        rendered=tuple(expand_envelopes(rendered.manifests)) if rendered is not None else (),
         failures=failures,
     )
 
 
-def _as_decided(
-    placement: PlacementPlan, held: Mapping[str, Binding], roster: Roster
+def _explain_decision(
+    placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
 ) -> PlacementExplanation:
-    """The decision as it was taken, with the bindings that are held now."""
-    held_then, roster_then = placement.scheduled.decided or (placement.held, roster)
-    policy = placement.asked.policy_in(roster_then)
-    snapshot, namespace = placement.asked.snapshot, placement.asked.written.namespace
-    explanation = fleet_explanation.explain(held_then, roster_then, policy, snapshot, namespace)
-    verdicts = [replace(verdict, binding=held.get(verdict.cluster)) for verdict in explanation.clusters]
+    """Return the explanation at the time of the decision, with the current bindings."""
+    decision_bindings, decision_members = placement.scheduling.cycle_start or (
+        placement.bindings,
+        member_list,
+    )
+    policy = placement.spec.resolve_policy(decision_members)
+    snapshot, namespace = placement.spec.policy_snapshot, placement.spec.configuration.namespace
+    explanation = fleet_explanation.explain(decision_bindings, decision_members, policy, snapshot, namespace)
+    verdicts = [replace(verdict, binding=bindings.get(verdict.cluster)) for verdict in explanation.clusters]
     return replace(explanation, clusters=tuple(verdicts))
 
 
-def _on_cluster(
+def _get_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
-) -> tuple[tuple[Manifest, ...], Rendered | None]:
-    """The objects of the snapshot that a cluster's binding points to, and what the cluster has of them. Of a
-    cluster without a binding, and under one that brought nothing yet: what it would get.
+) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
+    """Return the objects of the snapshot bound to a cluster, and the cluster's resources. Without a binding
+    or rollout: the future ones.
     """
-    content = placement.content(binding, placement.rolled_out.clusters) if binding is not None else None
-    if binding is None or content is None:
-        would_get = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
-        return placement.offer.selected, placement.stock.rendered(would_get, cluster)
-    snapshot = placement.stock.snapshot(binding.resource_snapshot)
-    return (snapshot.objects if snapshot is not None else content.manifests), content
+    resources = (
+        placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
+    )
+    if binding is None or resources is None:
+        latest_index = (
+            placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
+        )
+        return placement.selection.manifests, placement.snapshot_store.render_cluster(latest_index, cluster)
+    snapshot = placement.snapshot_store.find_snapshot(binding.resource_snapshot)
+    return (snapshot.objects if snapshot is not None else resources.manifests), resources
 
 
 # --- pods ----------------------------------------------------------------------------------------
 
 
 class PodReason(Struct, frozen=True):
-    """One pod on one cluster. `nodes` are the verdicts of all its nodes, best first; `today` says that they
-    are of things as they are (the pod stays), not of the plan's decision. `machine` and `zone` are "" for
-    a Pending pod.
+    """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first; `is_current`:
+    they describe the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending
+    pod. `is_recorded`: the prediction is from an earlier nexusform.
     """
 
     address: str
@@ -132,36 +148,34 @@ class PodReason(Struct, frozen=True):
     machine: str
     zone: str
     nodes: tuple[NodeVerdict, ...]
-    today: bool
+    is_current: bool
 
 
-def pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodReason, ...]:
-    """The reasons of every pod of this name among what the addresses bring."""
+def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodReason, ...]:
+    """Build the reasons of every pod of this name at the addresses."""
     reasons: list[PodReason] = []
     for address in addresses:
-        reasons += [_pod_reason(address, decision) for decision in pods.decisions(address, name)]
+        reasons += [_build_pod_reason(address, decision) for decision in pods.find_decisions(address, name)]
     return tuple(reasons)
 
 
-def _pod_reason(address: str, decision: PodDecision) -> PodReason:
-    """Why a pod is where it is. For one that stays there is no decision to explain: its nodes are asked
-    what they would say today.
-    """
-    outcome, scene = decision.outcome, decision.scene
+def _build_pod_reason(address: str, decision: PodDecision) -> PodReason:
+    """Build the reason of a pod. For a kept pod, the nodes are evaluated in the present state."""
+    outcome, inputs = decision.outcome, decision.inputs
     verdicts = pod_explanation.explain(
-        scene.model,
-        scene.standing,
-        scene.workloads,
+        inputs.cluster,
+        inputs.existing_pods,
+        inputs.workloads,
         (outcome.workload, outcome.number),
-        seed=scene.seed,
-        lost=scene.lost,
+        seed=inputs.seed,
+        lost_pods=inputs.lost_pods,
     )
-    today = not verdicts
-    if today and outcome.spec is not None:
-        verdicts = pod_explanation.consider(
-            scene.model, decision.others, outcome.spec, outcome.number, outcome.volumes
+    is_current = not verdicts
+    if is_current and outcome.spec is not None:
+        verdicts = pod_explanation.evaluate_nodes(
+            inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes
         )
-    node = decision.cluster.node(outcome.node)
+    node = decision.cluster.find_node(outcome.node)
     return PodReason(
         address=address,
         cluster=decision.cluster.name,
@@ -169,5 +183,5 @@ def _pod_reason(address: str, decision: PodDecision) -> PodReason:
         machine=node.machine if node is not None else "",
         zone=node.zone if node is not None else "",
         nodes=verdicts,
-        today=today,
+        is_current=is_current,
     )

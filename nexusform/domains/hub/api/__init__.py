@@ -1,1 +1,1 @@
-"""What speaks to the API server of a hub."""
+"""Clients of a hub's API server."""

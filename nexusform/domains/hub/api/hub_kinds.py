@@ -1,4 +1,4 @@
-"""Where a hub serves the kinds of the fleet."""
+"""API paths of the fleet kinds."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ from msgspec import Struct
 
 PLACEMENT_GROUP: Final = "placement.kubernetes-fleet.io"
 CLUSTER_GROUP: Final = "cluster.kubernetes-fleet.io"
-VERSION: Final = "v1beta1"  # the one that every kind is served in
+VERSION: Final = "v1beta1"  # served for every kind
 
 
 class HubKind(Struct, frozen=True):
-    """A kind: its name, the plural in paths, and whether it stands in namespaces."""
+    """Kind with its plural and scope."""
 
     kind: str
     plural: str
-    namespaced: bool
+    is_namespaced: bool
     group: str = PLACEMENT_GROUP
 
     @property
     def collection(self) -> str:
-        """The path of all of them."""
+        """Path of the collection."""
         return f"/apis/{self.group}/{VERSION}/{self.plural}"
 
-    def path(self, name: str, namespace: str = "", version: str = VERSION) -> str:
-        """The path of one."""
-        within = f"namespaces/{namespace}/" if self.namespaced else ""
-        return f"/apis/{self.group}/{version}/{within}{self.plural}/{name}"
+    def build_path(self, name: str, namespace: str = "", version: str = VERSION) -> str:
+        """Return the path of one object."""
+        prefix = f"namespaces/{namespace}/" if self.is_namespaced else ""
+        return f"/apis/{self.group}/{version}/{prefix}{self.plural}/{name}"
 
 
-def _pair(kind: str, cluster_kind: str = "") -> tuple[HubKind, HubKind]:
-    """A kind of the whole hub and its like of a namespace."""
-    of_cluster = cluster_kind or f"Cluster{kind}"
+def _make_pair(kind: str, cluster_kind: str = "") -> tuple[HubKind, HubKind]:
+    """Return a cluster-scoped kind and its namespaced counterpart."""
+    cluster_name = cluster_kind or f"Cluster{kind}"
     return (
-        HubKind(of_cluster, _plural(of_cluster), namespaced=False),
-        HubKind(kind, _plural(kind), namespaced=True),
+        HubKind(cluster_name, _build_plural(cluster_name), is_namespaced=False),
+        HubKind(kind, _build_plural(kind), is_namespaced=True),
     )
 
 
-def _plural(kind: str) -> str:
+def _build_plural(kind: str) -> str:
     word = kind.lower()
     return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
 
-WORK: Final = HubKind("Work", "works", namespaced=True)
-MEMBER: Final = HubKind("MemberCluster", "memberclusters", namespaced=False, group=CLUSTER_GROUP)
+WORK: Final = HubKind("Work", "works", is_namespaced=True)
+MEMBER: Final = HubKind("MemberCluster", "memberclusters", is_namespaced=False, group=CLUSTER_GROUP)
 
-# What a plan that goes on from a hub is read of.
-READ: Final = (
-    *_pair("ResourcePlacement"),
-    *_pair("ResourceBinding"),
-    *_pair("SchedulingPolicySnapshot"),
-    *_pair("ResourceSnapshot"),
-    *_pair("ResourceOverride"),
-    *_pair("ResourceOverrideSnapshot"),
+# Kinds read for a plan from a hub.
+READ_KINDS: Final = (
+    *_make_pair("ResourcePlacement"),
+    *_make_pair("ResourceBinding"),
+    *_make_pair("SchedulingPolicySnapshot"),
+    *_make_pair("ResourceSnapshot"),
+    *_make_pair("ResourceOverride"),
+    *_make_pair("ResourceOverrideSnapshot"),
     HubKind(
         "ClusterResourcePlacementDisruptionBudget",
         "clusterresourceplacementdisruptionbudgets",
-        namespaced=False,
+        is_namespaced=False,
     ),
-    HubKind("ClusterResourcePlacementEviction", "clusterresourceplacementevictions", namespaced=False),
-    *_pair("StagedUpdateStrategy"),
-    *_pair("StagedUpdateRun"),
-    *_pair("ApprovalRequest"),
+    HubKind("ClusterResourcePlacementEviction", "clusterresourceplacementevictions", is_namespaced=False),
+    *_make_pair("StagedUpdateStrategy"),
+    *_make_pair("StagedUpdateRun"),
+    *_make_pair("ApprovalRequest"),
     MEMBER,
 )
-KINDS: Final = {each.kind: each for each in (*READ, WORK)}
+KINDS: Final = {each.kind: each for each in (*READ_KINDS, WORK)}

@@ -1,1 +1,1 @@
-"""The hub at the command line."""
+"""Command line of the hub domain."""

@@ -1,1 +1,1 @@
-"""The provider that acts on a hub."""
+"""Provider for live hubs."""

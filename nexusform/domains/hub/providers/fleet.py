@@ -1,4 +1,6 @@
-"""The `fleet` provider: a fleet hub that is there, judged by dry runs, written by server-side apply."""
+"""The `fleet` provider: reads a live fleet hub, validates plans by server-side dry runs, and writes by
+server-side apply.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,22 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from nexusform.domains.hub.types.fleet_hub import CONTEXT, KUBECONFIG
+from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.kubernetes.quantity import parse_duration
-from nexusform.ports import Provider, ProviderProblem
 from nexusform.providers.registry import ProviderKind
-from nexusform.regular_files import FREE, Confinement
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import BOOL, STRING
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import BOOL, STRING
 
 NAME: Final = "nexusform.dev/builtin/fleet"
-AUTO: Final = "auto"
-JUDGES: Final = (AUTO, "require", "off")
+AUTOMATIC: Final = "auto"
+DRY_RUN_MODES: Final = (AUTOMATIC, "require", "off")
 
 SETTINGS: Final = BlockSchema(
     {
         "kubeconfig": KUBECONFIG,
         "context": CONTEXT,
-        "field_manager": Attribute(
+        "field_manager": AttributeSchema(
             STRING,
             "Field manager name on the hub. A name used before keeps its fields.",
             optional=True,
@@ -30,21 +32,21 @@ SETTINGS: Final = BlockSchema(
             pattern=r"[\x21-\x7e]{1,128}",
             pattern_hint="1 to 128 characters without spaces",
         ),
-        "judge": Attribute(
+        "judge": AttributeSchema(
             STRING,
             "Validate plans by server-side dry run: auto (if possible), require, off. Needs write "
             "permissions. Off in a confined run, unless -allow-remote names the hub.",
             optional=True,
-            default=AUTO,
-            choices=JUDGES,
+            default=AUTOMATIC,
+            choices=DRY_RUN_MODES,
         ),
-        "read_only": Attribute(
+        "read_only": AttributeSchema(
             BOOL,
             "Send nothing. Changes are made outside nexusform; apply checks them.",
             optional=True,
             default=False,
         ),
-        "timeout": Attribute(
+        "timeout": AttributeSchema(
             STRING,
             "Timeout of a step, such as 30m. Continue later with `apply -resume`.",
             optional=True,
@@ -59,32 +61,32 @@ SETTINGS: Final = BlockSchema(
 )
 
 
-def make(
-    settings: Mapping[str, Any], _directory: str, leaving: ExitStack, confinement: Confinement = FREE
+def make_provider(
+    settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
 ) -> Provider:
-    """The provider for evaluated settings; the hub is not asked before a plan asks what stands. Raises
+    """Create the provider for evaluated settings; the hub is not contacted before a plan reads it. Raises
     ProviderProblem.
     """
-    from nexusform.domains.hub.api.hub import Asked, HubProblem, way_to_hub
-    from nexusform.domains.hub.providers.fleet_hub import FleetHub
-    from nexusform.domains.hub.providers.hub_terms import Terms
+    from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_location
+    from nexusform.domains.hub.providers.hub_options import HubOptions
+    from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 
     timeout = parse_duration(str(settings["timeout"]))
-    assert not isinstance(timeout, str)  # its pattern says so
+    assert not isinstance(timeout, str)  # ensured by its pattern
     try:
-        way = way_to_hub(settings, confined=bool(confinement.root))
+        location = resolve_location(settings, confined=bool(confinement.root))
     except HubProblem as problem:
         raise ProviderProblem(str(problem)) from None
-    terms = Terms(
+    options = HubOptions(
         manager=str(settings["field_manager"]),
-        judge=str(settings["judge"]),
-        read_only=settings.get("read_only") is True,
+        validate_changes=str(settings["judge"]),
+        is_read_only=settings.get("read_only") is True,
         timeout=timeout,
-        confined=bool(confinement.root),
+        is_confined=bool(confinement.root),
     )
-    asked = Asked(way)
-    leaving.callback(asked.close)
-    return FleetHub(NAME, asked, terms)
+    connection = HubConnection(location)
+    exit_stack.callback(connection.close)
+    return FleetHubProvider(NAME, connection, options)
 
 
-PROVIDER: Final = ProviderKind(SETTINGS, make)
+PROVIDER: Final = ProviderKind(SETTINGS, make_provider)

@@ -1,4 +1,4 @@
-"""Granting approval requests, which the hub makes itself when a stage is done."""
+"""Granting of approval requests, created by the hub after a stage."""
 
 from __future__ import annotations
 
@@ -9,62 +9,65 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.domains.hub.api.hub import Hub
-from nexusform.domains.hub.providers.hub_standing import generation_of, is_approved, name_of
-from nexusform.ports import ChangeRequest, StepNews
+from nexusform.domains.hub.api.hub_client import HubClient
+from nexusform.domains.hub.providers.rollout_progress import get_generation, get_name, is_approved
+from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 
 MANAGER: Final = "nexusform"
 
 
-class Beside(Struct):
-    """The steps of one apply of which one is done once the other is: runs, and approvals that these ask for.
-    `granted` are the requests (paths) that a step grants or granted, `ended` the runs (paths) whose step is
-    over.
+class StepCoordination(Struct):
+    """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
+    paths of requests granted by a step, `ended_runs` paths of runs with a finished step.
     """
 
-    granted: set[str] = field(default_factory=set)
-    ended: set[str] = field(default_factory=set)
+    granted_requests: set[str] = field(default_factory=set)
+    ended_runs: set[str] = field(default_factory=set)
 
     @contextmanager
-    def granting(self, request: str) -> Iterator[None]:
-        """While a step waits for a request; one that fails grants nothing."""
-        self.granted.add(request)
+    def track_approval(self, request: str) -> Iterator[None]:
+        """Record a request while a step waits for it; a failed step grants nothing."""
+        self.granted_requests.add(request)
         try:
             yield
         except BaseException:
-            self.granted.discard(request)
+            self.granted_requests.discard(request)
             raise
 
     @contextmanager
-    def running(self, run: str) -> Iterator[None]:
-        """While the step of a run goes on."""
-        self.ended.discard(run)
+    def track_run(self, run: str) -> Iterator[None]:
+        """Record the end of a run's step."""
+        self.ended_runs.discard(run)
         try:
             yield
         finally:
-            self.ended.add(run)
+            self.ended_runs.add(run)
 
 
-def approve(hub: Hub, path: str, step: ChangeRequest) -> bool:
-    """Grant a request; False while it is not there. Granted before, nothing is sent. Raises Refused."""
+def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
+    """Approve a request; return False if it does not exist. An already approved one is not sent. Raises
+    ApiError.
+    """
     request = hub.get(path)
     if request is None:
         return False
     if not is_approved(request):
-        step.tell(StepNews(words=f"{name_of(request)} is approved"))
-        hub.merge(f"{path}/status", {"status": {"conditions": _conditions(request)}}, MANAGER)
+        step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
+        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, MANAGER)
     return True
 
 
-def _conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The conditions of a request with the approval."""
-    kept = [c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"]
-    approved = {
+def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions of a request with the approval."""
+    other_conditions = [
+        c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"
+    ]
+    approval = {
         "type": "Approved",
         "status": "True",
         "reason": "ApprovedByNexusform",
         "message": "approved by the configuration",
-        "observedGeneration": generation_of(request),
+        "observedGeneration": get_generation(request),
         "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    return [*kept, approved]
+    return [*other_conditions, approval]

@@ -1,7 +1,6 @@
-"""Resources as a hub has them: what is sent for one, and what of it the hub shows otherwise.
-
-What is written is sent, and two things beside: the type of a rollout's strategy, which the hub fills in by an
-update of its own and owns then, and the defaults inside of lists that are owned as a whole.
+"""Conversion between resources and hub objects: bodies to send, and observed differences. Besides the
+configuration, two things are sent: the type of a rollout strategy, otherwise filled in and owned by the hub,
+and the defaults in lists owned as a whole.
 """
 
 from __future__ import annotations
@@ -14,44 +13,46 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.shapes import objects_at
+from nexusform.documents.field_shapes import list_objects
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.importers.hub_objects import as_written
-from nexusform.domains.fleet.rendering.manifests import hub_bodies
+from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
+from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies
 from nexusform.domains.hub.api.hub_kinds import KINDS
-from nexusform.plain_data import Path
+from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.registry import RESOURCE_TYPES
-from nexusform.schema import BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 
-MANIFESTS: Final = "fleet_hub_manifest"
-MEMBERS: Final = "fleet_member_cluster"
-PLACEMENTS: Final = frozenset({"fleet_cluster_resource_placement", "fleet_resource_placement"})
-RUNS: Final = frozenset({"fleet_cluster_staged_update_run", "fleet_staged_update_run"})
-EVICTION: Final = "fleet_placement_eviction"
-APPROVALS: Final = frozenset({"fleet_cluster_approval_request", "fleet_approval_request"})
-# Sent once: what of these is gone from the hub is a record.
-RECORDS: Final = frozenset({EVICTION}) | RUNS | APPROVALS
-KIND_OF: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
+MANIFEST_TYPE: Final = "fleet_hub_manifest"
+MEMBER_TYPE: Final = "fleet_member_cluster"
+PLACEMENT_TYPES: Final = frozenset({"fleet_cluster_resource_placement", "fleet_resource_placement"})
+RUN_TYPES: Final = frozenset({"fleet_cluster_staged_update_run", "fleet_staged_update_run"})
+EVICTION_TYPE: Final = "fleet_placement_eviction"
+APPROVAL_TYPES: Final = frozenset({"fleet_cluster_approval_request", "fleet_approval_request"})
+# Sent once: if missing on the hub, the object counts as done.
+RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
+KINDS_BY_TYPE: Final[Mapping[str, str]] = {
+    api.type_name: kind for kind, api in API_KINDS.items() if api.type_name
+}
 Body = dict[str, Any]
 
 
-class Sent(Struct, frozen=True):
-    """An object of a resource. `path` is "" where the hub has to say first where its kind stands."""
+class HubObject(Struct, frozen=True):
+    """Object of a resource. `path` is "" if discovery has to locate its kind."""
 
     body: Body
     path: str
 
     @property
     def title(self) -> str:
-        """`ConfigMap shop/settings`."""
+        """Display name: `ConfigMap shop/settings`."""
         metadata = self.body.get("metadata") or {}
         namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
         return f"{self.body.get('kind')} {namespace}{metadata.get('name')}"
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What makes two bodies one object: version changes do not count."""
+        """Identity of the object; the version does not count."""
         metadata = self.body.get("metadata") or {}
         group = str(self.body.get("apiVersion") or "").rpartition("/")[0]
         return (
@@ -62,22 +63,22 @@ class Sent(Struct, frozen=True):
         )
 
 
-def objects_of(type_name: str, attributes: Mapping[str, Any]) -> list[Sent]:
-    """What a resource is on the hub, in the order in which the hub takes it."""
-    if type_name in APPROVALS:
-        return [Sent({}, _approval_path(type_name, attributes))]
-    bodies = hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
-    if type_name == MEMBERS and not bodies:
-        bodies = [_empty_member(attributes)]
-    sent: list[Sent] = []
+def build_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
+    """Return the hub objects of a resource in order."""
+    if type_name in APPROVAL_TYPES:
+        return [HubObject({}, _build_approval_path(type_name, attributes))]
+    bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
+    if type_name == MEMBER_TYPE and not bodies:
+        bodies = [_build_empty_member(attributes)]
+    hub_objects: list[HubObject] = []
     for body in bodies:
         body.pop("status", None)
-        _complete(body)
-        sent.append(Sent(body, path_of(body)))
-    return sent
+        _add_defaults(body)
+        hub_objects.append(HubObject(body, build_path(body)))
+    return hub_objects
 
 
-def _empty_member(attributes: Mapping[str, Any]) -> Body:
+def _build_empty_member(attributes: Mapping[str, Any]) -> Body:
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
         "kind": "MemberCluster",
@@ -85,41 +86,41 @@ def _empty_member(attributes: Mapping[str, Any]) -> Body:
     }
 
 
-def given_back(member: Sent) -> Sent:
-    """A member of which nothing is ours."""
-    return Sent(_empty_member({"name": member.body["metadata"]["name"]}), member.path)
+def build_released_member(member: HubObject) -> HubObject:
+    """Return a member object without any own fields."""
+    return HubObject(_build_empty_member({"name": member.body["metadata"]["name"]}), member.path)
 
 
-def run_of_approval(type_name: str, attributes: Mapping[str, Any]) -> str:
-    """The name of the run that asks for an approval."""
-    read = RESOURCE_TYPES[type_name].fleet
-    return str(read(attributes).run) if read is not None else ""
+def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
+    """Return the name of the run of an approval request."""
+    read_object = RESOURCE_TYPES[type_name].build_fleet_object
+    return str(read_object(attributes).run) if read_object is not None else ""
 
 
-def _approval_path(type_name: str, attributes: Mapping[str, Any]) -> str:
-    kind = KINDS[KIND_OF[type_name]]
-    return kind.path(str(attributes.get("name")), str(attributes.get("namespace") or ""))
+def _build_approval_path(type_name: str, attributes: Mapping[str, Any]) -> str:
+    kind = KINDS[KINDS_BY_TYPE[type_name]]
+    return kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or ""))
 
 
-def path_of(body: Mapping[str, Any]) -> str:
-    """Where an object of the fleet stands; "" for other kinds."""
+def build_path(body: Mapping[str, Any]) -> str:
+    """Return the path of a fleet object; "" for other kinds."""
     group, _, version = str(body.get("apiVersion") or "").partition("/")
     kind = KINDS.get(str(body.get("kind")))
     if kind is None or kind.group != group:
         return ""
     metadata = body.get("metadata") or {}
-    return kind.path(str(metadata.get("name")), str(metadata.get("namespace") or "default"), version)
+    return kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or "default"), version)
 
 
-# --- what is sent beside what is written -----------------------------------------------------------
+# --- defaults sent with the configuration ----------------------------------------------------------
 
 
-def _complete(body: Body) -> None:
-    """Fill in what the hub would fill in of what it owns then, or owns as a whole."""
-    complete = _COMPLETED.get(str(body.get("kind")))
+def _add_defaults(body: Body) -> None:
+    """Add the defaults that the hub would fill in and own, or owns as a whole."""
+    add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
     spec = body.get("spec")
-    if complete is not None and isinstance(spec, dict):
-        complete(spec)
+    if add_kind_defaults is not None and isinstance(spec, dict):
+        add_kind_defaults(spec)
 
 
 def _fill(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
@@ -131,105 +132,123 @@ def _fill(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
 _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
-def _placement(spec: Body) -> None:
-    _fill(objects_at(spec, "resourceSelectors"), _SELECTOR)
+def _add_placement_defaults(spec: Body) -> None:
+    _fill(list_objects(spec, "resourceSelectors"), _SELECTOR)
     strategy = spec.setdefault("strategy", {})
     if isinstance(strategy, dict):
         strategy.setdefault("type", "RollingUpdate")
     policy = spec.get("policy")
     if isinstance(policy, dict):
         policy.setdefault("placementType", "PickAll")
-        _fill(objects_at(policy, "tolerations"), {"operator": "Equal"})
+        _fill(list_objects(policy, "tolerations"), {"operator": "Equal"})
         defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        _fill(objects_at(policy, "topologySpreadConstraints"), defaults)
+        _fill(list_objects(policy, "topologySpreadConstraints"), defaults)
 
 
-def _override(spec: Body) -> None:
-    _fill(objects_at(spec, "clusterResourceSelectors"), _SELECTOR)
-    _fill(objects_at(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
+def _add_override_defaults(spec: Body) -> None:
+    _fill(list_objects(spec, "clusterResourceSelectors"), _SELECTOR)
+    _fill(list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
 
 
-def _stages(spec: Body) -> None:
-    _fill(objects_at(spec, "stages"), {"maxConcurrency": 1})
+def _add_stage_defaults(spec: Body) -> None:
+    _fill(list_objects(spec, "stages"), {"maxConcurrency": 1})
 
 
-_COMPLETED: Final[Mapping[str, Callable[[Body], None]]] = {
-    "ClusterResourcePlacement": _placement,
-    "ResourcePlacement": _placement,
-    "ClusterResourceOverride": _override,
-    "ResourceOverride": _override,
-    "ClusterStagedUpdateStrategy": _stages,
-    "StagedUpdateStrategy": _stages,
+_DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
+    "ClusterResourcePlacement": _add_placement_defaults,
+    "ResourcePlacement": _add_placement_defaults,
+    "ClusterResourceOverride": _add_override_defaults,
+    "ResourceOverride": _add_override_defaults,
+    "ClusterStagedUpdateStrategy": _add_stage_defaults,
+    "StagedUpdateStrategy": _add_stage_defaults,
 }
 
 
-# --- what the hub shows of it ------------------------------------------------------------------------
+# --- observed values ---------------------------------------------------------------------------------
 
 
-def shown_of(sent: Any, shown: Any) -> Any:
-    """What the hub shows of what was sent: of mappings the same keys, of everything else all."""
-    if isinstance(sent, Mapping) and isinstance(shown, Mapping):
-        return {name: shown_of(value, shown[name]) for name, value in sent.items() if name in shown}
-    if isinstance(sent, list) and isinstance(shown, list) and len(sent) == len(shown):
-        return [shown_of(one, other) for one, other in zip(sent, shown, strict=True)]
-    return shown
+def select_sent_fields(hub_objects: Any, observed: Any) -> Any:
+    """Return the observed part of a sent value: the same keys of mappings, other values whole."""
+    if isinstance(hub_objects, Mapping) and isinstance(observed, Mapping):
+        return {
+            name: select_sent_fields(value, observed[name])
+            for name, value in hub_objects.items()
+            if name in observed
+        }
+    if isinstance(hub_objects, list) and isinstance(observed, list) and len(hub_objects) == len(observed):
+        return [
+            select_sent_fields(sent_item, observed_item)
+            for sent_item, observed_item in zip(hub_objects, observed, strict=True)
+        ]
+    return observed
 
 
-def differing(sent: Any, shown: Any, path: Path = ()) -> Iterator[Path]:
-    """Where the hub shows something else than was sent."""
-    if isinstance(sent, Mapping) and isinstance(shown, Mapping):
-        for name, value in sent.items():
-            if name in shown:
-                yield from differing(value, shown[name], (*path, name))
+def find_differences(hub_objects: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths with an observed value different from the sent one."""
+    if isinstance(hub_objects, Mapping) and isinstance(observed, Mapping):
+        for name, value in hub_objects.items():
+            if name in observed:
+                yield from find_differences(value, observed[name], (*path, name))
             elif value not in ({}, [], None):
                 yield (*path, name)
         return
-    if isinstance(sent, list) and isinstance(shown, list) and len(sent) == len(shown):
-        for number, (one, other) in enumerate(zip(sent, shown, strict=True)):
-            yield from differing(one, other, (*path, number))
+    if isinstance(hub_objects, list) and isinstance(observed, list) and len(hub_objects) == len(observed):
+        for number, (sent_item, observed_item) in enumerate(zip(hub_objects, observed, strict=True)):
+            yield from find_differences(sent_item, observed_item, (*path, number))
         return
-    if sent != shown and not _same_amount(sent, shown):
+    if hub_objects != observed and not _is_same_amount(hub_objects, observed):
         yield path
 
 
-def _same_amount(one: Any, other: Any) -> bool:
-    """Amounts are numbers or texts, and quantities are written in more than one way."""
-    return isinstance(one, str | int) and isinstance(other, str | int) and str(one) == str(other)
+def _is_same_amount(first: Any, second: Any) -> bool:
+    """Return True for equal amounts, as numbers or texts."""
+    return isinstance(first, str | int) and isinstance(second, str | int) and str(first) == str(second)
 
 
-def as_shown(
-    type_name: str, attributes: Mapping[str, Any], sent: Sequence[Sent], shown: Sequence[Mapping[str, Any]]
+def build_observed_attributes(
+    type_name: str,
+    attributes: Mapping[str, Any],
+    hub_objects: Sequence[HubObject],
+    observed: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The attributes of a resource of which the hub shows something else. `shown` are its objects that are
-    there, each with what of it was sent.
+    """Return the attributes of a resource with observed differences. `observed` are its existing objects,
+    limited to the sent fields.
     """
-    by_identity = {Sent(dict(body), "").identity: body for body in shown}
-    parts = [shown_of(each.body, by_identity[each.identity]) for each in sent if each.identity in by_identity]
-    if type_name == MANIFESTS:
+    by_identity = {HubObject(dict(body), "").identity: body for body in observed}
+    parts = [
+        select_sent_fields(hub_object.body, by_identity[hub_object.identity])
+        for hub_object in hub_objects
+        if hub_object.identity in by_identity
+    ]
+    if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         changed = {**attributes, "yaml_body": "\n---\n".join(documents)}
         derive = RESOURCE_TYPES[type_name].derive
         return {**changed, **(derive(changed) if derive is not None else {})}
     body = parts[0]
-    if type_name == MEMBERS:
-        return {**attributes, **_of_member(attributes, body)}
+    if type_name == MEMBER_TYPE:
+        return {**attributes, **_read_member_changes(attributes, body)}
     if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    keys = {str(path[1]) for path in differing(sent[0].body, body) if path[:1] == ("spec",) and path[1:]}
-    arguments = arguments_of(type_name, body)
-    _without_fillings(spec_schema(type_name), arguments)
-    shown_otherwise = {name: value for name, value in arguments.items() if _keys_of(name) & keys}
-    return {**attributes, **shown_otherwise}
+    keys = {
+        str(path[1])
+        for path in find_differences(hub_objects[0].body, body)
+        if path[:1] == ("spec",) and path[1:]
+    }
+    arguments = read_arguments(type_name, body)
+    _remove_hub_defaults(get_spec_schema(type_name), arguments)
+    changed_arguments = {name: value for name, value in arguments.items() if _list_api_names(name) & keys}
+    return {**attributes, **changed_arguments}
 
 
-def _keys_of(name: str) -> set[str]:
-    """What the API may call an argument: a repeated block stands in the plural there."""
+def _list_api_names(name: str) -> set[str]:
+    """Return the possible API names of an argument: repeated blocks are plural there."""
     first_word, *further_words = name.split("_")
     key = first_word + "".join(word.capitalize() for word in further_words)
     return {key, f"{key}s"}
 
 
-def _of_member(attributes: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def _read_member_changes(attributes: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     labels = (body.get("metadata") or {}).get("labels") or {}
     taints = (body.get("spec") or {}).get("taints") or []
     changed: dict[str, Any] = {}
@@ -242,86 +261,89 @@ def _of_member(attributes: Mapping[str, Any], body: Mapping[str, Any]) -> dict[s
     return changed
 
 
-# --- arguments of what stands ------------------------------------------------------------------------
+# --- arguments of existing objects -------------------------------------------------------------------
 
 
-def arguments_of(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that say what an object of the fleet is, as blocks."""
-    kind = KIND_OF[type_name]
+def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a fleet object as blocks."""
+    kind = KINDS_BY_TYPE[type_name]
     schema = RESOURCE_TYPES[type_name].schema
     document = read_fleet_document(
-        "manifest", json.dumps(body), API_KINDS[kind], spec_schema(type_name), lenient=False
+        "manifest", json.dumps(body), API_KINDS[kind], get_spec_schema(type_name), lenient=False
     )
-    values = _in_shape(schema, copy.deepcopy(dict(document.values)))
-    spec = spec_schema(type_name)
+    values = _fill_schema(schema, copy.deepcopy(dict(document.values)))
+    spec = get_spec_schema(type_name)
     return {name: values[name] for name in (*spec.attributes, *spec.blocks)}
 
 
-def adopted_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an object that somebody else wrote, without what the hub filled in."""
-    arguments = arguments_of(type_name, as_written(body))
-    schema = spec_schema(type_name)
-    _without_fillings(schema, arguments)
+def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an existing object for import, without values filled in by the hub."""
+    arguments = read_arguments(type_name, remove_server_fields(body))
+    schema = get_spec_schema(type_name)
+    _remove_hub_defaults(schema, arguments)
     for name, block in schema.blocks.items():
-        if name != "policy" and _says_nothing(block, arguments.get(name)):
+        if name != "policy" and _has_defaults_only(block, arguments.get(name)):
             arguments[name] = None
     return arguments
 
 
 @lru_cache(maxsize=32)
-def spec_schema(type_name: str) -> BlockSchema:
-    """What the blocks of a type may say."""
+def get_spec_schema(type_name: str) -> BlockSchema:
+    """Return the schema of a type's spec blocks."""
     schema = RESOURCE_TYPES[type_name].schema
-    shape = API_KINDS[KIND_OF[type_name]].spec.fields
-    names = {_snake(key) for key in shape}
+    shape = API_KINDS[KINDS_BY_TYPE[type_name]].spec.fields
+    names = {_convert_to_snake_case(key) for key in shape}
     return BlockSchema(
-        {name: each for name, each in schema.attributes.items() if name in names}, schema.blocks
+        {name: attribute for name, attribute in schema.attributes.items() if name in names}, schema.blocks
     )
 
 
-def _snake(key: str) -> str:
+def _convert_to_snake_case(key: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
 
 
-def _in_shape(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with all names of a schema, and its defaults where nothing is said."""
-    shaped: dict[str, Any] = {}
+def _fill_schema(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with all names of a schema, and its defaults for absent ones."""
+    result: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         value = values.get(name)
-        shaped[name] = attribute.default if value is None else value
+        result[name] = attribute.default if value is None else value
     for name, block in schema.blocks.items():
         value = values.get(name)
         if block.nesting is Nesting.LIST:
-            shaped[name] = [_in_shape(block.schema, part) for part in value or ()]
+            result[name] = [_fill_schema(block.schema, part) for part in value or ()]
         else:
-            shaped[name] = None if value is None else _in_shape(block.schema, value)
-    return shaped
+            result[name] = None if value is None else _fill_schema(block.schema, value)
+    return result
 
 
-# What a hub fills in where a block has no default of its own.
-_FILLED: Final = {
+# Defaults of a hub for arguments without a default.
+_HUB_DEFAULTS: Final = {
     "selection_scope": "NamespaceWithResources",
     "status_reporting_scope": "ClusterScopeOnly",
     "scope": "Cluster",
 }
 
 
-def _without_fillings(schema: BlockSchema, values: dict[str, Any]) -> None:
+def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
     for name, attribute in schema.attributes.items():
-        if attribute.default is None and values.get(name) in (_FILLED.get(name), ""):
+        if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
             values[name] = None
     for name, block in schema.blocks.items():
         inner = values.get(name)
-        for part in objects_at(inner if isinstance(inner, list) else [inner]):
-            _without_fillings(block.schema, part)
+        for part in list_objects(inner if isinstance(inner, list) else [inner]):
+            _remove_hub_defaults(block.schema, part)
 
 
-def _says_nothing(block: NestedBlock, value: Any) -> bool:
-    """Whether a block says no more than the hub fills in."""
+def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
+    """Return True if a block contains only defaults of the hub."""
     if value is None or block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
         if value.get(name) not in (None, attribute.default) and value.get(name) != "Disabled":
             return False
     inner = block.schema.blocks.items()
-    return all(value.get(name) in (None, []) or _says_nothing(each, value[name]) for name, each in inner)
+    return all(
+        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name])
+        for name, nested_block in inner
+    )

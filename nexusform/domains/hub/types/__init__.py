@@ -1,1 +1,1 @@
-"""The data source of a hub that is there."""
+"""Data source of a live hub."""

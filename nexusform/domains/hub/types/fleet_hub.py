@@ -1,4 +1,4 @@
-"""data fleet_hub: a hub as its API server shows it now. A plan goes on from what stands there."""
+"""data fleet_hub: a hub as currently reported by its API server. Plans start from its objects."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, hub_as_read
-from nexusform.domains.fleet.types.kubernetes_manifests import Reading, computed
-from nexusform.ports import DataAnswer, OutsideProblem, Question, ReadContext, ResourceType
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import STRING
+from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_answer
+from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader, make_computed
+from nexusform.interfaces.plugins import DataResult, ExternalProblem, ReadContext, ResourceType, ServerQuery
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import STRING
 
 READER: Final = "nexusform.domains.hub.api.hub_dump:read_dump"
-_OF_FILES: Final = frozenset({"id", "directory", "files", "lenient", "observed_at"})
+_FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "observed_at"})
 
-KUBECONFIG: Final = Attribute(
+KUBECONFIG: Final = AttributeSchema(
     STRING,
     "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Ignored in a confined "
     "run.",
     optional=True,
 )
-CONTEXT: Final = Attribute(
+CONTEXT: Final = AttributeSchema(
     STRING,
     "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. Ignored in a "
     "confined run.",
@@ -30,41 +30,45 @@ CONTEXT: Final = Attribute(
 )
 _SCHEMA: Final = BlockSchema(
     {
-        "id": computed(STRING, "The URL of the hub."),
+        "id": make_computed(STRING, "The URL of the hub."),
         "kubeconfig": KUBECONFIG,
         "context": CONTEXT,
-        "read_at": computed(STRING, "When the hub was read (RFC 3339)."),
-        **{name: each for name, each in FLEET_HUB_EXPORT.schema.attributes.items() if name not in _OF_FILES},
+        "read_at": make_computed(STRING, "When the hub was read (RFC 3339)."),
+        **{
+            name: each
+            for name, each in FLEET_HUB_EXPORT.schema.attributes.items()
+            if name not in _FILE_ARGUMENTS
+        },
     },
     description="A live fleet hub. A plan starts from its current placements.",
 )
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The context, as far as it is said."""
+    """Return the context if it is set."""
     return str(attributes.get("context") or "hub")
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
-    """Ask the hub, and read what it answers as an export is read."""
+def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
+    """Read the hub; its response is parsed like an export."""
     import json
 
-    asked = {name: attributes.get(name) for name in ("kubeconfig", "context")}
+    arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
     try:
-        dump = json.loads(context.ask(Question(READER, asked)))
-    except OutsideProblem as problem:
-        return DataAnswer({}, [problem.problem])
-    reading = Reading(lenient=False, shown=True)
+        dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
+    except ExternalProblem as problem:
+        return DataResult({}, [problem.problem])
+    reader = ManifestReader(lenient=False, is_observed=True)
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}
-    reading.read(dump["server"], json.dumps(items).encode(), ())
+    reader.read_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
-    answer = hub_as_read(reading, (), times)
+    answer = build_hub_answer(reader, (), times)
     if not answer.attributes:
         return answer
-    about = {"id": dump["server"], "read_at": dump["read_at"]}
-    return replace(answer, attributes={**answer.attributes, **about})
+    source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
+    return replace(answer, attributes={**answer.attributes, **source_attributes})
 
 
 FLEET_HUB: Final = ResourceType(
-    "fleet_hub", 0, _SCHEMA, identify, mode="data", read=read, kind=FLEET_HUB_EXPORT.kind
+    "fleet_hub", 0, _SCHEMA, identify, mode="data", read=read_hub, kind=FLEET_HUB_EXPORT.kind
 )

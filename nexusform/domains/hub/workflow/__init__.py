@@ -1,1 +1,1 @@
-"""Taking a hub over as it stands."""
+"""Import and reconciliation of a hub."""

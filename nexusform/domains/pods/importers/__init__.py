@@ -1,15 +1,17 @@
-"""Manifests of Kubernetes: what they say, what the API server refuses, and which pods and nodes they mean."""
+"""Kubernetes manifests: parsing, validation as by the API server, and conversion to pods and nodes."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "kubernetes_admission": "read_budgets read_quotas",
-    "kubernetes_checks": "metadata_problems",
-    "kubernetes_manifests": (
-        "canonical_text envelope_problems fingerprint INVALID is_envelope is_fleet_group is_reserved "
-        "Manifest manifest_from manifest_of ManifestReading never_selected read_manifests unwrapped"
+# Public names of the package, by module.
+PUBLIC = {
+    "kubernetes_admission": "collect_budgets collect_quotas",
+    "kubernetes_checks": "list_metadata_problems",
+    "manifest_parser": (
+        "format_canonical list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "
+        "is_reserved_namespace "
+        "Manifest build_changed_manifest build_manifest ManifestReading find_selection_exclusion "
+        "parse_manifests unwrap_envelopes"
     ),
-    "kubernetes_nodes": "Observation observation_of",
-    "kubernetes_schemas": "schema_problems",
-    "kubernetes_volumes": "read_offer",
-    "kubernetes_workloads": "workloads_of",
+    "kubectl_snapshot": "KubectlSnapshot parse_snapshot",
+    "kubernetes_schemas": "list_schema_problems",
+    "kubernetes_volumes": "collect_cluster_storage",
+    "kubernetes_workloads": "collect_workloads",
 }

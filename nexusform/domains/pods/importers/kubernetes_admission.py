@@ -1,6 +1,5 @@
-"""What a cluster's own objects do to a pod before it is scheduled: RuntimeClasses, LimitRanges, Multus.
-
-The pod is changed as the API server's admission changes it, and read afterwards. Sources: kubernetes
+"""Pod changes at admission by objects of the cluster: RuntimeClasses, LimitRanges, Multus networks. A pod is
+changed like in the API server's admission, and read afterwards. Sources: kubernetes
 plugin/pkg/admission/{runtimeclass,limitranger}, pkg/apis/core/v1/defaults.go (LimitRangeItem), and the
 network-resources-injector of k8snetworkplumbingwg.
 """
@@ -14,340 +13,383 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Severity
-from nexusform.documents.shapes import mapping_at, mappings_at
-from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
-from nexusform.domains.pods.importers.kubernetes_pod_spec import read_selector
-from nexusform.domains.pods.scheduling.workloads import Budget, Quota, QuotaScope
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.field_shapes import get_mapping, list_mappings
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, Quota, QuotaScope
 from nexusform.kubernetes.matching import EXISTS
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
 _CONTAINERS: Final = ("initContainers", "containers")
 
 # What is written of a resource, by its name: "500m", 2, "1Gi".
-Written = dict[str, Any]
+RawAmounts = dict[str, Any]
 
 
-class Defaults(Struct, frozen=True):
-    """What LimitRanges of one namespace fill in for containers that leave it out."""
+class ContainerDefaults(Struct, frozen=True):
+    """Defaults from the LimitRanges of one namespace for containers without their own values."""
 
-    requests: Written
-    limits: Written
-
-
-class Bounds(Struct, frozen=True):
-    """What one LimitRange lets a container or (`of` = Pod) a whole pod ask for, as written."""
-
-    of: str
-    least: Written
-    most: Written
+    requests: RawAmounts
+    limits: RawAmounts
 
 
-class PodRules(Struct, frozen=True):
-    """The objects of a cluster that change its pods.
+class LimitRangeBounds(Struct, frozen=True):
+    """Limits of one LimitRange for a container or (`target` = Pod) a whole pod, as configured."""
 
-    `runtimes` by name, `defaults` by namespace, `networks` by namespace and name: the resource that each asks
-    for, None where it asks for none. `bounds` by namespace.
+    target: str
+    minimum: RawAmounts
+    maximum: RawAmounts
+
+
+class AdmissionRules(Struct, frozen=True):
+    """Objects of a cluster that change its pods. `runtimes` by name, `defaults` by namespace, `networks` by
+    namespace and name: the resource required by each, None if there is none. `bounds` by namespace.
     """
 
     runtimes: Mapping[str, Manifest] = field(default_factory=dict)
-    defaults: Mapping[str, Defaults] = field(default_factory=dict)
+    defaults: Mapping[str, ContainerDefaults] = field(default_factory=dict)
     networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
-    bounds: Mapping[str, Sequence[Bounds]] = field(default_factory=dict)
+    bounds: Mapping[str, Sequence[LimitRangeBounds]] = field(default_factory=dict)
 
 
-def read_pod_rules(manifests: Iterable[Manifest]) -> PodRules:
-    """The rules that a cluster with these objects has."""
+def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
+    """Return the admission rules of a cluster with these objects."""
     runtimes: dict[str, Manifest] = {}
-    defaults: dict[str, Defaults] = {}
+    defaults: dict[str, ContainerDefaults] = {}
     networks: dict[tuple[str, str], str | None] = {}
-    bounds: dict[str, list[Bounds]] = {}
+    bounds: dict[str, list[LimitRangeBounds]] = {}
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "node.k8s.io", "RuntimeClass":
                 runtimes[manifest.name] = manifest
             case "", "LimitRange":
                 _add_defaults(defaults, manifest)
-                bounds.setdefault(manifest.namespace, []).extend(_bounds(manifest))
+                bounds.setdefault(manifest.namespace, []).extend(_list_bounds(manifest))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
-                annotations = _quiet(manifest).at("metadata").at("annotations")
-                resource = annotations.text(_NETWORK_RESOURCE) or None
+                annotations = (
+                    _create_silent_fields(manifest).get_mapping("metadata").get_mapping("annotations")
+                )
+                resource = annotations.get_text(_NETWORK_RESOURCE) or None
                 # A namespaced object of a group that nobody knows: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
-    return PodRules(runtimes, defaults, networks, bounds)
+    return AdmissionRules(runtimes, defaults, networks, bounds)
 
 
-def _quiet(manifest: Manifest) -> Fields:
-    """An object that is read beside the pods that it changes; what is wrong with it is its own matter."""
+def _create_silent_fields(manifest: Manifest) -> Fields:
+    """Return the fields of an object read as context: its own problems are reported elsewhere."""
     return Fields(manifest, [], manifest.body)
 
 
-def _add_defaults(defaults: dict[str, Defaults], manifest: Manifest) -> None:
-    """Note what a LimitRange fills into containers of its namespace; the first one counts."""
-    known = defaults.setdefault(manifest.namespace, Defaults({}, {}))
-    for item in _quiet(manifest).at("spec").each("limits"):
-        if item.text("type") != "Container":
+def _add_defaults(defaults: dict[str, ContainerDefaults], manifest: Manifest) -> None:
+    """Add the container defaults of a LimitRange to its namespace; the first one counts."""
+    defaults_of_namespace = defaults.setdefault(manifest.namespace, ContainerDefaults({}, {}))
+    for item in _create_silent_fields(manifest).get_mapping("spec").list_mappings("limits"):
+        if item.get_text("type") != "Container":
             continue
-        # Kubernetes fills a LimitRange in like this when it is made.
-        limits = {**item.at("max").data, **item.at("default").data}
-        requests = {**item.at("min").data, **limits, **item.at("defaultRequest").data}
-        known.limits.update({name: value for name, value in limits.items() if name not in known.limits})
-        known.requests.update({name: value for name, value in requests.items() if name not in known.requests})
+        # Kubernetes completes a new LimitRange like this.
+        limits = {**item.get_mapping("max").data, **item.get_mapping("default").data}
+        requests = {**item.get_mapping("min").data, **limits, **item.get_mapping("defaultRequest").data}
+        defaults_of_namespace.limits.update(
+            {name: value for name, value in limits.items() if name not in defaults_of_namespace.limits}
+        )
+        defaults_of_namespace.requests.update(
+            {name: value for name, value in requests.items() if name not in defaults_of_namespace.requests}
+        )
 
 
-def _bounds(manifest: Manifest) -> Iterator[Bounds]:
-    for item in _quiet(manifest).at("spec").each("limits"):
-        if item.text("type") in ("Container", "Pod"):
-            yield Bounds(item.text("type"), dict(item.at("min").data), dict(item.at("max").data))
+def _list_bounds(manifest: Manifest) -> Iterator[LimitRangeBounds]:
+    for item in _create_silent_fields(manifest).get_mapping("spec").list_mappings("limits"):
+        if item.get_text("type") in ("Container", "Pod"):
+            yield LimitRangeBounds(
+                item.get_text("type"), dict(item.get_mapping("min").data), dict(item.get_mapping("max").data)
+            )
 
 
-def forbidden(namespace: str, spec: Fields, rules: PodRules) -> str:
-    """Why LimitRanges let no such pod (as admitted) be made, in Kubernetes' words; "" where they do."""
-    containers = [*spec.each("containers"), *spec.each("initContainers")]
+def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
+    """Return why LimitRanges reject such a pod (after admission), in the words of Kubernetes; "" if they do
+    not.
+    """
+    containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     for container in containers:
-        reason = _above_its_limit(container.at("resources"))
+        reason = _find_excess_request(container.get_mapping("resources"))
         if reason:
             return reason
     for bounds in rules.bounds.get(namespace, ()):
-        whole = bounds.of == "Pod"
-        parts = [list(spec.each("containers"))] if whole else [[container] for container in containers]
-        for part in parts:
-            reason = _out_of_bounds(bounds, part)
+        is_pod_limit = bounds.target == "Pod"
+        container_groups = (
+            [list(spec.list_mappings("containers"))]
+            if is_pod_limit
+            else [[container] for container in containers]
+        )
+        for group in container_groups:
+            reason = _find_bounds_violation(bounds, group)
             if reason:
                 return reason
     return ""
 
 
-def _above_its_limit(resources: Fields) -> str:
-    """How a request is above the limit that a LimitRange may have filled in, as a clause; "" when none is."""
-    for name, written in resources.at("requests").data.items():
-        request, limit = _nano(resources, "requests", name), _nano(resources, "limits", name)
+def _find_excess_request(resources: Fields) -> str:
+    """Return a clause about a request above its limit, possibly a default one; "" if there is none."""
+    for name, amount in resources.get_mapping("requests").data.items():
+        request, limit = _parse_nano(resources, "requests", name), _parse_nano(resources, "limits", name)
         if request is not None and limit is not None and request > limit:
-            ceiling = resources.at("limits").data[name]
-            return f"its request of {written} {name} must be less than or equal to the limit of {ceiling}"
+            ceiling = resources.get_mapping("limits").data[name]
+            return f"its request of {amount} {name} must be less than or equal to the limit of {ceiling}"
     return ""
 
 
-def _out_of_bounds(bounds: Bounds, containers: Sequence[Fields]) -> str:
-    """How containers break the bounds of a LimitRange, as a clause; "" when they do not."""
-    for of, word, end, written in (
-        ("requests", "minimum", "request", bounds.least),
-        ("limits", "maximum", "limit", bounds.most),
+def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields]) -> str:
+    """Return a clause about containers outside the bounds of a LimitRange; "" if they are inside."""
+    for section, adjective, noun, bounds_by_name in (
+        ("requests", "minimum", "request", bounds.minimum),
+        ("limits", "maximum", "limit", bounds.maximum),
     ):
-        for name, bound in written.items():
-            edge = parse_quantity(str(bound))
-            amounts = [_nano(container.at("resources"), of, name) for container in containers]
-            if isinstance(edge, Malformed):
+        for name, bound in bounds_by_name.items():
+            bound_quantity = parse_quantity(str(bound))
+            amounts = [
+                _parse_nano(container.get_mapping("resources"), section, name) for container in containers
+            ]
+            if isinstance(bound_quantity, MalformedQuantity):
                 continue
-            per = f"{word} {name} usage per {bounds.of} is {bound}"
+            clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
             if None in amounts:
-                return f"{per}. No {end} is specified"
+                return f"{clause}. No {noun} is specified"
             total = sum(amount for amount in amounts if amount is not None)
-            is_out = total < edge.nano if of == "requests" else total > edge.nano
+            is_out = total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano
             if is_out:
-                return f"{per}, but {end} is {total / 10**9:g}"
+                return f"{clause}, but {noun} is {total / 10**9:g}"
     return ""
 
 
-def _nano(resources: Fields, of: str, name: str) -> int | None:
-    written = resources.at(of).data.get(name)
-    if written is None and of == "requests":
-        written = resources.at("limits").data.get(name)
-    quantity = None if written is None else parse_quantity(str(written))
-    return None if quantity is None or isinstance(quantity, Malformed) else quantity.nano
+def _parse_nano(resources: Fields, section: str, name: str) -> int | None:
+    value = resources.get_mapping(section).data.get(name)
+    if value is None and section == "requests":
+        value = resources.get_mapping("limits").data.get(name)
+    quantity = None if value is None else parse_quantity(str(value))
+    return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.nano
 
 
 # --- quotas and budgets ------------------------------------------------------------------------
 
 
-def read_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
-    """The ResourceQuotas of a cluster with these objects."""
+def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
+    """Return the ResourceQuotas among the objects of a cluster."""
     quotas = []
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "ResourceQuota"):
-            spec = _quiet(manifest).at("spec")
-            scopes = [QuotaScope(name) for name in spec.texts("scopes")]
-            for item in spec.at("scopeSelector").each("matchExpressions"):
-                operator = item.text("operator", EXISTS)
-                scopes.append(QuotaScope(item.text("scopeName"), operator, item.texts("values")))
-            quotas.append(Quota(manifest.namespace, manifest.name, _hard(spec.at("hard")), tuple(scopes)))
+            spec = _create_silent_fields(manifest).get_mapping("spec")
+            scopes = [QuotaScope(name) for name in spec.get_texts("scopes")]
+            for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
+                operator = item.get_text("operator", EXISTS)
+                scopes.append(QuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
+            quotas.append(
+                Quota(
+                    manifest.namespace,
+                    manifest.name,
+                    _parse_hard_limits(spec.get_mapping("hard")),
+                    tuple(scopes),
+                )
+            )
     return tuple(quotas)
 
 
-def read_budgets(manifests: Iterable[Manifest]) -> tuple[Budget, ...]:
-    """The PodDisruptionBudgets of a cluster with these objects, as far as they select pods."""
+def collect_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ...]:
+    """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget"):
-            spec = _quiet(manifest).at("spec")
-            selector = read_selector(spec, "selector")
+            spec = _create_silent_fields(manifest).get_mapping("spec")
+            selector = parse_selector(spec, "selector")
             amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
-            least, most = ["" if amount is None else str(amount) for amount in amounts]
+            minimum, maximum = ["" if amount is None else str(amount) for amount in amounts]
             if selector is not None:
-                budgets.append(Budget(manifest.namespace, manifest.name, selector, least, most))
+                budgets.append(
+                    DisruptionBudget(manifest.namespace, manifest.name, selector, minimum, maximum)
+                )
     return tuple(budgets)
 
 
-def _hard(fields: Fields) -> tuple[tuple[str, int], ...]:
-    hard = []
-    for name, written in fields.data.items():
-        quantity = parse_quantity(str(written))
-        if not isinstance(quantity, Malformed):
-            hard.append((name, quantity.milli() if name.endswith("cpu") else quantity.whole()))
-    return tuple(hard)
+def _parse_hard_limits(fields: Fields) -> tuple[tuple[str, int], ...]:
+    limits = []
+    for name, value in fields.data.items():
+        quantity = parse_quantity(str(value))
+        if not isinstance(quantity, MalformedQuantity):
+            limits.append(
+                (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
+            )
+    return tuple(limits)
 
 
 # --- pods --------------------------------------------------------------------------------------
 
 
-class _Visit(Struct, frozen=True):
-    # One pod on its way through admission.
+class _AdmittedPod(Struct, frozen=True):
+    # Pod during admission.
     namespace: str
     metadata: Fields
     spec: Fields
-    rules: PodRules
+    rules: AdmissionRules
 
 
-def admitted(namespace: str, metadata: Fields, spec: Fields, rules: PodRules) -> Fields:
-    """The spec of a pod as it is when the scheduler sees it."""
+def apply_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
+    """Return the pod spec after admission, as read by the scheduler."""
     for step in _STEPS:
-        changed = step(_Visit(namespace, metadata, spec, rules))
-        if changed is not None:
-            spec = Fields(spec.manifest, spec.findings, changed, *spec.path)
+        changed_spec = step(_AdmittedPod(namespace, metadata, spec, rules))
+        if changed_spec is not None:
+            spec = Fields(spec.manifest, spec.findings, changed_spec, *spec.path)
     return spec
 
 
-def _runtime_class(visit: _Visit) -> Written | None:
-    """The pod with what its RuntimeClass adds: overhead, node selector, tolerations."""
-    spec, name = visit.spec, visit.spec.text("runtimeClassName")
+def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
+    """Add the overhead, node selector and tolerations of the RuntimeClass to the pod."""
+    spec, name = pod.spec, pod.spec.get_text("runtimeClassName")
     if not name:
         return None
-    runtime = visit.rules.runtimes.get(name)
+    runtime = pod.rules.runtimes.get(name)
     if runtime is None:
         detail = (
             f'names the RuntimeClass "{name}", which no manifest here defines; its overhead, nodeSelector '
             "and tolerations are not known."
         )
-        brief = f"RuntimeClass {name} is not on the cluster"
-        spec.say("runtimeClassName", detail, Severity.WARNING, brief=brief)
+        summary = f"RuntimeClass {name} is not on the cluster"
+        spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
         return None
-    body = _quiet(runtime)
-    scheduling = body.at("scheduling")
-    own, more = spec.pairs("nodeSelector"), scheduling.pairs("nodeSelector")
-    for key in sorted(own.keys() & more.keys()):
-        if own[key] != more[key]:
+    body = _create_silent_fields(runtime)
+    scheduling = body.get_mapping("scheduling")
+    pod_selector, class_selector = (
+        spec.get_text_mapping("nodeSelector"),
+        scheduling.get_text_mapping("nodeSelector"),
+    )
+    for key in sorted(pod_selector.keys() & class_selector.keys()):
+        if pod_selector[key] != class_selector[key]:
             detail = (
-                f'has {key}={own[key]}, but RuntimeClass "{name}" insists on {more[key]}: no pod is made.'
+                f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" insists on '
+                f"{class_selector[key]}: no pod is made."
             )
-            spec.say("nodeSelector", detail)
-    changed = {**spec.data, "nodeSelector": {**own, **more}}
-    tolerations = [*spec.list("tolerations"), *scheduling.list("tolerations")]
-    overhead = body.at("overhead").at("podFixed").data
+            spec.report("nodeSelector", detail)
+    changed_spec = {**spec.data, "nodeSelector": {**pod_selector, **class_selector}}
+    tolerations = [*spec.get_list("tolerations"), *scheduling.get_list("tolerations")]
+    overhead = body.get_mapping("overhead").get_mapping("podFixed").data
     if tolerations:
-        changed["tolerations"] = tolerations
+        changed_spec["tolerations"] = tolerations
     if overhead and "overhead" not in spec:
-        changed["overhead"] = overhead
-    return changed
+        changed_spec["overhead"] = overhead
+    return changed_spec
 
 
-def _limit_ranges(visit: _Visit) -> Written | None:
-    """The pod with the requests and limits that LimitRanges of its namespace fill in."""
-    defaults = visit.rules.defaults.get(visit.namespace)
+def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
+    """Add the default requests and limits of the namespace's LimitRanges to the pod."""
+    defaults = pod.rules.defaults.get(pod.namespace)
     if defaults is None:
         return None
-    changed = dict(visit.spec.data)
-    for of in _CONTAINERS:
-        containers = changed.get(of)
+    changed_spec = dict(pod.spec.data)
+    for section in _CONTAINERS:
+        containers = changed_spec.get(section)
         if isinstance(containers, list):
-            changed[of] = [_filled_in(container, defaults) for container in containers]
-    return changed
+            changed_spec[section] = [
+                _apply_container_defaults(container, defaults) for container in containers
+            ]
+    return changed_spec
 
 
-def _filled_in(container: Any, defaults: Defaults) -> Any:
-    """A container with defaults where it says nothing itself."""
+def _apply_container_defaults(container: Any, defaults: ContainerDefaults) -> Any:
+    """Return a container with defaults for missing values."""
     resources = container.get("resources", {}) if isinstance(container, dict) else None
     if not isinstance(resources, dict):
         return container
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     if not isinstance(limits, dict) or not isinstance(requests, dict):
         return container
-    # A limit of its own was made its request before LimitRanges are asked.
-    asked = {**defaults.requests, **limits, **requests}
+    # An explicit limit becomes the request before LimitRanges apply.
+    merged_requests = {**defaults.requests, **limits, **requests}
     return {
         **container,
-        "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": asked},
+        "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": merged_requests},
     }
 
 
-def _networks(visit: _Visit) -> Written | None:
-    """The pod asking for the devices of the networks that its annotation names."""
-    annotations = visit.metadata.at("annotations")
-    named = _networks_named(annotations, visit.namespace)
-    needed: Counter[str] = Counter()
-    for name in named:
-        if name not in visit.rules.networks:
+def _apply_networks(pod: _AdmittedPod) -> RawAmounts | None:
+    """Add requests for the devices of the networks named in the pod's annotation."""
+    annotations = pod.metadata.get_mapping("annotations")
+    network_names = _parse_network_names(annotations, pod.namespace)
+    needed_resources: Counter[str] = Counter()
+    for name in network_names:
+        if name not in pod.rules.networks:
             detail = (
                 f"names the network {'/'.join(name)}, which no manifest here defines; a resource that "
                 "it may ask for is not counted."
             )
-            brief = f"network {'/'.join(name)} is not on the cluster"
-            annotations.say(NETWORKS, detail, Severity.WARNING, brief=brief)
-        resource = visit.rules.networks.get(name)
+            summary = f"network {'/'.join(name)} is not on the cluster"
+            annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
+        resource = pod.rules.networks.get(name)
         if resource:
-            needed[resource] += 1
-    containers = visit.spec.data.get("containers")
-    if not needed or not isinstance(containers, list):
+            needed_resources[resource] += 1
+    containers = pod.spec.data.get("containers")
+    if not needed_resources or not isinstance(containers, list):
         return None
-    missing = {name: count - _asked(containers, name) for name, count in needed.items()}
-    return {**visit.spec.data, "containers": _topped_up(containers, missing)}
+    missing_amounts = {
+        name: count - _sum_requested(containers, name) for name, count in needed_resources.items()
+    }
+    return {**pod.spec.data, "containers": _add_missing_requests(containers, missing_amounts)}
 
 
-def _networks_named(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Namespace and name of each network, once per interface."""
-    text = annotations.text(NETWORKS).strip()
+def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
+    """Return namespace and name of each network, once per interface."""
+    text = annotations.get_text(NETWORKS).strip()
     if not text.startswith("["):
         parts = [part.strip().partition("@")[0] for part in text.split(",")]
-        return [_namespaced(part, namespace) for part in parts if part]
+        return [_split_network_name(part, namespace) for part in parts if part]
     try:
         items = json.loads(text)
     except ValueError:
-        annotations.say(NETWORKS, "is neither a list of names nor JSON.")
+        annotations.report(NETWORKS, "is neither a list of names nor JSON.")
         return []
-    networks = [item for item in mappings_at(items) if item.get("name")]
+    networks = [item for item in list_mappings(items) if item.get("name")]
     return [(str(item.get("namespace") or namespace), str(item["name"])) for item in networks]
 
 
-def _namespaced(text: str, namespace: str) -> tuple[str, str]:
-    before, slash, name = text.rpartition("/")
-    return (before, name) if slash else (namespace, text)
+def _split_network_name(text: str, namespace: str) -> tuple[str, str]:
+    prefix, slash, name = text.rpartition("/")
+    return (prefix, name) if slash else (namespace, text)
 
 
-def _asked(containers: Iterable[Any], name: str) -> int:
-    """How many of a resource the containers ask for themselves."""
-    asked = 0
+def _sum_requested(containers: Iterable[Any], name: str) -> int:
+    """Return the total amount of a resource requested by the containers."""
+    total = 0
     for container in containers:
-        amounts = [mapping_at(container, "resources", of) for of in ("requests", "limits")]
-        written = next((amount[name] for amount in amounts if name in amount), "0")
-        quantity = parse_quantity(str(written))
-        asked += 0 if isinstance(quantity, Malformed) else quantity.whole()
-    return asked
+        amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]
+        value = next((amount[name] for amount in amounts if name in amount), "0")
+        quantity = parse_quantity(str(value))
+        total += 0 if isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+    return total
 
 
-def _topped_up(containers: list[Any], missing: Mapping[str, int]) -> list[Any]:
-    """The first container asks for what the pod's networks need and nobody asks for yet."""
-    first = containers[0] if containers else None
-    if not isinstance(first, dict) or not isinstance(first.get("resources", {}), dict):
+def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
+    """Add the missing resources of the pod's networks to the requests of the first container."""
+    first_container = containers[0] if containers else None
+    if not isinstance(first_container, dict) or not isinstance(first_container.get("resources", {}), dict):
         return containers
-    resources = first.get("resources") or {}
-    changed = dict(resources)
-    for of in ("requests", "limits"):
-        own = resources.get(of) or {}
-        more = {name: _asked([first], name) + count for name, count in missing.items() if count > 0}
-        changed[of] = {**own, **more} if isinstance(own, dict) else own
-    return [{**first, "resources": changed}, *containers[1:]]
+    resources = first_container.get("resources") or {}
+    changed_resources = dict(resources)
+    for section in ("requests", "limits"):
+        existing_amounts = resources.get(section) or {}
+        added_amounts = {
+            name: _sum_requested([first_container], name) + count
+            for name, count in missing_amounts.items()
+            if count > 0
+        }
+        changed_resources[section] = (
+            {**existing_amounts, **added_amounts} if isinstance(existing_amounts, dict) else existing_amounts
+        )
+    return [{**first_container, "resources": changed_resources}, *containers[1:]]
 
 
-# In the order in which the API server runs them.
-_STEPS: Final[tuple[Callable[[_Visit], Written | None], ...]] = (_limit_ranges, _runtime_class, _networks)
+# In the order of the API server.
+_STEPS: Final[tuple[Callable[[_AdmittedPod], RawAmounts | None], ...]] = (
+    _apply_limit_ranges,
+    _apply_runtime_class,
+    _apply_networks,
+)

@@ -1,5 +1,5 @@
-"""A pod template -> what the scheduler reads of it, with the defaults that the API server would fill in; its
-selectors, affinity, tolerations and spread constraints.
+"""Conversion of a pod template to the scheduler's view, with the API server's defaults: selectors, affinity,
+tolerations and spread constraints.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
-from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest, plain_text
-from nexusform.domains.pods.scheduling.rules.image_locality import with_tag
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
+from nexusform.domains.pods.scheduling.rules.image_locality import add_default_tag
 from nexusform.domains.pods.scheduling.workloads import (
-    Aligned,
+    AlignedRequests,
     Container,
     HostPort,
     NodeTerm,
@@ -38,15 +38,15 @@ from nexusform.kubernetes.matching import (
     LabelSelector,
     Requirement,
     Toleration,
-    label_selector,
-    requirement_problems,
-    selector_problems,
+    build_label_selector,
+    validate_requirement,
+    validate_selector,
 )
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.scheduling.kubelet import HUGEPAGES
 
-# What scores count for a container that requests none: 100m and 200 MiB.
-_SCORED: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}
+# Requests assumed by scores for a container without requests: 100m and 200 MiB.
+_SCORE_DEFAULTS: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}
 _BUILT_IN_PRIORITIES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -54,37 +54,37 @@ _BUILT_IN_PRIORITIES: Final = {
 NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 _NODE: Final = "node.kubernetes.io/"
-_MINUTES: Final = 300
-# Admission adds these to every pod; the DaemonSet controller adds the others to its own.
-_ALWAYS: Final = (
-    Toleration(_NODE + "not-ready", EXISTS, "", "NoExecute", _MINUTES),
-    Toleration(_NODE + "unreachable", EXISTS, "", "NoExecute", _MINUTES),
+_TOLERATION_SECONDS: Final = 300
+# Admission adds these to every pod; the DaemonSet controller adds the others to its pods.
+_DEFAULT_TOLERATIONS: Final = (
+    Toleration(_NODE + "not-ready", EXISTS, "", "NoExecute", _TOLERATION_SECONDS),
+    Toleration(_NODE + "unreachable", EXISTS, "", "NoExecute", _TOLERATION_SECONDS),
 )
-_DAEMON: Final = tuple(
+_DAEMON_TOLERATIONS: Final = tuple(
     Toleration(_NODE + what, EXISTS, "", NO_SCHEDULE)
     for what in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 )
-_HOST_NETWORK: Final = Toleration(_NODE + "network-unavailable", EXISTS, "", NO_SCHEDULE)
+_HOST_NETWORK_TOLERATION: Final = Toleration(_NODE + "network-unavailable", EXISTS, "", NO_SCHEDULE)
 
 Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, the value of pods that name none, and classes whose pods evict nobody ("" for
-    pods that name none). `is_whole`: there are no others.
+    """PriorityClasses by name, the default value, and classes whose pods never preempt ("" for pods without a
+    class). `is_complete`: there are no others.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
     default: int = 0
-    never: frozenset[str] = frozenset()
-    is_whole: bool = False
+    non_preempting: frozenset[str] = frozenset()
+    is_complete: bool = False
 
 
-def read_priorities(manifests: Iterable[Manifest], *, is_whole: bool = False) -> Priorities:
-    """The priorities that a cluster with these objects knows."""
+def collect_priorities(manifests: Iterable[Manifest], *, is_complete: bool = False) -> Priorities:
+    """Return the PriorityClasses of a cluster with these objects."""
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
-    never: set[str] = set()
+    non_preempting: set[str] = set()
     for manifest in manifests:
         value = manifest.body.get("value")
         if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(
@@ -92,299 +92,324 @@ def read_priorities(manifests: Iterable[Manifest], *, is_whole: bool = False) ->
         ):
             priorities[manifest.name] = value
             if manifest.body.get("preemptionPolicy") == NEVER:
-                never.add(manifest.name)
+                non_preempting.add(manifest.name)
             if manifest.body.get("globalDefault") is True:
                 defaults.append((value, manifest.name))
-    # Of several defaults Kubernetes takes the lowest.
+    # Kubernetes uses the lowest of several defaults.
     default, name = min(defaults, default=(0, ""))
-    if name in never:
-        never.add("")
-    return Priorities(priorities, default, frozenset(never), is_whole)
+    if name in non_preempting:
+        non_preempting.add("")
+    return Priorities(priorities, default, frozenset(non_preempting), is_complete)
 
 
-def unknown_priority(spec: Fields, priorities: Priorities) -> str:
-    """Why the API server makes no such pod: its PriorityClass is not there; "" where it is, or may be."""
-    name = spec.text("priorityClassName")
-    if not name or name in priorities.by_name or not priorities.is_whole:
+def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
+    """Return why the API server rejects a pod with a missing PriorityClass; "" if it exists or may exist."""
+    name = spec.get_text("priorityClassName")
+    if not name or name in priorities.by_name or not priorities.is_complete:
         return ""
     return f"no PriorityClass with name {name} was found"
 
 
-class Owner(Struct, frozen=True):
-    """Of whom a pod is: namespace, controller kind, labels that the controller adds to its pods.
-
-    `spreads` are the pods that default spreading counts (None = none).
+class PodOwner(Struct, frozen=True):
+    """Owner of a pod: namespace, controller kind, labels added to its pods. `spread_selector` selects the
+    pods counted by default spreading (None = none).
     """
 
     namespace: str
     kind: str
-    added: Mapping[str, str]
-    spreads: LabelSelector | None
+    added_labels: Mapping[str, str]
+    spread_selector: LabelSelector | None
     template: str
 
 
-def template_hash(template: Mapping[str, Any]) -> str:
-    """A short name for a pod template: equal templates, equal names (not Kubernetes' own hash)."""
+def compute_template_hash(template: Mapping[str, Any]) -> str:
+    """Return a short hash of a pod template: equal templates have equal hashes (not Kubernetes' own hash)."""
     text = json.dumps(template, sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=5).hexdigest()
 
 
-def template_labels(metadata: Fields) -> dict[str, str]:
-    """The labels of a pod template."""
-    return metadata.pairs("labels")
+def get_template_labels(metadata: Fields) -> dict[str, str]:
+    """Return the labels of a pod template."""
+    return metadata.get_text_mapping("labels")
 
 
-def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Priorities) -> PodSpec:
-    """Compile a template's `metadata` and `spec`."""
-    labels = {**template_labels(metadata), **owner.added}
+def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
+    """Return the pod spec of a template's `metadata` and `spec`."""
+    labels = {**get_template_labels(metadata), **owner.added_labels}
     if not spec.data.get("containers"):
-        spec.say("containers", "needs at least one container.")
-    affinity = spec.at("affinity")
-    nodes = read_node_affinity(affinity)
-    near = read_pod_affinity(affinity, "podAffinity", owner.namespace, labels)
-    far = read_pod_affinity(affinity, "podAntiAffinity", owner.namespace, labels)
-    scheduler = spec.text("schedulerName", "default-scheduler")
+        spec.report("containers", "needs at least one container.")
+    affinity = spec.get_mapping("affinity")
+    node_affinity = parse_node_affinity(affinity)
+    pod_affinity = parse_pod_affinity(affinity, "podAffinity", owner.namespace, labels)
+    pod_anti_affinity = parse_pod_affinity(affinity, "podAntiAffinity", owner.namespace, labels)
+    scheduler = spec.get_text("schedulerName", "default-scheduler")
     if scheduler != "default-scheduler":
         detail = f'is "{scheduler}"; its rules are not known here, kube-scheduler\'s are used instead.'
-        spec.say("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
-    if spec.list("resourceClaims"):
+        spec.report("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
+    if spec.get_list("resourceClaims"):
         detail = "asks for devices (DRA), which are not counted; the pods may stay Pending, or go elsewhere."
-        spec.say("resourceClaims", detail, Severity.WARNING)
+        spec.report("resourceClaims", detail, Severity.WARNING)
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
-        requests=_requests(spec, {}),
-        scored=_requests(spec, _SCORED),
-        node_name=spec.text("nodeName"),
-        unforeseen=scheduler != "default-scheduler" or bool(spec.list("resourceClaims")),
-        node_selector=tuple(sorted(spec.pairs("nodeSelector").items())),
-        node_terms=nodes.required,
-        preferred_nodes=nodes.preferred,
-        tolerations=_tolerations(spec, owner.kind),
-        affinity=near.required,
-        anti_affinity=far.required,
-        preferred_affinity=near.preferred,
-        preferred_anti_affinity=far.preferred,
-        spread=read_spread(spec, labels),
-        default_spread=owner.spreads,
-        host_ports=_host_ports(spec),
-        priority=_priority(spec, priorities),
+        requests=_compute_requests(spec, {}),
+        scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),
+        node_name=spec.get_text("nodeName"),
+        has_unknown_rules=scheduler != "default-scheduler" or bool(spec.get_list("resourceClaims")),
+        node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
+        node_terms=node_affinity.required,
+        preferred_nodes=node_affinity.preferred,
+        tolerations=_list_tolerations(spec, owner.kind),
+        affinity=pod_affinity.required,
+        anti_affinity=pod_anti_affinity.required,
+        preferred_affinity=pod_affinity.preferred,
+        preferred_anti_affinity=pod_anti_affinity.preferred,
+        spread=parse_spread(spec, labels),
+        default_spread=owner.spread_selector,
+        host_ports=_list_host_ports(spec),
+        priority=_resolve_priority(spec, priorities),
         template=owner.template,
-        aligned=_aligned(spec),
-        gates=tuple(gate.text("name") for gate in spec.each("schedulingGates")),
-        quota_figures=_quota_figures(spec),
-        preempts=spec.text("preemptionPolicy") != NEVER
-        and spec.text("priorityClassName") not in priorities.never,
-        images=_images(spec),
-        scored_apart=_scored_apart(spec),
+        aligned_requests=_list_aligned_requests(spec),
+        gates=tuple(gate.get_text("name") for gate in spec.list_mappings("schedulingGates")),
+        quota_figures=_collect_quota_figures(spec),
+        can_preempt=spec.get_text("preemptionPolicy") != NEVER
+        and spec.get_text("priorityClassName") not in priorities.non_preempting,
+        images=_list_images(spec),
+        container_scored_requests=_compute_container_scored_requests(spec),
     )
 
 
-def _images(spec: Fields) -> tuple[str, ...]:
-    """The image of each container, as nodes write it."""
-    containers = (*spec.each("initContainers"), *spec.each("containers"))
-    return tuple(with_tag(container.text("image")) for container in containers)
+def _list_images(spec: Fields) -> tuple[str, ...]:
+    """Return the image of each container as listed on nodes."""
+    containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
+    return tuple(add_default_tag(container.get_text("image")) for container in containers)
 
 
-def read_containers(spec: Fields) -> tuple[Container, ...]:
-    """What each container of a pod is made from; what is wrong with it is told where the pod is read."""
+def parse_containers(spec: Fields) -> tuple[Container, ...]:
+    """Return the containers of a pod; their problems are reported with the pod."""
     containers = []
-    for container in (*spec.each("initContainers"), *spec.each("containers")):
-        image = container.text("image")
-        amounts = _amounts(container.at("resources"), said=True)
+    for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
+        image = container.get_text("image")
+        amounts = _get_effective_requests(container.get_mapping("resources"), is_reported=True)
         containers.append(
             Container(
-                container.text("name"),
-                with_tag(image) if image else "",
+                container.get_text("name"),
+                add_default_tag(image) if image else "",
                 tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
             )
         )
     return tuple(containers)
 
 
-def _scored_apart(spec: Fields) -> Requests | None:
-    """What scores count for the containers alone, where something is asked for the whole pod."""
-    if not spec.at("resources").data:
+def _compute_container_scored_requests(spec: Fields) -> Requests | None:
+    """Return the scored requests of the containers alone, if the pod has requests of its own."""
+    if not spec.get_mapping("resources").data:
         return None
-    return _requests(spec, _SCORED, whole=False)
+    return _compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
 
 
-def _quota_figures(spec: Fields) -> QuotaFigures:
-    """What quotas read."""
-    containers = [*spec.each("containers"), *spec.each("initContainers")]
-    left_out = []
-    for of, name in product(("requests", "limits"), ("cpu", "memory")):
-        if not all(name in _stated(container, of) for container in containers):
-            left_out.append(f"{of}.{name}")
-    limits = _total(spec, lambda container: _stated(container, "limits"))
+def _collect_quota_figures(spec: Fields) -> QuotaFigures:
+    """Return the pod figures read by quotas."""
+    containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
+    unspecified = []
+    for section, name in product(("requests", "limits"), ("cpu", "memory")):
+        if not all(name in _get_stated_amounts(container, section) for container in containers):
+            unspecified.append(f"{section}.{name}")
+    limits = _sum_containers(spec, lambda container: _get_stated_amounts(container, "limits"))
     return QuotaFigures(
         tuple(sorted((name, amount) for name, amount in limits.items() if amount)),
-        tuple(left_out),
+        tuple(unspecified),
         "activeDeadlineSeconds" in spec,
-        spec.text("priorityClassName"),
+        spec.get_text("priorityClassName"),
     )
 
 
-def _stated(container: Fields, of: str) -> Amounts:
-    resources = container.at("resources")
-    return _amounts(resources, said=True) if of == "requests" else _quantities(resources.at(of), said=True)
+def _get_stated_amounts(container: Fields, section: str) -> Amounts:
+    resources = container.get_mapping("resources")
+    return (
+        _get_effective_requests(resources, is_reported=True)
+        if section == "requests"
+        else _parse_quantities(resources.get_mapping(section), is_reported=True)
+    )
 
 
-def _aligned(spec: Fields) -> tuple[Aligned, ...]:
-    """Per container what kubelet gives it of the same NUMA cells: hugepages, devices, and whole CPUs of its
-    own where the pod is Guaranteed. Init containers are left out: what they had goes to the others.
+def _list_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
+    """Return per container the resources allocated from the same NUMA cells: hugepages, devices, and
+    exclusive CPUs of Guaranteed pods. Init containers are omitted: their resources are reused.
     """
-    containers = (*spec.each("containers"), *_sidecars(spec))
-    guaranteed = all(_is_guaranteed(container) for container in (*containers, *spec.each("initContainers")))
-    aligned = []
+    containers = (*spec.list_mappings("containers"), *_list_sidecars(spec))
+    is_guaranteed = all(
+        _is_guaranteed(container) for container in (*containers, *spec.list_mappings("initContainers"))
+    )
+    requests = []
     for container in containers:
-        wants = []
-        for name, amount in sorted(_amounts(container.at("resources"), said=True).items()):
-            if name == "cpu" and guaranteed and amount and amount % 1000 == 0:
-                wants.append(("cpu", amount // 1000))
+        container_requests = []
+        for name, amount in sorted(
+            _get_effective_requests(container.get_mapping("resources"), is_reported=True).items()
+        ):
+            if name == "cpu" and is_guaranteed and amount and amount % 1000 == 0:
+                container_requests.append(("cpu", amount // 1000))
             elif amount and ("/" in name or name.startswith(HUGEPAGES)):
-                wants.append((name, amount))
-        if wants:
-            aligned.append(tuple(wants))
-    return tuple(aligned)
+                container_requests.append((name, amount))
+        if container_requests:
+            requests.append(tuple(container_requests))
+    return tuple(requests)
 
 
 def _is_guaranteed(container: Fields) -> bool:
-    resources = container.at("resources")
-    limits = _quantities(resources.at("limits"), said=True)
-    asked = {**limits, **_quantities(resources.at("requests"), said=True)}
-    return all(limits.get(name) and limits[name] == asked[name] for name in ("cpu", "memory"))
+    resources = container.get_mapping("resources")
+    limits = _parse_quantities(resources.get_mapping("limits"), is_reported=True)
+    requests = {**limits, **_parse_quantities(resources.get_mapping("requests"), is_reported=True)}
+    return all(limits.get(name) and limits[name] == requests[name] for name in ("cpu", "memory"))
 
 
-def _tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    tolerations = read_tolerations(spec)
+def _list_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
+    tolerations = parse_tolerations(spec)
     if kind == "DaemonSet":
-        tolerations += tuple(replace(each, seconds=None) for each in _ALWAYS) + _DAEMON
-        if spec.flag("hostNetwork"):
-            tolerations += (_HOST_NETWORK,)
+        tolerations += (
+            tuple(replace(toleration, seconds=None) for toleration in _DEFAULT_TOLERATIONS)
+            + _DAEMON_TOLERATIONS
+        )
+        if spec.get_flag("hostNetwork"):
+            tolerations += (_HOST_NETWORK_TOLERATION,)
         return tolerations
-    return tolerations + _ALWAYS
+    return tolerations + _DEFAULT_TOLERATIONS
 
 
-def _priority(spec: Fields, priorities: Priorities) -> int:
-    """The priority of the pod's class; 0, and a warning, for a class that no manifest defines."""
-    name = spec.text("priorityClassName")
+def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
+    """Return the priority of the pod's class; 0, and a warning, for an undefined class."""
+    name = spec.get_text("priorityClassName")
     if not name:
         value = spec.data.get("priority")
         return value if isinstance(value, int) else priorities.default
     if name not in priorities.by_name:
-        outcome = "no pod of it is made" if priorities.is_whole else "priority 0 is assumed"
+        outcome = "no pod of it is made" if priorities.is_complete else "priority 0 is assumed"
         detail = f'names the PriorityClass "{name}", which no manifest here defines; {outcome}.'
-        brief = f"PriorityClass {name} is not on the cluster"
-        spec.say("priorityClassName", detail, Severity.WARNING, brief=brief)
+        summary = f"PriorityClass {name} is not on the cluster"
+        spec.report("priorityClassName", detail, Severity.WARNING, summary=summary)
     return priorities.by_name.get(name, 0)
 
 
-def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
-    """The ports of the node that a pod takes: those it names, and in the node's network all of its own."""
-    shares_network = spec.flag("hostNetwork")
+def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
+    """Return the host ports of a pod: explicit ones, and with host networking all container ports."""
+    shares_network = spec.get_flag("hostNetwork")
     ports = []
-    for container in (*spec.each("containers"), *_sidecars(spec)):
-        for port in container.each("ports"):
-            number = port.whole("hostPort", 0) or (port.whole("containerPort", 0) if shares_network else 0)
+    for container in (*spec.list_mappings("containers"), *_list_sidecars(spec)):
+        for port in container.list_mappings("ports"):
+            number = port.get_integer("hostPort", 0) or (
+                port.get_integer("containerPort", 0) if shares_network else 0
+            )
             if number:
-                address = port.text("hostIP") or HostPort(0).address
-                ports.append(HostPort(number, port.text("protocol", "TCP"), address))
+                address = port.get_text("hostIP") or HostPort(0).address
+                ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))
     return tuple(dict.fromkeys(ports))
 
 
-def _sidecars(spec: Fields) -> list[Fields]:
-    return [fields for fields in spec.each("initContainers") if _is_sidecar(fields)]
+def _list_sidecars(spec: Fields) -> list[Fields]:
+    return [fields for fields in spec.list_mappings("initContainers") if _is_sidecar(fields)]
 
 
 def _is_sidecar(container: Fields) -> bool:
     return container.data.get("restartPolicy") == "Always"
 
 
-def _requests(spec: Fields, fallback: Mapping[str, int], *, whole: bool = True) -> Requests:
-    """max(sum of containers and sidecars, the most any init container needs) + overhead.
-
-    `fallback`: what a container that names no request counts for (scores), nothing for fitting. `whole`: what
-    is asked for the whole pod stands for that.
+def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True) -> Requests:
+    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`:
+    amounts for a container without requests (scores), none for fitting. `has_pod_level`: requests of the
+    whole pod replace the sum.
     """
-    said = bool(fallback)  # the same manifest is read twice: note what is wrong once
-    total = _total(spec, lambda container: {**fallback, **_amounts(container.at("resources"), said)})
-    if whole:
-        total |= _of_the_whole(spec, said)
-    _add(total, _quantities(spec.at("overhead"), said))
-    others = tuple(sorted((name, amount) for name, amount in total.items() if name not in _SCORED and amount))
-    return Requests(total.get("cpu", 0), total.get("memory", 0), others)
+    is_reported = bool(fallback)  # the same manifest is read twice: report problems once
+    total = _sum_containers(
+        spec,
+        lambda container: {
+            **fallback,
+            **_get_effective_requests(container.get_mapping("resources"), is_reported),
+        },
+    )
+    if has_pod_level:
+        total |= _get_pod_level_amounts(spec, is_reported)
+    _add_amounts(total, _parse_quantities(spec.get_mapping("overhead"), is_reported))
+    other_resources = tuple(
+        sorted((name, amount) for name, amount in total.items() if name not in _SCORE_DEFAULTS and amount)
+    )
+    return Requests(total.get("cpu", 0), total.get("memory", 0), other_resources)
 
 
-def _of_the_whole(spec: Fields, said: bool) -> Amounts:
-    """What stands for the whole pod instead of for its containers. Where it has a limit alone, what
-    containers ask for together is its request.
-    """
-    resources = spec.at("resources")
+def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
+    """Return the pod-level requests. With only a limit, the sum of the containers' requests is used."""
+    resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
-    together = _total(spec, lambda container: _amounts(container.at("resources"), said=True))
-    own = {name: together[name] for name in _SCORED if name in together}
+    container_total = _sum_containers(
+        spec, lambda container: _get_effective_requests(container.get_mapping("resources"), is_reported=True)
+    )
+    default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
     return {
-        **_quantities(resources.at("limits"), said),
-        **own,
-        **_quantities(resources.at("requests"), said),
+        **_parse_quantities(resources.get_mapping("limits"), is_reported),
+        **default_requests,
+        **_parse_quantities(resources.get_mapping("requests"), is_reported),
     }
 
 
-def _total(spec: Fields, own_of: Callable[[Fields], Amounts]) -> Amounts:
-    """What a pod asks for by what each container does."""
-    running: Amounts = {}
-    for container in spec.each("containers"):
-        _add(running, own_of(container))
-    sidecars: Amounts = {}
-    starting: Amounts = {}
-    for container in spec.each("initContainers"):
-        own = own_of(container)
+def _sum_containers(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
+    """Return the total of a pod from the amounts of its containers."""
+    running_total: Amounts = {}
+    for container in spec.list_mappings("containers"):
+        _add_amounts(running_total, read_amounts(container))
+    sidecar_total: Amounts = {}
+    init_maximum: Amounts = {}
+    for container in spec.list_mappings("initContainers"):
+        amounts = read_amounts(container)
         if _is_sidecar(container):
-            _add(running, own)
-            _add(sidecars, own)
-            own = dict(sidecars)
+            _add_amounts(running_total, amounts)
+            _add_amounts(sidecar_total, amounts)
+            amounts = dict(sidecar_total)
         else:
-            _add(own, sidecars)
-        for name, amount in own.items():
-            starting[name] = max(starting.get(name, 0), amount)
-    return {name: max(running.get(name, 0), starting.get(name, 0)) for name in (*running, *starting)}
+            _add_amounts(amounts, sidecar_total)
+        for name, amount in amounts.items():
+            init_maximum[name] = max(init_maximum.get(name, 0), amount)
+    return {
+        name: max(running_total.get(name, 0), init_maximum.get(name, 0))
+        for name in (*running_total, *init_maximum)
+    }
 
 
-def _amounts(resources: Fields, said: bool) -> Amounts:
+def _get_effective_requests(resources: Fields, is_reported: bool) -> Amounts:
     # A limit without a request is its own request.
-    return {**_quantities(resources.at("limits"), said), **_quantities(resources.at("requests"), said)}
+    return {
+        **_parse_quantities(resources.get_mapping("limits"), is_reported),
+        **_parse_quantities(resources.get_mapping("requests"), is_reported),
+    }
 
 
-def _quantities(fields: Fields, said: bool) -> Amounts:
-    """Amounts by resource, processor time in thousandths; what is none is left out, and said unless that was
-    `said`.
+def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
+    """Return amounts by resource, CPU in thousandths; invalid ones are omitted, and reported unless
+    `is_reported`.
     """
     amounts: Amounts = {}
-    for name, written in fields.data.items():
-        quantity = parse_quantity(plain_text(written))
-        if isinstance(quantity, Malformed) or quantity.nano < 0:
-            if not said:
-                fields.say(name, f'is "{plain_text(written)}", which is no amount (such as 500m or 2Gi).')
+    for name, value in fields.data.items():
+        quantity = parse_quantity(format_scalar(value))
+        if isinstance(quantity, MalformedQuantity) or quantity.nano < 0:
+            if not is_reported:
+                fields.report(name, f'is "{format_scalar(value)}", which is no amount (such as 500m or 2Gi).')
             continue
-        amounts[name] = quantity.milli() if name == "cpu" else quantity.whole()
+        amounts[name] = quantity.round_to_milli() if name == "cpu" else quantity.round_to_units()
     return amounts
 
 
-def _add(total: Amounts, more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
+def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
 
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_MOST_WEIGHT: Final = 100
+_MAX_WEIGHT: Final = 100
 _EFFECTS: Final = ("", NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
 
 
 class NodeAffinity(Struct, frozen=True):
-    """nodeAffinity: required terms (None = no requirement) and preferred ones with their weights."""
+    """nodeAffinity: required terms (None = no requirement) and preferred ones with weights."""
 
     required: tuple[NodeTerm, ...] | None
     preferred: tuple[tuple[int, NodeTerm], ...]
@@ -397,78 +422,78 @@ class PodAffinity(Struct, frozen=True):
     preferred: tuple[PodTerm, ...]
 
 
-def read_selector(parent: Fields, key: str) -> LabelSelector | None:
-    """A label selector; None when it is absent (which selects nothing)."""
+def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
+    """Return a label selector; None if it is absent (selects nothing)."""
     if parent.data.get(key) is None:
         return None
-    fields = parent.at(key)
-    pairs = fields.pairs("matchLabels")
-    expressions = tuple(_requirement(item) for item in fields.each("matchExpressions"))
-    selector = label_selector(pairs, expressions)
-    for problem in selector_problems(selector):
-        fields.say("", problem + ".")
+    fields = parent.get_mapping(key)
+    pairs = fields.get_text_mapping("matchLabels")
+    expressions = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
+    selector = build_label_selector(pairs, expressions)
+    for problem in validate_selector(selector):
+        fields.report("", problem + ".")
     return selector
 
 
-def _requirement(fields: Fields) -> Requirement:
-    return Requirement(fields.text("key"), fields.text("operator"), fields.texts("values"))
+def _parse_requirement(fields: Fields) -> Requirement:
+    return Requirement(fields.get_text("key"), fields.get_text("operator"), fields.get_texts("values"))
 
 
-def read_node_affinity(affinity: Fields) -> NodeAffinity:
-    """NodeAffinity of a pod's affinity."""
-    fields = affinity.at("nodeAffinity")
+def parse_node_affinity(affinity: Fields) -> NodeAffinity:
+    """Return the nodeAffinity of a pod's affinity."""
+    fields = affinity.get_mapping("nodeAffinity")
     required: tuple[NodeTerm, ...] | None = None
     if _REQUIRED in fields:
-        block = fields.at(_REQUIRED)
-        required = tuple(read_node_term(term) for term in block.each("nodeSelectorTerms"))
+        block = fields.get_mapping(_REQUIRED)
+        required = tuple(parse_node_term(term) for term in block.list_mappings("nodeSelectorTerms"))
         if not required:
-            block.say("nodeSelectorTerms", "needs at least one term.")
+            block.report("nodeSelectorTerms", "needs at least one term.")
     preferred = tuple(
-        (item.whole("weight", 1, least=1), read_node_term(item.at("preference")))
-        for item in fields.each(_PREFERRED)
+        (item.get_integer("weight", 1, minimum=1), parse_node_term(item.get_mapping("preference")))
+        for item in fields.list_mappings(_PREFERRED)
     )
     return NodeAffinity(required, preferred)
 
 
-def read_node_term(fields: Fields) -> NodeTerm:
-    """One nodeSelectorTerm."""
-    labels = tuple(_requirement(item) for item in fields.each("matchExpressions"))
-    names = tuple(_requirement(item) for item in fields.each("matchFields"))
+def parse_node_term(fields: Fields) -> NodeTerm:
+    """Return one nodeSelectorTerm."""
+    labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
+    names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
     for requirement in labels:
         if requirement.operator in (GREATER, LESS):
             if len(requirement.values) != 1:
-                fields.say("matchExpressions", f"needs exactly one value for {requirement.operator}.")
+                fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
             continue
-        for problem in requirement_problems(requirement):
-            fields.say("matchExpressions", problem + ".")
+        for problem in validate_requirement(requirement):
+            fields.report("matchExpressions", problem + ".")
     for requirement in names:
         if requirement.key != "metadata.name" or requirement.operator not in (IN, NOT_IN):
-            fields.say("matchFields", "can only use metadata.name with In or NotIn.")
+            fields.report("matchFields", "can only use metadata.name with In or NotIn.")
     return NodeTerm(labels, names)
 
 
-def read_pod_affinity(affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]) -> PodAffinity:
-    """PodAffinity or podAntiAffinity (`key`) of a pod in a namespace with these labels."""
-    fields = affinity.at(key)
-    required = tuple(_pod_term(term, namespace, labels, 0) for term in fields.each(_REQUIRED))
+def parse_pod_affinity(affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]) -> PodAffinity:
+    """Return podAffinity or podAntiAffinity (`key`) of a pod in a namespace with these labels."""
+    fields = affinity.get_mapping(key)
+    required = tuple(_parse_pod_term(term, namespace, labels, 0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
-    for item in fields.each(_PREFERRED):
-        weight = item.whole("weight", 0, least=1)
-        if weight > _MOST_WEIGHT or "weight" not in item:
-            item.say("weight", "must be a whole number from 1 to 100.")
-        preferred.append(_pod_term(item.at("podAffinityTerm"), namespace, labels, weight))
+    for item in fields.list_mappings(_PREFERRED):
+        weight = item.get_integer("weight", 0, minimum=1)
+        if weight > _MAX_WEIGHT or "weight" not in item:
+            item.report("weight", "must be a whole number from 1 to 100.")
+        preferred.append(_parse_pod_term(item.get_mapping("podAffinityTerm"), namespace, labels, weight))
     return PodAffinity(required, tuple(preferred))
 
 
-def _pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight: int) -> PodTerm:
-    """One term of pod (anti-)affinity; without namespaces it means those of the pod's own."""
-    topology_key = fields.text("topologyKey")
+def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight: int) -> PodTerm:
+    """Return one term of pod (anti-)affinity; without namespaces it covers the pod's own."""
+    topology_key = fields.get_text("topologyKey")
     if not topology_key:
-        fields.say("topologyKey", "must not be empty.")
-    selector = _with_label_keys(fields, read_selector(fields, "labelSelector"), labels)
-    written = fields.texts("namespaces")
-    namespace_selector = read_selector(fields, "namespaceSelector")
-    namespaces = tuple(sorted(set(written)))
+        fields.report("topologyKey", "must not be empty.")
+    selector = _merge_label_keys(fields, parse_selector(fields, "labelSelector"), labels)
+    configured_namespaces = fields.get_texts("namespaces")
+    namespace_selector = parse_selector(fields, "namespaceSelector")
+    namespaces = tuple(sorted(set(configured_namespaces)))
     if not namespaces and namespace_selector is None:
         namespaces = (namespace,)
     return PodTerm(
@@ -480,60 +505,64 @@ def _pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight:
     )
 
 
-def _with_label_keys(
+def _merge_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    # The values of the pod's own labels join the selector; keys that it lacks are ignored.
-    keys = [(key, IN) for key in fields.texts("matchLabelKeys")]
-    keys += [(key, NOT_IN) for key in fields.texts("mismatchLabelKeys")]
+    # The values of the pod's own labels are added to the selector; missing keys are ignored.
+    keys = [(key, IN) for key in fields.get_texts("matchLabelKeys")]
+    keys += [(key, NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
     if not keys:
         return selector
     if selector is None:
-        fields.say("labelSelector", "must be set when matchLabelKeys or mismatchLabelKeys is.")
+        fields.report("labelSelector", "must be set when matchLabelKeys or mismatchLabelKeys is.")
         return None
-    more = tuple(Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels)
-    return LabelSelector(selector.match_labels, selector.match_expressions + more)
+    label_requirements = tuple(
+        Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels
+    )
+    return LabelSelector(selector.match_labels, selector.match_expressions + label_requirements)
 
 
-def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
-    """TopologySpreadConstraints of a pod with these labels."""
-    return tuple(_constraint(fields, labels) for fields in spec.each("topologySpreadConstraints"))
-
-
-def _constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
-    """One topology spread constraint."""
-    topology_key = fields.text("topologyKey")
-    if not topology_key:
-        fields.say("topologyKey", "must not be empty.")
-    if "maxSkew" not in fields:
-        fields.say("maxSkew", "must be a whole number, 1 or more.")
-    action = fields.one_of("whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), "DoNotSchedule")
-    hard = action == "DoNotSchedule"
-    if "minDomains" in fields and not hard:
-        fields.say("minDomains", "can only be used with whenUnsatisfiable: DoNotSchedule.")
-    policies = ("Honor", "Ignore")
-    return SpreadConstraint(
-        topology_key=topology_key,
-        max_skew=fields.whole("maxSkew", 1, least=1),
-        hard=hard,
-        selector=_with_label_keys(fields, read_selector(fields, "labelSelector"), labels),
-        min_domains=fields.whole("minDomains", 1, least=1),
-        honor_affinity=fields.one_of("nodeAffinityPolicy", policies, "Honor") == "Honor",
-        honor_taints=fields.one_of("nodeTaintsPolicy", policies, "Ignore") == "Honor",
+def parse_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
+    """Return the topologySpreadConstraints of a pod with these labels."""
+    return tuple(
+        _parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints")
     )
 
 
-def read_tolerations(spec: Fields) -> tuple[Toleration, ...]:
-    """Tolerations of a pod spec."""
+def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
+    """Return one topology spread constraint."""
+    topology_key = fields.get_text("topologyKey")
+    if not topology_key:
+        fields.report("topologyKey", "must not be empty.")
+    if "maxSkew" not in fields:
+        fields.report("maxSkew", "must be a whole number, 1 or more.")
+    action = fields.get_choice("whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), "DoNotSchedule")
+    is_hard = action == "DoNotSchedule"
+    if "minDomains" in fields and not is_hard:
+        fields.report("minDomains", "can only be used with whenUnsatisfiable: DoNotSchedule.")
+    policies = ("Honor", "Ignore")
+    return SpreadConstraint(
+        topology_key=topology_key,
+        max_skew=fields.get_integer("maxSkew", 1, minimum=1),
+        is_hard=is_hard,
+        selector=_merge_label_keys(fields, parse_selector(fields, "labelSelector"), labels),
+        min_domains=fields.get_integer("minDomains", 1, minimum=1),
+        honor_affinity=fields.get_choice("nodeAffinityPolicy", policies, "Honor") == "Honor",
+        honor_taints=fields.get_choice("nodeTaintsPolicy", policies, "Ignore") == "Honor",
+    )
+
+
+def parse_tolerations(spec: Fields) -> tuple[Toleration, ...]:
+    """Return the tolerations of a pod spec."""
     tolerations = []
-    for fields in spec.each("tolerations"):
-        operator = fields.one_of("operator", (EQUAL, EXISTS), EQUAL)
-        key = fields.text("key")
+    for fields in spec.list_mappings("tolerations"):
+        operator = fields.get_choice("operator", (EQUAL, EXISTS), EQUAL)
+        key = fields.get_text("key")
         if not key and operator != EXISTS:
-            fields.say("operator", "must be Exists when key is empty.")
-        effect = fields.one_of("effect", _EFFECTS, "")
-        # Any whole number will do: what is below 0 is no time at all.
+            fields.report("operator", "must be Exists when key is empty.")
+        effect = fields.get_choice("effect", _EFFECTS, "")
+        # Any integer is valid: a negative one means no time at all.
         seconds = fields.data.get("tolerationSeconds")
-        lasts = seconds if isinstance(seconds, int) else None
-        tolerations.append(Toleration(key, operator, fields.text("value"), effect, lasts))
+        duration = seconds if isinstance(seconds, int) else None
+        tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))
     return tuple(tolerations)

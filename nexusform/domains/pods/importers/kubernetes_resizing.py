@@ -1,6 +1,5 @@
-"""Pods that are being resized in place: each container holds the larger of what it asks for and what it has.
-
-Source: kubernetes component-helpers/resource, determineContainerReqs.
+"""Pods resized in place: each container uses the larger of its requested and its actual resources. Source:
+kubernetes component-helpers/resource, determineContainerReqs.
 """
 
 from __future__ import annotations
@@ -8,59 +7,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.documents.shapes import mapping_at, mappings_at, value_at
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 CONTAINERS: Final = ("containers", "initContainers")
 _STATUSES: Final = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 
 
-def as_allocated(pod: Mapping[str, Any], of: str) -> Any:
-    """The containers of a running pod (`of`: which of CONTAINERS) with the requests that they hold."""
-    status = mapping_at(pod, "status")
-    containers, statuses = value_at(pod, "spec", of), mappings_at(status, _STATUSES[of])
+def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
+    """Return the containers of a running pod (`section`: one of CONTAINERS) with their allocated requests."""
+    status = get_mapping(pod, "status")
+    containers, statuses = get_value(pod, "spec", section), list_mappings(status, _STATUSES[section])
     if not isinstance(containers, list) or not statuses:
         return containers
-    held = {each.get("name"): _held(each) for each in statuses}
-    infeasible = _is_infeasible(status)
-    changed = []
+    allocated_by_name = {
+        container_status.get("name"): _compute_allocated(container_status) for container_status in statuses
+    }
+    is_infeasible = _is_infeasible(status)
+    changed_containers = []
     for container in containers:
-        amounts = held.get(container.get("name")) if isinstance(container, dict) else None
-        changed.append(_with_requests(container, amounts, instead=infeasible) if amounts else container)
-    return changed
+        amounts = allocated_by_name.get(container.get("name")) if isinstance(container, dict) else None
+        changed_containers.append(
+            _replace_requests(container, amounts, replaces=is_infeasible) if amounts else container
+        )
+    return changed_containers
 
 
-def _held(status: Mapping[str, Any]) -> dict[str, Any]:
-    """What a container has been given: the larger of what it has and what is set aside for it."""
-    actual = mapping_at(status, "resources", "requests")
-    return _larger(actual, mapping_at(status, "allocatedResources"))
+def _compute_allocated(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the allocation of a container: the larger of actual and allocated resources."""
+    actual = get_mapping(status, "resources", "requests")
+    return _merge_larger(actual, get_mapping(status, "allocatedResources"))
 
 
 def _is_infeasible(status: Mapping[str, Any]) -> bool:
-    """Whether the node can never give what is asked for: then only what the pod has counts."""
-    for condition in mappings_at(status, "conditions"):
+    """Return whether the node can never satisfy the resize: then only the actual resources count."""
+    for condition in list_mappings(status, "conditions"):
         if condition.get("type") == "PodResizePending":
             return bool(condition.get("reason") == "Infeasible")
     return False
 
 
-def _with_requests(container: Mapping[str, Any], held: Mapping[str, Any], *, instead: bool) -> dict[str, Any]:
-    """The container, asking for what it holds `instead` of what it asks for, or for the larger of both."""
-    resources = mapping_at(container, "resources")
-    asked = mapping_at(resources, "requests")
-    requests = dict(held) if instead else _larger(asked, held)
+def _replace_requests(
+    container: Mapping[str, Any], allocated: Mapping[str, Any], *, replaces: bool
+) -> dict[str, Any]:
+    """Return the container with its allocated amounts as requests, or with the larger of both unless
+    `replaces`.
+    """
+    resources = get_mapping(container, "resources")
+    requested = get_mapping(resources, "requests")
+    requests = dict(allocated) if replaces else _merge_larger(requested, allocated)
     return {**container, "resources": {**resources, "requests": requests}}
 
 
-def _larger(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The larger amount of each resource."""
-    amounts = dict(one)
-    for name, amount in other.items():
-        if name not in amounts or _nano(amount) > _nano(amounts[name]):
+def _merge_larger(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the larger amount of each resource."""
+    amounts = dict(first)
+    for name, amount in second.items():
+        if name not in amounts or _parse_nano(amount) > _parse_nano(amounts[name]):
             amounts[name] = amount
     return amounts
 
 
-def _nano(written: Any) -> int:
-    quantity = parse_quantity(str(written))
-    return 0 if isinstance(quantity, Malformed) else quantity.nano
+def _parse_nano(value: Any) -> int:
+    quantity = parse_quantity(str(value))
+    return 0 if isinstance(quantity, MalformedQuantity) else quantity.nano

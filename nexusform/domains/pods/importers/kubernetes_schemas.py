@@ -1,7 +1,5 @@
-"""Objects of Kubernetes' own kinds beside their schema: what `kubectl apply` refuses of keys and of values.
-
-An unknown key, and a value of another kind than the field holds (a number where a text belongs). Custom
-resources have schemas that nobody here knows: they are let pass.
+"""Validation of objects of Kubernetes' own kinds against their schemas, like `kubectl apply`. Reports unknown
+keys and values of the wrong type. Custom resources have unknown schemas and are accepted.
 """
 
 from __future__ import annotations
@@ -13,50 +11,50 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
-from nexusform.documents.shapes import Holds, Shape, fault_of
-from nexusform.documents.yaml_text import Node, YamlDocument, problem_at
-from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, metadata_problems
-from nexusform.domains.pods.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
-from nexusform.domains.pods.importers.kubernetes_rules import (
-    field_rules,
-    name_problem,
-    quantity_form,
+from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest, suggest_name
+from nexusform.documents.field_shapes import FieldKind, FieldShape, validate_value
+from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
+from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, list_metadata_problems
+from nexusform.domains.pods.importers.kubernetes_field_rules import (
+    check_name,
+    check_quantity,
+    parse_field_rules,
 )
-from nexusform.kubernetes.matching import dns_label_problems
+from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, is_envelope, unwrap_envelopes
+from nexusform.kubernetes.matching import validate_dns_label
 
-_MOST_KNOWN: Final = 12
+_MAX_LISTED_FIELDS: Final = 12
 
 
 _SCALARS: Final = {
-    "s": Holds.TEXT,
-    "i": Holds.WHOLE,
-    "n": Holds.NUMBER,
-    "b": Holds.FLAG,
-    "q": Holds.QUANTITY,
-    "x": Holds.AMOUNT,
-    "a": Holds.ANY,
+    "s": FieldKind.TEXT,
+    "i": FieldKind.WHOLE,
+    "n": FieldKind.NUMBER,
+    "b": FieldKind.FLAG,
+    "q": FieldKind.QUANTITY,
+    "x": FieldKind.AMOUNT,
+    "a": FieldKind.ANY,
 }
-_CONTAINERS: Final = {"[": Holds.LIST, "{": Holds.OBJECT}
-_NO_RULE: Final = Shape(Holds.ANY)
-_QUANTITY: Final = Shape(Holds.QUANTITY, form=quantity_form)
+_CONTAINERS: Final = {"[": FieldKind.LIST, "{": FieldKind.OBJECT}
+_NO_RULE: Final = FieldShape(FieldKind.ANY)
+_QUANTITY: Final = FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
 
 
 class _Schemas(Struct, frozen=True):
-    # The shape of each kind, and of each type what its fields hold, in the words of kubernetes_fields.py.
-    kinds: Mapping[str, Shape]
+    # Shape of each kind, and the field types of each type as in kubernetes_fields.py.
+    kinds: Mapping[str, FieldShape]
     types: Mapping[str, Mapping[str, str]]
 
 
 @cache
-def _schemas() -> _Schemas:
-    """The table, read once, where there is any object of these kinds."""
+def _load_schemas() -> _Schemas:
+    """Return the schema table, loaded on first use."""
     from nexusform.domains.pods.importers import kubernetes_fields as table
 
     kinds = {}
     for line in table.KINDS.splitlines():
         kind, _, type_name = line.rpartition(" ")
-        kinds[kind] = Shape(Holds.OBJECT, type=type_name)
+        kinds[kind] = FieldShape(FieldKind.OBJECT, type=type_name)
     types = {}
     for line in table.TYPES.splitlines():
         name, *fields = line.split(" ")
@@ -65,145 +63,149 @@ def _schemas() -> _Schemas:
 
 
 @cache
-def _fields_of(type_name: str) -> Mapping[str, Shape]:
-    """The fields of a type, when it is first met."""
-    rules = field_rules().get(type_name, {})
-    fields = _schemas().types[type_name]
-    return {name: _shape_of(holds, rules.get(name, _NO_RULE)) for name, holds in fields.items()}
+def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
+    """Return the fields of a type, built on first use."""
+    rules = parse_field_rules().get(type_name, {})
+    fields = _load_schemas().types[type_name]
+    return {name: _build_shape(holds, rules.get(name, _NO_RULE)) for name, holds in fields.items()}
 
 
-def _shape_of(holds: str, rule: Shape) -> Shape:
-    """The shape of a field: what it holds, in the words of the table, and what is asked of it beyond that,
-    or of its items.
-    """
-    mark = holds[0]
-    if mark in _CONTAINERS:
-        return Shape(_CONTAINERS[mark], items=_shape_of(holds[1:], rule))
-    if holds not in _SCALARS:
-        return Shape(Holds.OBJECT, type=holds)
-    if holds == "q" and rule.form is None:
+def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
+    """Return the shape of a field from its type in the table and its rule."""
+    prefix = type_text[0]
+    if prefix in _CONTAINERS:
+        return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
+    if type_text not in _SCALARS:
+        return FieldShape(FieldKind.OBJECT, type=type_text)
+    if type_text == "q" and rule.check_form is None:
         return _QUANTITY
-    return replace(rule, holds=_SCALARS[holds])
+    return replace(rule, kind=_SCALARS[type_text])
 
 
-def schema_problems(manifest: Manifest) -> Iterator[Problem]:
-    """What the API refuses of an object. What is in an envelope is applied without a look at its keys: there
-    it is told as a warning.
+def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Yield the problems of an object by the rules of the API. Objects in envelopes are applied without
+    validation of their keys: there they are warnings.
     """
     if is_envelope(manifest):
-        for inner in unwrapped([manifest]).manifests:
-            for problem in _problems(inner):
+        for content in unwrap_envelopes([manifest]).manifests:
+            for problem in _list_problems(content):
                 text = f"{problem.detail} A hub takes it as it is, and the member drops or refuses it."
-                yield problem_at(manifest.file, inner.place, INVALID, text, Severity.WARNING)
+                yield build_problem(manifest.file, content.position, INVALID, text, Severity.WARNING)
         return
-    yield from _problems(manifest)
+    yield from _list_problems(manifest)
 
 
-def _problems(manifest: Manifest) -> Iterator[Problem]:
-    """What is wrong with a manifest of a kind in the table; nothing is said of other kinds."""
+def _list_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Yield the problems of a manifest of a kind in the table; none for other kinds."""
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
-    shape = _schemas().kinds.get(f"{version} {manifest.kind}")
+    shape = _load_schemas().kinds.get(f"{version} {manifest.kind}")
     if shape is None:
         return
-    reader = _Reader(manifest)
-    root = Node.of(YamlDocument(manifest.body, manifest.place))
-    yield from reader.value(root, shape, "")
-    yield from reader.head(root.at("metadata"))
+    reader = _SchemaValidator(manifest)
+    root = Node.create_root(YamlDocument(manifest.body, manifest.position))
+    yield from reader.check_value(root, shape, "")
+    yield from reader.check_metadata(root.get_node("metadata"))
 
 
 _UNLESS: Final = "An API server refuses that, unless a webhook of the hub fills it in."
 
 
-class _Reader:
+class _SchemaValidator:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._misspelt = 0  # keys so far that there are not
+        self._unknown_key_count = 0  # number of unknown keys so far
 
-    def value(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
-        """A value beside its shape; null counts as absent."""
+    def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
+        """Check a value against its shape; null counts as absent."""
         data = node.data
-        if data is None or shape.holds is Holds.ANY:
+        if data is None or shape.kind is FieldKind.ANY:
             return
         if shape.items is None and not shape.type:
-            yield from self._scalar(node, shape, path)
-        elif not shape.holds.fits(data):
-            yield self._refuse(node, f"{path or 'the object'} must be {shape.holds.value}.")
+            yield from self._check_scalar(node, shape, path)
+        elif not shape.kind.is_valid(data):
+            yield self._build_problem(node, f"{path or 'the object'} must be {shape.kind.value}.")
         elif shape.type:
-            yield from self._object(node, shape.type, path)
+            yield from self._check_object(node, shape.type, path)
         else:
-            yield from self._items(node, shape, path)
+            yield from self._check_items(node, shape, path)
 
-    def _items(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
-        """The items of a list, or of a mapping whose keys are free."""
+    def _check_items(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
+        """Check the items of a list, or of a mapping with free keys."""
         assert shape.items is not None
-        if shape.holds is Holds.LIST:
-            for number, item in enumerate(node.items()):
-                # One that is null is nothing: of a list of words it is none of them.
+        if shape.kind is FieldKind.LIST:
+            for number, item in enumerate(node.list_items()):
+                # A null item is not one of the allowed values of a list.
                 is_word = item.data is None and bool(shape.items.choices)
-                read = self._scalar if is_word else self.value
-                yield from read(item, shape.items, f"{path}[{number}]")
-        for key, below in node.fields():
-            yield from self.value(below, shape.items, f"{path}.{key}")
+                check = self._check_scalar if is_word else self.check_value
+                yield from check(item, shape.items, f"{path}[{number}]")
+        for key, item_node in node.list_fields():
+            yield from self.check_value(item_node, shape.items, f"{path}.{key}")
 
-    def head(self, metadata: Node) -> Iterator[Problem]:
-        """The object's own names and labels."""
+    def check_metadata(self, metadata: Node) -> Iterator[Problem]:
+        """Check the name, namespace and labels of the object."""
         kind, name = self._manifest.kind, self._manifest.name
-        wrong = name_problem(kind, name)
-        if wrong:
-            yield self._refuse(metadata.at("name"), f'metadata.name is "{name}": {wrong}.')
+        problem_text = check_name(kind, name)
+        if problem_text:
+            yield self._build_problem(
+                metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.'
+            )
         namespace = self._manifest.namespace
-        for problem in dns_label_problems(namespace) if namespace else ():
-            yield self._refuse(metadata.at("namespace"), f'metadata.namespace is "{namespace}": {problem}.')
-        for node, _, detail in metadata_problems(metadata):
-            yield self._refuse(node, detail)
+        for problem in validate_dns_label(namespace) if namespace else ():
+            yield self._build_problem(
+                metadata.get_node("namespace"), f'metadata.namespace is "{namespace}": {problem}.'
+            )
+        for node, _, detail in list_metadata_problems(metadata):
+            yield self._build_problem(node, detail)
 
-    def _object(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        """A mapping: its fields first, then what they must be together."""
-        before = self._misspelt
-        yield from self._fields(node, type_name, path)
+    def _check_object(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
+        """Check a mapping: its fields first, then their combination."""
+        count_before = self._unknown_key_count
+        yield from self._check_fields(node, type_name, path)
         check = CHECKS.get(type_name)
-        # Of what is misspelt below nothing follows.
-        if check is not None and self._misspelt == before:
-            for below, end, detail in check(node):
-                refuse = self._miss if below.absent else self._refuse
-                yield refuse(below, f"{path}{end} {detail}")
+        # Skip the check if keys below are unknown.
+        if check is not None and self._unknown_key_count == count_before:
+            for part, end, detail in check(node):
+                build_problem = self._build_missing_warning if part.is_absent else self._build_problem
+                yield build_problem(part, f"{path}{end} {detail}")
 
-    def _fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        """Unknown fields, wrong values, and fields that are missing."""
-        fields = _fields_of(type_name)
-        written: set[str] = set()
-        for key, below in node.fields():
-            inner = f"{path}.{key}" if path else key
+    def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
+        """Check for unknown fields, wrong values, and missing fields."""
+        fields = _get_fields(type_name)
+        set_keys: set[str] = set()
+        for key, field_node in node.list_fields():
+            inner_path = f"{path}.{key}" if path else key
             if key not in fields:
-                known = f" Known here: {', '.join(fields)}." if len(fields) <= _MOST_KNOWN else ""
-                near = did_you_mean(key, fields) or known
-                # What is misspelt is there: nothing else is to be said because of it.
-                written.add(nearest(key, fields) or "")
-                self._misspelt += 1
-                yield self._refuse(below, f'unknown field "{inner}".{near}')
+                known_text = f" Known here: {', '.join(fields)}." if len(fields) <= _MAX_LISTED_FIELDS else ""
+                hint = suggest_name(key, fields) or known_text
+                # A misspelt key counts as set, so it is not also reported as missing.
+                set_keys.add(find_nearest(key, fields) or "")
+                self._unknown_key_count += 1
+                yield self._build_problem(field_node, f'unknown field "{inner_path}".{hint}')
                 continue
-            problems = [*self.value(below, fields[key], inner)]
+            problems = [*self.check_value(field_node, fields[key], inner_path)]
             yield from problems
-            if problems or below.data not in (None, "", [], {}):
-                written.add(key)
-        for key, rule in field_rules().get(type_name, {}).items():
-            if rule.required and key not in written:
-                yield self._miss(node.at(key), f"{path}.{key} is missing." if path else f"{key} is missing.")
+            if problems or field_node.data not in (None, "", [], {}):
+                set_keys.add(key)
+        for key, rule in parse_field_rules().get(type_name, {}).items():
+            if rule.is_required and key not in set_keys:
+                yield self._build_missing_warning(
+                    node.get_node(key), f"{path}.{key} is missing." if path else f"{key} is missing."
+                )
 
-    def _scalar(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
-        """A value that is no mapping and no list."""
+    def _check_scalar(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
+        """Check a value other than a mapping or list; leniently, an unquoted text is accepted."""
         data = node.data
-        if data == "" and shape.holds in (Holds.TEXT, Holds.AMOUNT):
+        if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return
-        fault = fault_of(data, shape, node.place.written)
+        violation = validate_value(data, shape, node.position.source_text)
         is_secret = self._manifest.kind == "Secret"  # what it holds is not for the screen
-        if fault is not None:
-            detail = f"must be {shape.holds.value}." if is_secret else fault.detail
-            yield self._refuse(node, f"{path} {detail}")
+        if violation is not None:
+            detail = f"must be {shape.kind.value}." if is_secret else violation.detail
+            yield self._build_problem(node, f"{path} {detail}")
 
-    def _refuse(self, node: Node, detail: str) -> Problem:
-        return problem_at(self._manifest.file, node.place, INVALID, f"{self._manifest.title}: {detail}")
+    def _build_problem(self, node: Node, detail: str) -> Problem:
+        return build_problem(self._manifest.file, node.position, INVALID, f"{self._manifest.title}: {detail}")
 
-    def _miss(self, node: Node, detail: str) -> Problem:
-        # What is left out may be filled in on the hub, by a webhook that the API server asks first.
-        return replace(self._refuse(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)
+    def _build_missing_warning(self, node: Node, detail: str) -> Problem:
+        # A missing field may be set on the hub by a mutating webhook.
+        return replace(self._build_problem(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)

@@ -1,8 +1,7 @@
-"""Claims of a pod -> the nodes from which their volumes can be reached, as far as manifests tell; and what a
-cluster has for claims that take a volume while pods are placed (domains/pods/scheduling/claims.py).
-
-Sources: kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}. What is
-not known (a claim or a class that no manifest defines, a volume that is made before its pod) is a warning.
+"""Claims of a pod and the nodes from which their volumes are reachable, as far as known from manifests; and
+the volumes and claims of a cluster for the volume binder (domains/pods/scheduling/volume_binder.py). Sources:
+kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}. Unknown facts (an
+undefined claim or class, a volume created before its pod) are warnings.
 """
 
 from __future__ import annotations
@@ -14,61 +13,60 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
-from nexusform.documents.yaml_text import problem_at
-from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
-from nexusform.domains.pods.importers.kubernetes_pod_spec import read_node_term, read_selector
-from nexusform.domains.pods.scheduling.claims import fits
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
+from nexusform.domains.pods.scheduling.volume_binder import can_bind
 from nexusform.domains.pods.scheduling.workloads import Claim, Disk, NodeTerm, Volume, VolumeNeed
 from nexusform.kubernetes.matching import IN, Requirement
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-_ONE_POD: Final = "ReadWriteOncePod"
-_BOUND: Final = "pv.kubernetes.io/bind-completed"
-_SELECTED: Final = "volume.kubernetes.io/selected-node"
+_SINGLE_POD_MODE: Final = "ReadWriteOncePod"
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _LOST: Final = "Lost"
 _BLOCK: Final = "Block"
-_ANYWHERE: Final = None
+_ALL_NODES: Final = None
 
 NOT_KNOWN: Final = "volumes-are-not-known"
-_NOT_LOOKED_AT: Final = "from which nodes its volume can be reached is not looked at"
+_REACHABILITY_UNKNOWN: Final = "from which nodes its volume can be reached is not looked at"
 
 Terms = tuple[NodeTerm, ...]
-# Where a claim is named: part of a pod's manifest, and the key in it.
-_Where = tuple[Fields, str]
+# Reference to a claim: part of a pod's manifest, and the key in it.
+_FieldReference = tuple[Fields, str]
 
 
 class OrdinalClaims(Struct, frozen=True):
-    """A claim template of a StatefulSet, and the ordinals for which there are claims of it."""
+    """Claim template of a StatefulSet, and the ordinals with claims."""
 
     claim: Fields
     ordinals: range
 
 
 class Storage(Struct, frozen=True):
-    """Volumes and classes by name, claims by namespace and name; `default` is the default class or "".
-
-    `waiting` are the volumes that wait for a claim, by its namespace and name; `named` those that claims
-    name; `free`, by class, those that are for anybody. `templates` are what StatefulSets make claims from, by
+    """Volumes and classes by name, claims by namespace and name; `default_class` is the default class or "".
+    `reserved_volumes` have a claimRef, by the claim's namespace and name; `referenced_names` are named in
+    claims; `free_volumes` are unreserved, by class. `templates` are the claim templates of StatefulSets, by
     namespace and name without the ordinal.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
-    waiting: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
-    named: frozenset[str] = frozenset()
-    free: Mapping[str, Sequence[Volume]] = field(default_factory=dict)
+    reserved_volumes: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
+    referenced_names: frozenset[str] = frozenset()
+    free_volumes: Mapping[str, Sequence[Volume]] = field(default_factory=dict)
     classes: Mapping[str, Manifest] = field(default_factory=dict)
     claims: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     templates: Mapping[tuple[str, str], OrdinalClaims] = field(default_factory=dict)
-    default: str = ""
-    is_whole: bool = True
+    default_class: str = ""
+    is_complete: bool = True
 
 
-def read_storage(manifests: Iterable[Manifest], *, is_whole: bool = True) -> Storage:
-    """The storage of a cluster with these objects. `is_whole`: it has no others."""
+def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) -> Storage:
+    """Return the storage of a cluster with these objects. `is_complete`: it has no others."""
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
@@ -81,169 +79,208 @@ def read_storage(manifests: Iterable[Manifest], *, is_whole: bool = True) -> Sto
             case "", "PersistentVolumeClaim":
                 claims[manifest.namespace, manifest.name] = manifest
             case "apps", "StatefulSet":
-                templates |= _claims_of(manifest)
+                templates |= _collect_template_claims(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
-                if _quiet(manifest, "metadata").at("annotations").text(_DEFAULT_CLASS) == "true":
+                if (
+                    _get_silent_fields(manifest, "metadata")
+                    .get_mapping("annotations")
+                    .get_text(_DEFAULT_CLASS)
+                    == "true"
+                ):
                     default = manifest.name
-    named = frozenset(_quiet(claim, "spec").text("volumeName") for claim in claims.values())
+    referenced_names = frozenset(
+        _get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values()
+    )
     return Storage(
         volumes=volumes,
-        waiting=_waiting(volumes, claims, is_whole=is_whole),
-        named=named,
-        free=_free(volumes, named),
+        reserved_volumes=_collect_reserved_volumes(volumes, claims, is_complete=is_complete),
+        referenced_names=referenced_names,
+        free_volumes=_collect_free_volumes(volumes, referenced_names),
         classes=classes,
         claims=claims,
         templates=templates,
-        default=default,
-        is_whole=is_whole,
+        default_class=default,
+        is_complete=is_complete,
     )
 
 
-def _waiting(
-    volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_whole: bool
+def _collect_reserved_volumes(
+    volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_complete: bool
 ) -> dict[tuple[str, str], Manifest]:
-    """The volumes that wait for a claim, or have one, by its namespace and name."""
-    waiting: dict[tuple[str, str], Manifest] = {}
+    """Return the volumes reserved for or bound to a claim, by its namespace and name."""
+    reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
-        claim = _quiet(manifest, "spec").at("claimRef")
-        whose = (claim.text("namespace"), claim.text("name"))
-        if claim.data and _is_of(claim, claims.get(whose), is_whole=is_whole):
-            waiting[whose] = manifest
-    return waiting
+        claim = _get_silent_fields(manifest, "spec").get_mapping("claimRef")
+        claim_name = (claim.get_text("namespace"), claim.get_text("name"))
+        if claim.data and _is_same_claim(claim, claims.get(claim_name), is_complete=is_complete):
+            reserved[claim_name] = manifest
+    return reserved
 
 
-def _free(volumes: Mapping[str, Manifest], named: AbstractSet[str]) -> dict[str, list[Volume]]:
-    """The volumes that are for anybody, by class."""
-    free: dict[str, list[Volume]] = {}
+def _collect_free_volumes(
+    volumes: Mapping[str, Manifest], referenced_names: AbstractSet[str]
+) -> dict[str, list[Volume]]:
+    """Return the unreserved volumes by class."""
+    volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
-        if name not in named and not _quiet(manifest, "spec").at("claimRef").data:
-            volume = _volume(manifest)
-            free.setdefault(volume.storage_class, []).append(volume)
-    return free
+        if (
+            name not in referenced_names
+            and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data
+        ):
+            volume = _build_volume(manifest)
+            volumes_by_class.setdefault(volume.storage_class, []).append(volume)
+    return volumes_by_class
 
 
-def _is_of(reference: Fields, claim: Manifest | None, *, is_whole: bool) -> bool:
-    """Whether a volume waits for, or has, the claim of this name: it may be that of one that is gone."""
-    uid = reference.text("uid")
+def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
+    """Return whether a claimRef refers to this claim, not to a deleted one of the same name."""
+    uid = reference.get_text("uid")
     if not uid:
         return True
     if claim is None:
-        return not is_whole
-    return _quiet(claim, "metadata").text("uid", uid) == uid
+        return not is_complete
+    return _get_silent_fields(claim, "metadata").get_text("uid", uid) == uid
 
 
-def _claims_of(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
-    """The claims that a StatefulSet makes for its pods, which other pods may name."""
-    spec = _quiet(stateful, "spec")
-    first, replicas = spec.at("ordinals").data.get("start"), spec.data.get("replicas")
-    first = first if isinstance(first, int) else 0
-    ordinals = range(first, first + (replicas if isinstance(replicas, int) else 1))
+def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
+    """Return the claims of a StatefulSet's pods, which other pods may name."""
+    spec = _get_silent_fields(stateful, "spec")
+    first_ordinal, replicas = spec.get_mapping("ordinals").data.get("start"), spec.data.get("replicas")
+    first_ordinal = first_ordinal if isinstance(first_ordinal, int) else 0
+    ordinals = range(first_ordinal, first_ordinal + (replicas if isinstance(replicas, int) else 1))
     claims: dict[tuple[str, str], OrdinalClaims] = {}
-    for template in spec.each("volumeClaimTemplates"):
-        name = f"{template.at('metadata').text('name')}-{stateful.name}"
-        claims[stateful.namespace, name] = OrdinalClaims(template.at("spec"), ordinals)
+    for template in spec.list_mappings("volumeClaimTemplates"):
+        name = f"{template.get_mapping('metadata').get_text('name')}-{stateful.name}"
+        claims[stateful.namespace, name] = OrdinalClaims(template.get_mapping("spec"), ordinals)
     return claims
 
 
 class PodVolumes(Struct, frozen=True):
-    """What a pod's volumes ask of its node: those that have their place (`needs`), and `claims` that get one.
-    `exclusive` are claims that it has to itself (`namespace/name`), `disks` those that it names without one.
-    `claimed` counts the claims that it names, whatever they ask. `unmet` are what is not there.
+    """Node requirements of a pod's volumes: those with fixed nodes (`needs`), and `claims` still to be bound.
+    `exclusive_claims` are ReadWriteOncePod claims (`namespace/name`), `disks` those named without a claim.
+    `claim_count` counts all claims. `missing_objects` are reasons for missing objects.
     """
 
     needs: tuple[VolumeNeed, ...] = ()
     claims: tuple[Claim, ...] = ()
-    exclusive: tuple[str, ...] = ()
+    exclusive_claims: tuple[str, ...] = ()
     disks: tuple[Disk, ...] = ()
-    claimed: int = 0
-    unmet: tuple[str, ...] = ()
+    claim_count: int = 0
+    missing_objects: tuple[str, ...] = ()
 
 
-def read_volumes(
+def parse_volumes(
     manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage
 ) -> PodVolumes:
-    """The volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet (`manifest`)."""
+    """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet
+    (`manifest`).
+    """
     namespace = manifest.namespace
     pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
     needs: list[VolumeNeed | None] = []
     claims: list[Claim | None] = []
-    exclusive: list[str] = []
+    exclusive_claims: list[str] = []
     disks: list[Disk] = []
-    unmet: list[str] = []
-    own: set[str] = set()
-    claimed = 0
+    missing_objects: list[str] = []
+    template_names: set[str] = set()
+    claim_count = 0
     for template in templates:
-        claimed += 1
-        name = template.at("metadata").text("name")
-        own.add(name)
-        claims.append(_own_claim(f"{namespace}/{name}-{pod}", template.at("spec"), storage))
-    for volume in spec.each("volumes"):
-        if volume.text("name") in own:
+        claim_count += 1
+        name = template.get_mapping("metadata").get_text("name")
+        template_names.add(name)
+        claims.append(_build_own_claim(f"{namespace}/{name}-{pod}", template.get_mapping("spec"), storage))
+    for volume in spec.list_mappings("volumes"):
+        if volume.get_text("name") in template_names:
             continue  # the claim that each pod has for itself takes its place
         if "ephemeral" in volume:
-            claimed += 1
-            claim = volume.at("ephemeral").at("volumeClaimTemplate").at("spec")
-            claims.append(_own_claim(f"{namespace}/{pod}-{volume.text('name')}", claim, storage))
+            claim_count += 1
+            claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
+            claims.append(_build_own_claim(f"{namespace}/{pod}-{volume.get_text('name')}", claim, storage))
         elif "persistentVolumeClaim" in volume:
-            claimed += 1
-            of_claim = _of_claim(namespace, volume.at("persistentVolumeClaim"), storage)
-            needs += of_claim.needs
-            claims += of_claim.claims
-            exclusive += of_claim.exclusive
-            unmet += of_claim.unmet
+            claim_count += 1
+            claim_volumes = _parse_claim_volume(
+                namespace, volume.get_mapping("persistentVolumeClaim"), storage
+            )
+            needs += claim_volumes.needs
+            claims += claim_volumes.claims
+            exclusive_claims += claim_volumes.exclusive_claims
+            missing_objects += claim_volumes.missing_objects
         else:
-            disks += _disks(volume)
-    return PodVolumes(_once(needs), _once(claims), tuple(exclusive), tuple(disks), claimed, tuple(unmet))
+            disks += _list_disks(volume)
+    return PodVolumes(
+        _filter_unique(needs),
+        _filter_unique(claims),
+        tuple(exclusive_claims),
+        tuple(disks),
+        claim_count,
+        tuple(missing_objects),
+    )
 
 
-def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
-    """What a claim asks that a pod names (`source`)."""
-    name = source.text("claimName")
-    where = (source, "claimName")
-    known = storage.claims.get((namespace, name))
-    claim = _quiet(known, "spec") if known is not None else _made_for_a_pod(namespace, name, storage)
+def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
+    """Return the requirements of a claim named by a pod (`source`)."""
+    name = source.get_text("claimName")
+    reference = (source, "claimName")
+    claim_object = storage.claims.get((namespace, name))
+    claim = (
+        _get_silent_fields(claim_object, "spec")
+        if claim_object is not None
+        else _find_template_claim(namespace, name, storage)
+    )
     if claim is None:
-        what = f'names the claim "{name}", which no manifest here defines'
-        outcome = "its pods stay Pending" if storage.is_whole else _NOT_LOOKED_AT
-        _unknown(where, what, f"claim {name} is not on the cluster", outcome)
-        return PodVolumes(unmet=(f'persistentvolumeclaim "{name}" not found',) if storage.is_whole else ())
-    exclusive = (f"{namespace}/{name}",) if _ONE_POD in claim.texts("accessModes") else ()
-    wrong = _wrong_with(known, storage) if known is not None else ""
-    if wrong:
-        _unknown(where, f'names the claim "{name}": {wrong}', wrong, "its pods stay Pending")
-        return PodVolumes(exclusive=exclusive, unmet=(wrong,))
-    if known is not None and _has_volume(known, storage):
-        return PodVolumes(_once([_need_of_bound(known, where, storage)]), exclusive=exclusive)
-    selected = _quiet(known, "metadata").at("annotations").text(_SELECTED) if known is not None else ""
-    if selected:
-        # Its volume is being made for a pod that has its node already.
-        there = NodeTerm(fields=(Requirement("metadata.name", IN, (selected,)),))
-        return PodVolumes((VolumeNeed((there,), bound=False),), exclusive=exclusive)
-    return PodVolumes((), _once([_unbound(f"{namespace}/{name}", claim, where, storage)]), exclusive)
+        text = f'names the claim "{name}", which no manifest here defines'
+        outcome = "its pods stay Pending" if storage.is_complete else _REACHABILITY_UNKNOWN
+        _warn_unknown_nodes(reference, text, f"claim {name} is not on the cluster", outcome)
+        return PodVolumes(
+            missing_objects=(f'persistentvolumeclaim "{name}" not found',) if storage.is_complete else ()
+        )
+    exclusive_claims = (f"{namespace}/{name}",) if _SINGLE_POD_MODE in claim.get_texts("accessModes") else ()
+    error = _find_claim_error(claim_object, storage) if claim_object is not None else ""
+    if error:
+        _warn_unknown_nodes(reference, f'names the claim "{name}": {error}', error, "its pods stay Pending")
+        return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
+    if claim_object is not None and _has_volume(claim_object, storage):
+        return PodVolumes(
+            _filter_unique([_compute_bound_need(claim_object, reference, storage)]),
+            exclusive_claims=exclusive_claims,
+        )
+    selected_node = (
+        _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
+        if claim_object is not None
+        else ""
+    )
+    if selected_node:
+        # Its volume is being provisioned for a pod with a node.
+        node_term = NodeTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
+        return PodVolumes((VolumeNeed((node_term,), is_bound=False),), exclusive_claims=exclusive_claims)
+    return PodVolumes(
+        (),
+        _filter_unique([_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)]),
+        exclusive_claims,
+    )
 
 
-def _disks(volume: Fields) -> Iterator[Disk]:
-    """The disks that a pod names without a claim and that the scheduler lets no second pod of a node have.
-
-    Source: kubernetes pkg/scheduler/framework/plugins/volumerestrictions, isVolumeConflict.
+def _list_disks(volume: Fields) -> Iterator[Disk]:
+    """Yield the disks named without a claim that only one pod per node can use. Source: kubernetes
+    pkg/scheduler/framework/plugins/volumerestrictions, isVolumeConflict.
     """
-    gce, aws = volume.at("gcePersistentDisk"), volume.at("awsElasticBlockStore")
-    iscsi, rbd = volume.at("iscsi"), volume.at("rbd")
+    gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
+    iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:
-        yield Disk(f"gce:{gce.text('pdName')}", gce.flag("readOnly"))
+        yield Disk(f"gce:{gce.get_text('pdName')}", gce.get_flag("readOnly"))
     if aws.data:
-        yield Disk(f"aws:{aws.text('volumeID')}")
+        yield Disk(f"aws:{aws.get_text('volumeID')}")
     if iscsi.data:
-        yield Disk(f"iscsi:{iscsi.text('iqn')}", iscsi.flag("readOnly"))
-    image = f"{rbd.text('pool', 'rbd')}/{rbd.text('image')}"
+        yield Disk(f"iscsi:{iscsi.get_text('iqn')}", iscsi.get_flag("readOnly"))
+    image = f"{rbd.get_text('pool', 'rbd')}/{rbd.get_text('image')}"
     # One image is the same wherever one of its monitors is.
-    for monitor in rbd.texts("monitors"):
-        yield Disk(f"rbd:{monitor}/{image}", rbd.flag("readOnly"))
+    for monitor in rbd.get_texts("monitors"):
+        yield Disk(f"rbd:{monitor}/{image}", rbd.get_flag("readOnly"))
 
 
-def _made_for_a_pod(namespace: str, name: str, storage: Storage) -> Fields | None:
-    """What the claim of a StatefulSet's pod asks, by the claim's name."""
+def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
+    """Return the claim spec of a StatefulSet's pod by the claim's name."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
     if template is None or not ordinal.isdecimal() or int(ordinal) not in template.ordinals:
@@ -254,201 +291,237 @@ def _made_for_a_pod(namespace: str, name: str, storage: Storage) -> Fields | Non
 _Part = TypeVar("_Part")
 
 
-def _once(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
+def _filter_unique(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
     return tuple(dict.fromkeys(part for part in parts if part is not None))
 
 
-class Offer(Struct, frozen=True):
-    """What a cluster has for claims: volumes, and the claims that take one without any pod. `wrong` are those
-    (`namespace/name`) with which no pod gets a node, and why.
+class ClusterStorage(Struct, frozen=True):
+    """Storage of a cluster for claims: volumes, and the claims bound without a pod. `invalid_claims`
+    (`namespace/name`) prevent their pods from getting a node, each with the reason.
     """
 
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
-    wrong: tuple[tuple[str, str], ...] = ()
+    invalid_claims: tuple[tuple[str, str], ...] = ()
 
 
-def read_offer(manifests: Sequence[Manifest], *, is_whole: bool = True) -> Offer:
-    """What a cluster with these objects has for claims; what is wrong with them is told where pods claim."""
-    storage = read_storage(manifests, is_whole=is_whole)
-    named = {_quiet(claim, "spec").text("volumeName"): claim for claim in storage.claims.values()}
-    # What was the volume of a claim that is gone is for nobody.
-    usable = {each.name for each in storage.waiting.values()}.union(*map(_names, storage.free.values()))
+def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool = True) -> ClusterStorage:
+    """Return the storage of a cluster for claims; problems are reported at the pods."""
+    storage = collect_storage(manifests, is_complete=is_complete)
+    claim_by_volume = {
+        _get_silent_fields(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
+    }
+    # The volume of a deleted claim is unusable.
+    usable_names = {volume.name for volume in storage.reserved_volumes.values()}.union(
+        *map(_list_names, storage.free_volumes.values())
+    )
     volumes = [
-        _volume(manifest, named.get(name))
+        _build_volume(manifest, claim_by_volume.get(name))
         for name, manifest in storage.volumes.items()
-        if name in usable or name in named
+        if name in usable_names or name in claim_by_volume
     ]
     claims: list[Claim | None] = []
-    wrong: list[tuple[str, str]] = []
+    invalid_claims: list[tuple[str, str]] = []
     for (namespace, name), manifest in storage.claims.items():
-        trouble = _wrong_with(manifest, storage)
-        if trouble:
-            wrong.append((f"{namespace}/{name}", trouble))
+        error = _find_claim_error(manifest, storage)
+        if error:
+            invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_volume(manifest, storage):
-            claim = _quiet(manifest, "spec")
-            claims.append(_unbound(f"{namespace}/{name}", claim, (claim, ""), storage))
-    at_once = tuple(claim for claim in _once(claims) if not claim.waits)
-    return Offer(tuple(volumes), at_once, tuple(wrong))
+            claim = _get_silent_fields(manifest, "spec")
+            claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, (claim, ""), storage))
+    immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
+    return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims))
 
 
-def _names(volumes: Iterable[Volume]) -> Iterator[str]:
+def _list_names(volumes: Iterable[Volume]) -> Iterator[str]:
     return (volume.name for volume in volumes)
 
 
-def _volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
-    """A PersistentVolume; the claim that names it (`named_by`) has it, unless it says another one."""
-    spec = _quiet(manifest, "spec")
-    claim = spec.at("claimRef")
-    whose = f"{claim.text('namespace')}/{claim.text('name')}" if claim.data else ""
-    if named_by is not None and not whose:
-        whose = f"{named_by.namespace}/{named_by.name}"
+def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
+    """Return a PersistentVolume; the claim that names it (`named_by`) owns it, unless its claimRef names
+    another one.
+    """
+    spec = _get_silent_fields(manifest, "spec")
+    claim = spec.get_mapping("claimRef")
+    claim_name = f"{claim.get_text('namespace')}/{claim.get_text('name')}" if claim.data else ""
+    if named_by is not None and not claim_name:
+        claim_name = f"{named_by.namespace}/{named_by.name}"
     return Volume(
         name=manifest.name,
-        size=_bytes(spec.at("capacity").data),
-        storage_class=spec.text("storageClassName"),
-        modes=spec.texts("accessModes"),
-        block=spec.text("volumeMode") == _BLOCK,
+        size=_parse_bytes(spec.get_mapping("capacity").data),
+        storage_class=spec.get_text("storageClassName"),
+        modes=spec.get_texts("accessModes"),
+        is_block=spec.get_text("volumeMode") == _BLOCK,
         labels=tuple(sorted(manifest.labels.items())),
-        terms=_reaching(manifest),
-        zones=_zones(manifest),
-        claim=whose,
+        terms=_parse_node_terms(manifest),
+        zones=_list_zone_requirements(manifest),
+        claim=claim_name,
     )
 
 
-def _quiet(manifest: Manifest, key: str) -> Fields:
-    """A part of an object that is read beside the pods that use it."""
-    return Fields(manifest, [], manifest.body).at(key)
+def _get_silent_fields(manifest: Manifest, key: str) -> Fields:
+    """Return a part of an object read as context for pods; its own problems are not reported."""
+    return Fields(manifest, [], manifest.body).get_mapping(key)
 
 
-def _unknown(where: _Where, what: str, brief: str, outcome: str = _NOT_LOOKED_AT) -> None:
-    """Warn that it is not known from which nodes a volume can be reached, and what comes of it."""
-    fields, key = where
+def _warn_unknown_nodes(
+    reference: _FieldReference, text: str, summary: str, outcome: str = _REACHABILITY_UNKNOWN
+) -> None:
+    """Warn that the nodes of a volume are unknown, with the consequence."""
+    fields, key = reference
     path = (*fields.path, key)
-    detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {what}; {outcome}."
-    place = fields.manifest.find(*path)
-    short = f"{fields.manifest.title}: {brief}"
-    problem = problem_at(fields.manifest.file, place, NOT_KNOWN, detail, Severity.WARNING, short)
+    detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {text}; {outcome}."
+    position = fields.manifest.find_position(*path)
+    short_text = f"{fields.manifest.title}: {summary}"
+    problem = build_problem(fields.manifest.file, position, NOT_KNOWN, detail, Severity.WARNING, short_text)
     fields.findings.append(problem)
 
 
 def _has_volume(claim: Manifest, storage: Storage) -> bool:
-    """Whether a claim says or is told which volume is its own."""
-    named = _quiet(claim, "spec").text("volumeName")
-    return bool(named) or (claim.namespace, claim.name) in storage.waiting
+    """Return whether a claim names a volume or has a reserved one."""
+    volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
+    return bool(volume_name) or (claim.namespace, claim.name) in storage.reserved_volumes
 
 
-def _wrong_with(claim: Manifest, storage: Storage) -> str:
-    """Why no node is looked for by pods with this claim, in the scheduler's words; "" where one is.
-
-    Who names a volume that is not there, or that is another claim's, waits for it; who had one that is gone
-    has lost it, which the controller of volumes says once it has looked. Of a claim that nobody has seen on
-    its cluster it is not known which volumes are there.
+def _find_claim_error(claim: Manifest, storage: Storage) -> str:
+    """Return why pods with this claim get no node, in the scheduler's words; "" if they do. A claim on a
+    missing volume, or on one of another claim, waits; a claim with a deleted volume has lost it, once the
+    volume controller has checked. Without an observed claim the existing volumes are unknown.
     """
-    metadata, name = _quiet(claim, "metadata"), claim.name
-    bound, phase = _quiet(claim, "spec").text("volumeName"), _quiet(claim, "status").text("phase")
-    is_told = storage.is_whole and bool(phase)
+    metadata, name = _get_silent_fields(claim, "metadata"), claim.name
+    volume_name, phase = (
+        _get_silent_fields(claim, "spec").get_text("volumeName"),
+        _get_silent_fields(claim, "status").get_text("phase"),
+    )
+    is_observed = storage.is_complete and bool(phase)
     if phase == _LOST:
-        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{bound}"'
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
     if "deletionTimestamp" in metadata:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    if not bound:
+    if not volume_name:
         return ""
-    volume = storage.volumes.get(bound)
-    if metadata.at("annotations").text(_BOUND):
-        return f'persistentvolume "{bound}" not found' if volume is None and is_told else ""
+    volume = storage.volumes.get(volume_name)
+    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):
+        return f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
     if volume is None:
-        return UNBOUND if is_told else ""
-    reference = _quiet(volume, "spec").at("claimRef")
-    whose = (reference.text("namespace"), reference.text("name"))
-    another = whose != (claim.namespace, name) or not _is_of(reference, claim, is_whole=storage.is_whole)
-    if reference.data:
-        return UNBOUND if another else ""
-    asked = _bytes(_quiet(claim, "spec").at("resources").at("requests").data)
-    return UNBOUND if _bytes(_quiet(volume, "spec").at("capacity").data) < asked else ""
-
-
-def _need_of_bound(claim: Manifest, where: _Where, storage: Storage) -> VolumeNeed | None:
-    """Where the volume of a bound claim can be reached; None for everywhere, or where that is not known."""
-    bound = _quiet(claim, "spec").text("volumeName")
-    volume = storage.volumes.get(bound) if bound else storage.waiting[claim.namespace, claim.name]
-    if volume is None:
-        what = f'leads to the volume "{bound}", which no manifest here defines'
-        _unknown(where, what, f"volume {bound} is not on the cluster")
-        return None
-    terms, zones = _reaching(volume), _zones(volume)
-    return None if terms is _ANYWHERE and not zones else VolumeNeed(terms, bound=True, zones=zones)
-
-
-def _own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
-    """A claim that every pod has for itself."""
-    return _unbound(name, claim, (claim, "storageClassName"), storage)
-
-
-def _unbound(name: str, claim: Fields, where: _Where, storage: Storage) -> Claim | None:
-    """A claim without a volume; None where nothing is known of what it gets, or it gets one anywhere."""
-    written = claim.data.get("storageClassName")
-    class_name = storage.default if written is None else claim.text("storageClassName")
-    asked = Claim(
-        name=name,
-        size=_bytes(claim.at("resources").at("requests").data),
-        storage_class=class_name,
-        modes=claim.texts("accessModes"),
-        block=claim.text("volumeMode") == _BLOCK,
-        selector=read_selector(claim, "selector"),
+        return UNBOUND if is_observed else ""
+    reference = _get_silent_fields(volume, "spec").get_mapping("claimRef")
+    owner_name = (reference.get_text("namespace"), reference.get_text("name"))
+    has_other_owner = owner_name != (claim.namespace, name) or not _is_same_claim(
+        reference, claim, is_complete=storage.is_complete
     )
-    known = storage.classes.get(class_name)
-    if known is None:
-        # Claims and volumes of a class that is no object find each other all the same.
-        if class_name and _may_find_one(asked, storage):
-            return replace(asked, waits=True)
-        if written == "":
-            return asked
-        whose = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
-        what = f"asks for a volume {whose}, which no manifest here defines"
-        missing = f"StorageClass {class_name} is not on the cluster"
-        _unknown(where, what, missing if class_name else "there is no default StorageClass")
-        return None
-    waits = known.body.get("volumeBindingMode") == "WaitForFirstConsumer"
-    made = () if known.body.get("provisioner") == _NO_PROVISIONER else _allowed(known)
-    if made is _ANYWHERE and not waits:
-        what = f'asks for a volume of "{class_name}", which is made before its pod is scheduled'
-        _unknown(where, what, f"volumes of {class_name} are made before their pods are scheduled")
-    if made is _ANYWHERE and not _may_find_one(asked, storage):
-        return None
-    return replace(asked, waits=waits, made=made)
+    if reference.data:
+        return UNBOUND if has_other_owner else ""
+    requested_bytes = _parse_bytes(
+        _get_silent_fields(claim, "spec").get_mapping("resources").get_mapping("requests").data
+    )
+    return (
+        UNBOUND
+        if _parse_bytes(_get_silent_fields(volume, "spec").get_mapping("capacity").data) < requested_bytes
+        else ""
+    )
 
 
-def _may_find_one(claim: Claim, storage: Storage) -> bool:
-    """Whether a volume is there that the claim could take, or one that waits for a claim of its name."""
-    if any(fits(volume, claim) for volume in storage.free.get(claim.storage_class, ())):
+def _compute_bound_need(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
+    """Return the nodes that reach the volume of a bound claim; None for all, or if unknown."""
+    volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
+    volume = (
+        storage.volumes.get(volume_name)
+        if volume_name
+        else storage.reserved_volumes[claim.namespace, claim.name]
+    )
+    if volume is None:
+        text = f'leads to the volume "{volume_name}", which no manifest here defines'
+        _warn_unknown_nodes(reference, text, f"volume {volume_name} is not on the cluster")
+        return None
+    terms, zones = _parse_node_terms(volume), _list_zone_requirements(volume)
+    return None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
+
+
+def _build_own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
+    """Return a claim created for each pod."""
+    return _build_unbound_claim(name, claim, (claim, "storageClassName"), storage)
+
+
+def _build_unbound_claim(
+    name: str, claim: Fields, reference: _FieldReference, storage: Storage
+) -> Claim | None:
+    """Return a claim without a volume; None if its volume is unknown, or possible on every node."""
+    configured_class = claim.data.get("storageClassName")
+    class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
+    unbound_claim = Claim(
+        name=name,
+        size=_parse_bytes(claim.get_mapping("resources").get_mapping("requests").data),
+        storage_class=class_name,
+        modes=claim.get_texts("accessModes"),
+        is_block=claim.get_text("volumeMode") == _BLOCK,
+        selector=parse_selector(claim, "selector"),
+    )
+    class_object = storage.classes.get(class_name)
+    if class_object is None:
+        # Claims and volumes of a class without an object are matched all the same.
+        if class_name and _can_find_volume(unbound_claim, storage):
+            return replace(unbound_claim, waits_for_pod=True)
+        if configured_class == "":
+            return unbound_claim
+        class_text = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
+        text = f"asks for a volume {class_text}, which no manifest here defines"
+        summary = f"StorageClass {class_name} is not on the cluster"
+        _warn_unknown_nodes(reference, text, summary if class_name else "there is no default StorageClass")
+        return None
+    waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
+    provisioning_terms = (
+        ()
+        if class_object.body.get("provisioner") == _NO_PROVISIONER
+        else _parse_allowed_topologies(class_object)
+    )
+    if provisioning_terms is _ALL_NODES and not waits_for_pod:
+        text = f'asks for a volume of "{class_name}", which is made before its pod is scheduled'
+        _warn_unknown_nodes(
+            reference, text, f"volumes of {class_name} are made before their pods are scheduled"
+        )
+    if provisioning_terms is _ALL_NODES and not _can_find_volume(unbound_claim, storage):
+        return None
+    return replace(unbound_claim, waits_for_pod=waits_for_pod, provisioning_terms=provisioning_terms)
+
+
+def _can_find_volume(claim: Claim, storage: Storage) -> bool:
+    """Return whether a free volume fits the claim, or one is reserved for a claim of its name."""
+    if any(can_bind(volume, claim) for volume in storage.free_volumes.get(claim.storage_class, ())):
         return True
     prefix = claim.name.partition("{}")[0]
-    return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.waiting)
+    return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.reserved_volumes)
 
 
-def _bytes(amounts: Mapping[str, Any]) -> int:
+def _parse_bytes(amounts: Mapping[str, Any]) -> int:
     quantity = parse_quantity(str(amounts.get("storage", "0")))
-    return 0 if isinstance(quantity, Malformed) else quantity.whole()
+    return 0 if isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
 
 
-def _reaching(volume: Manifest) -> Terms | None:
-    """The nodes that reach a volume, by its node affinity; None for all."""
-    required = _quiet(volume, "spec").at("nodeAffinity").at("required")
-    return tuple(read_node_term(term) for term in required.each("nodeSelectorTerms")) or _ANYWHERE
+def _parse_node_terms(volume: Manifest) -> Terms | None:
+    """Return the nodes that reach a volume by its node affinity; None for all."""
+    required = _get_silent_fields(volume, "spec").get_mapping("nodeAffinity").get_mapping("required")
+    return tuple(parse_node_term(term) for term in required.list_mappings("nodeSelectorTerms")) or _ALL_NODES
 
 
-def _zones(volume: Manifest) -> tuple[Requirement, ...]:
-    """What the labels of a volume ask of nodes that have a zone or a region."""
+def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
+    """Return the requirements from a volume's labels for nodes with a zone or region."""
     labels = volume.labels
     return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
 
 
-def _allowed(storage_class: Manifest) -> Terms | None:
-    """The nodes that a class's allowedTopologies name; None for all."""
+def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:
+    """Return the nodes of a class's allowedTopologies; None for all."""
     root = Fields(storage_class, [], storage_class.body)
     terms = []
-    for term in root.each("allowedTopologies"):
-        labels = term.each("matchLabelExpressions")
-        terms.append(NodeTerm(tuple(Requirement(one.text("key"), IN, one.texts("values")) for one in labels)))
-    return tuple(terms) or _ANYWHERE
+    for term in root.list_mappings("allowedTopologies"):
+        labels = term.list_mappings("matchLabelExpressions")
+        terms.append(
+            NodeTerm(
+                tuple(
+                    Requirement(expression.get_text("key"), IN, expression.get_texts("values"))
+                    for expression in labels
+                )
+            )
+        )
+    return tuple(terms) or _ALL_NODES

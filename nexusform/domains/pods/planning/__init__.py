@@ -1,15 +1,20 @@
-"""Pods on nodes that are known. Start at phase.py."""
+"""Planning of pods on known nodes. Entry point: phase.py."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "blocks": "manifest_findings objects_in plan_fleet_objects pod_risks pods_over prior_members prior_pods",
-    "brought": "pod_number PodKey",
-    "disruptions": "as_stated",
-    "elsewhere": "data_blocks read_by read_elsewhere",
-    "hosted": "claimed_in_state hosted_in_state",
-    "nodes": "cluster_attributes node_of NodeCluster standing_clusters",
-    "observed": "bind Elsewhere ObservedCluster stand_where_seen unknown_observed",
+# Public names of the package, by module.
+PUBLIC = {
+    "manifest_blocks": (
+        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risks "
+        "create_pod_phase collect_prior_members list_prior_pods"
+    ),
+    "object_pods": "parse_pod_number PodKey",
+    "disruptions": "apply_budget_status",
+    "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
+    "state_pods": "compute_state_demand list_hosted_workloads",
+    "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
+    "cluster_observation": (
+        "bind_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
+    ),
     "phase": "PodDecision PodPhase",
-    "rows": "PodNote read_note REASONS volumes_of",
-    "templates": "as_made",
+    "rows": "PodRecord parse_pod_record REASONS parse_volumes",
+    "template_matching": "assign_specs",
 }

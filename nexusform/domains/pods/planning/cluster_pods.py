@@ -1,31 +1,37 @@
-"""What stands on every cluster while a plan is made: nodes, pods, and the objects that bring them."""
+"""Nodes, pods and applied objects of every cluster during planning."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nexusform.demands import ClaimDemand
-from nexusform.diagnostics import Problem
-from nexusform.domains.pods.importers.kubernetes_admission import read_budgets, read_quotas
-from nexusform.domains.pods.importers.kubernetes_claims import asked_claims
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
-from nexusform.domains.pods.planning.brought import Brought, PodKey, PriorPods, prior_workloads, specs_of
-from nexusform.domains.pods.planning.claimed import Claims, demand_after, demand_of
-from nexusform.domains.pods.planning.disruptions import as_stated
-from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.planning.observed import ObservedCluster, stand_where_seen
-from nexusform.domains.pods.planning.templates import replaced_since
-from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
+from nexusform.domains.pods.importers.kubernetes_admission import collect_budgets, collect_quotas
+from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
+from nexusform.domains.pods.planning.disruptions import apply_budget_status
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.object_pods import (
+    ObjectPods,
+    PodKey,
+    PriorPods,
+    build_prior_workloads,
+    get_specs,
+)
+from nexusform.domains.pods.planning.storage_claims import Claims, compute_demand, compute_planned_demand
+from nexusform.domains.pods.planning.template_matching import create_replacement_check
+from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec
+from nexusform.placements.vm_demands import ClaimDemand
 
-# Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
-Key = tuple[str, str]
-_Named = tuple[str, str, str, str]
+# Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
+ObjectKey = tuple[str, str]
+_ManifestKey = tuple[str, str, str, str]
 
 
 class ClusterPods:
-    """The clusters of one plan, with the pods that stand there and those that are placed. A name is a
-    cluster's id or, through `members`, a member's name.
+    """Clusters of one plan with their existing and placed pods. A name is a cluster's id or, through
+    `members`, a member's name.
     """
 
     def __init__(
@@ -33,191 +39,231 @@ class ClusterPods:
         clusters: Mapping[str, NodeCluster],
         prior: Iterable[PriorPods] = (),
         members: Mapping[str, str] | None = None,
-        others: Iterable[PriorPods] = (),
-        observed: Mapping[str, ObservedCluster] | None = None,
+        external_pods: Iterable[PriorPods] = (),
+        observed_clusters: Mapping[str, ObservedCluster] | None = None,
     ) -> None:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
         self.findings: list[tuple[str, Problem]] = []
-        self._brought: dict[Key, Brought] = {}
-        self._brought_on: dict[str, dict[Key, Brought]] = {}  # the same by cluster id
-        self._clusters_of: dict[str, set[str]] = {}  # by object, of what is brought
-        self._standing: dict[str, dict[PodKey, StandingPod]] = {}
-        # By cluster id, pods of state whose nodes this plan makes, until they are placed again.
-        self._lost: dict[str, frozenset[PodKey]] = {}
-        # Objects whose pods were evicted for those of others, since they were looked at.
-        self._disturbed: set[Key] = set()
-        self._forgotten: set[str] = set()  # addresses of objects whose pods run on
-        # By cluster id, the namespaces of what stands there beside the objects of this plan.
+        self._object_pods: dict[ObjectKey, ObjectPods] = {}
+        self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
+        self._clusters_by_address: dict[str, set[str]] = {}  # by object address
+        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}
+        # By cluster id, pods of state on nodes created in this plan, until they are placed again.
+        self._lost_pods: dict[str, frozenset[PodKey]] = {}
+        # Objects with pods evicted for others since their last prediction.
+        self._disturbed_keys: set[ObjectKey] = set()
+        self._forgotten_addresses: set[str] = set()  # addresses of forgotten objects, their pods keep running
+        # By cluster id, the namespaces of existing objects outside of this plan.
         self._namespaces: dict[str, set[str]] = {}
-        # What objects brought that this plan neither looks at (-target) nor takes away.
-        self._left_alone: dict[Key, set[str]] = {}
+        # Namespaces of objects outside the targets of this plan (-target) that are kept.
+        self._kept_namespaces: dict[ObjectKey, set[str]] = {}
         objects = list(prior)
-        self._prior = {(each.address, each.cluster_id): each for each in objects}
-        self._prior_on: dict[str, list[PriorPods]] = {}
-        for each in self._prior.values():
-            self._prior_on.setdefault(each.cluster_id, []).append(each)
+        self._prior_pods = {(item.address, item.cluster_id): item for item in objects}
+        self._prior_pods_by_cluster: dict[str, list[PriorPods]] = {}
+        for item in self._prior_pods.values():
+            self._prior_pods_by_cluster.setdefault(item.cluster_id, []).append(item)
         # By cluster id and workload.
-        self._made_of = prior_workloads(objects)
-        for each in objects:
-            self._stand(each, specs_of(self._made_of[each.cluster_id]))
-            self._left_alone[each.address, each.cluster_id] = namespaces_of(each.manifests)
-        self._stand_beside(list(others))
-        self._observed: Mapping[str, ObservedCluster] = observed or {}
-        # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
-        self._facts = {
-            cluster_id: self._stand_there(cluster_id, seen) for cluster_id, seen in self._observed.items()
+        self._prior_workloads = build_prior_workloads(objects)
+        for item in objects:
+            self._load_prior_pods(item, get_specs(self._prior_workloads[item.cluster_id]))
+            self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
+        self._load_external_pods(list(external_pods))
+        self._observed_clusters: Mapping[str, ObservedCluster] = observed_clusters or {}
+        # Observed pods by cluster id and workload; their outcomes are recorded in state.
+        self._observed_pods = {
+            cluster_id: self._load_observed_pods(cluster_id, observed_cluster)
+            for cluster_id, observed_cluster in self._observed_clusters.items()
         }
 
-    def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
-        brought = self._bringing(prior.address, prior.cluster_id)
-        standing = self._standing.setdefault(prior.cluster_id, {})
-        pods = list(brought.stand(prior, specs))
-        standing.update({(pod.workload, pod.number): pod for pod in pods})
-        self._lose(prior.cluster_id, pods)
+    def _load_prior_pods(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
+        object_pods = self._get_object_pods(prior.address, prior.cluster_id)
+        existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
+        pods = list(object_pods.load_prior(prior, specs))
+        existing_pods.update({(pod.workload, pod.number): pod for pod in pods})
+        self._mark_lost(prior.cluster_id, pods)
 
-    def _lose(self, cluster_id: str, pods: Iterable[StandingPod]) -> None:
-        """Note which pods are lost with their nodes, which this plan makes. It may make such a node for the
-        first time: its cluster was forgotten, and comes back elsewhere.
+    def _mark_lost(self, cluster_id: str, pods: Iterable[ExistingPod]) -> None:
+        """Record the pods lost with nodes created in this plan. Such a node may be new in a cluster forgotten
+        before.
         """
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return
-        made = cluster.fresh | cluster.new
-        lost = {(pod.workload, pod.number) for pod in pods if pod.node in made}
-        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) | lost
+        created_nodes = cluster.recreated_nodes | cluster.new_nodes
+        lost_pods = {(pod.workload, pod.number) for pod in pods if pod.node in created_nodes}
+        self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) | lost_pods
 
-    def _stand_beside(self, others: Sequence[PriorPods]) -> None:
-        """Let pods of other states stand: they take room, and only pods that evict them move them."""
-        made_of = prior_workloads(others)
-        for each in others:
-            standing = self._standing.setdefault(each.cluster_id, {})
-            self._namespaces.setdefault(each.cluster_id, set()).update(namespaces_of(each.manifests))
-            for _, pod in each.standing(specs_of(made_of[each.cluster_id])):
-                standing.setdefault((pod.workload, pod.number), pod)
+    def _load_external_pods(self, external_pods: Sequence[PriorPods]) -> None:
+        """Load pods of other states: they use capacity and move only by preemption."""
+        workloads_by_cluster = build_prior_workloads(external_pods)
+        for prior_pods in external_pods:
+            existing_pods = self._existing_pods.setdefault(prior_pods.cluster_id, {})
+            self._namespaces.setdefault(prior_pods.cluster_id, set()).update(
+                list_namespaces(prior_pods.manifests)
+            )
+            for _, pod in prior_pods.list_existing_pods(
+                get_specs(workloads_by_cluster[prior_pods.cluster_id])
+            ):
+                existing_pods.setdefault((pod.workload, pod.number), pod)
 
-    def _stand_there(self, cluster_id: str, observed: ObservedCluster) -> dict[str, list[StandingPod]]:
-        """Let pods stand where they were seen, beside those that state foretells."""
+    def _load_observed_pods(
+        self, cluster_id: str, observed_cluster: ObservedCluster
+    ) -> dict[str, list[ExistingPod]]:
+        """Load pods at their observed nodes, besides those predicted in state."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
-        namespaces |= {pod.spec.namespace for pod in observed.standing} | namespaces_of(observed.objects)
-        standing = self._standing.setdefault(cluster_id, {})
-        own = self._brought_on.get(cluster_id, {}).values()
-        is_past = replaced_since(own, self._made_of.get(cluster_id, {}), is_whole=observed.is_whole)
-        facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name, is_past)
-        seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
-        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) - seen
-        return facts
+        namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods} | list_namespaces(
+            observed_cluster.objects
+        )
+        existing_pods = self._existing_pods.setdefault(cluster_id, {})
+        own_pods = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        is_replaced = create_replacement_check(
+            own_pods, self._prior_workloads.get(cluster_id, {}), is_complete=observed_cluster.is_complete
+        )
+        observed_pods = merge_observed_pods(
+            existing_pods, observed_cluster.existing_pods, observed_cluster.cluster.node_by_name, is_replaced
+        )
+        observed_keys = {
+            (pod.workload, pod.number) for workload_pods in observed_pods.values() for pod in workload_pods
+        }
+        self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) - observed_keys
+        return observed_pods
 
-    def _bringing(self, address: str, cluster_id: str) -> Brought:
-        """What an object brings to a cluster, nothing at first."""
-        self._clusters_of.setdefault(address, set()).add(cluster_id)
+    def _get_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
+        """Return the pods of an object on a cluster, empty at first."""
+        self._clusters_by_address.setdefault(address, set()).add(cluster_id)
         key = (address, cluster_id)
-        if key not in self._brought:
-            self._brought[key] = Brought()
-            self._brought_on.setdefault(cluster_id, {})[key] = self._brought[key]
-        return self._brought[key]
+        if key not in self._object_pods:
+            self._object_pods[key] = ObjectPods()
+            self._object_pods_by_cluster.setdefault(cluster_id, {})[key] = self._object_pods[key]
+        return self._object_pods[key]
 
-    def requests(self, cluster_name: str) -> tuple[int, int]:
-        """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
+    def sum_requests(self, cluster_name: str) -> tuple[int, int]:
+        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes."""
         cluster_id = self.members.get(cluster_name, cluster_name)
-        standing = self._standing.get(cluster_id, {}).values()
-        requests = [pod.spec.requests for pod in standing if pod.node]
-        return sum(each.cpu for each in requests), sum(each.memory for each in requests)
+        existing_pods = self._existing_pods.get(cluster_id, {}).values()
+        requests = [pod.spec.requests for pod in existing_pods if pod.node]
+        return sum(pod_requests.cpu for pod_requests in requests), sum(
+            pod_requests.memory for pod_requests in requests
+        )
 
-    def _nodes(self, cluster_id: str) -> dict[PodKey, str]:
-        return {key: pod.node for key, pod in self._standing.get(cluster_id, {}).items()}
+    def _map_pods_to_nodes(self, cluster_id: str) -> dict[PodKey, str]:
+        return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}
 
-    def _model(self, cluster: NodeCluster) -> Cluster:
-        manifests = self._manifests_on(cluster.id)
+    def _build_cluster(self, cluster: NodeCluster) -> Cluster:
+        manifests = self._collect_manifests(cluster.id)
         namespaces = {
             manifest.name: manifest.labels
             for manifest in manifests
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
-        offer = read_offer(manifests, is_whole=self._is_whole(cluster.id))
-        observed = self._observed.get(cluster.id)
+        storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
+        observed_cluster = self._observed_clusters.get(cluster.id)
         return Cluster(
             name=cluster.name,
             nodes=cluster.nodes,
             namespaces=namespaces,
-            quotas=read_quotas(manifests),
-            budgets=as_stated(read_budgets(manifests), observed),
-            volumes=offer.volumes,
-            claims=offer.claims,
-            wrong=offer.wrong,
-            promised=observed.promised if observed is not None else (),
+            quotas=collect_quotas(manifests),
+            budgets=apply_budget_status(collect_budgets(manifests), observed_cluster),
+            volumes=storage.volumes,
+            claims=storage.claims,
+            invalid_claims=storage.invalid_claims,
+            nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
             version=cluster.version,
         )
 
-    def _manifests_on(self, cluster_id: str) -> list[Manifest]:
+    def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
         manifests: list[Manifest] = []
-        known: set[_Named] = set()
-        for key, brought in self._brought_on.get(cluster_id, {}).items():
-            manifests += brought.manifests
-            prior = self._prior.get(key)
-            known.update(map(_name_of, brought.manifests))
-            known.update(map(_name_of, prior.manifests if prior is not None else ()))
-        observed = self._observed.get(cluster_id)
-        # What this plan brings or takes away is as it says, not as kubectl saw it.
-        seen = observed.objects if observed is not None else ()
-        return [*manifests, *(each for each in seen if _name_of(each) not in known)]
+        planned_keys: set[_ManifestKey] = set()
+        for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
+            manifests += object_pods.manifests
+            prior_pods = self._prior_pods.get(key)
+            planned_keys.update(map(_get_manifest_key, object_pods.manifests))
+            planned_keys.update(
+                map(_get_manifest_key, prior_pods.manifests if prior_pods is not None else ())
+            )
+        observed_cluster = self._observed_clusters.get(cluster_id)
+        # Objects applied or removed by this plan take precedence over observed ones.
+        observed_objects = observed_cluster.objects if observed_cluster is not None else ()
+        return [
+            *manifests,
+            *(manifest for manifest in observed_objects if _get_manifest_key(manifest) not in planned_keys),
+        ]
 
-    def _is_whole(self, cluster_id: str) -> bool:
-        """Whether there is nothing on a cluster that decides about pods but what is known."""
-        observed = self._observed.get(cluster_id)
-        return observed is None or observed.is_whole
+    def _is_complete(self, cluster_id: str) -> bool:
+        """Return whether all objects of a cluster that affect pods are known."""
+        observed_cluster = self._observed_clusters.get(cluster_id)
+        return observed_cluster is None or observed_cluster.is_complete
 
-    # --- what is claimed of storage ---
+    # --- storage claims ---
 
-    def claimed(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
-        """What is claimed on each cluster that anything is known of (its id), before this plan and after."""
-        known = self._brought_on.keys() | self._observed.keys()
-        return {cluster_id: self._claimed_on(cluster_id) for cluster_id in sorted(known)}
+    def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
+        """Return the storage demand of each known cluster (id) before and after this plan."""
+        known_ids = self._object_pods_by_cluster.keys() | self._observed_clusters.keys()
+        return {cluster_id: self._compute_cluster_demand(cluster_id) for cluster_id in sorted(known_ids)}
 
-    def _claimed_on(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
-        observed = self._observed.get(cluster_id)
-        of_state = self._prior_on.get(cluster_id, [])
-        brought = self._brought_on.get(cluster_id, {})
-        prior: dict[_Named, Manifest] = {}
-        for each in of_state:
-            prior.update((_name_of(manifest), manifest) for manifest in each.manifests)
-        # What kubectl saw is how it is.
-        prior.update((_name_of(each), each) for each in (observed.objects if observed is not None else ()))
+    def _compute_cluster_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
+        observed_cluster = self._observed_clusters.get(cluster_id)
+        prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
+        object_pods = self._object_pods_by_cluster.get(cluster_id, {})
+        prior_manifests: dict[_ManifestKey, Manifest] = {}
+        for item in prior_objects:
+            prior_manifests.update((_get_manifest_key(manifest), manifest) for manifest in item.manifests)
+        # Observed objects take precedence.
+        prior_manifests.update(
+            (_get_manifest_key(item), item)
+            for item in (observed_cluster.objects if observed_cluster is not None else ())
+        )
         pods_before: dict[str, int] = {}
-        for each in of_state:
-            pods_before |= {key: len(standing) for key, standing in each.workloads.items()}
-        manifests = [*self._manifests_on(cluster_id), *self._running_on(brought)]
+        for item in prior_objects:
+            pods_before |= {key: len(pods) for key, pods in item.workloads.items()}
+        manifests = [*self._collect_manifests(cluster_id), *self._collect_kept_manifests(object_pods)]
         pods_after = dict(pods_before)
-        for each_brought in brought.values():
-            pods_after |= {each.key: len(each_brought.of(each.key)) for each in each_brought.workloads}
-        before = self._claims(list(prior.values()), pods_before, observed)
-        after = self._claims(manifests, pods_after, observed)
-        stateful = {(each.namespace, each.name) for each in manifests if each.kind == "StatefulSet"}
-        gone = namespaces_of(prior.values()) - namespaces_of(manifests)
-        return demand_of(before), demand_after(before, after, stateful, gone)
+        for applied_pods in object_pods.values():
+            pods_after |= {
+                item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads
+            }
+        prior_claims = self._collect_claims(list(prior_manifests.values()), pods_before, observed_cluster)
+        planned_claims = self._collect_claims(manifests, pods_after, observed_cluster)
+        stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
+        removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
+        return compute_demand(prior_claims), compute_planned_demand(
+            prior_claims, planned_claims, stateful_sets, removed_namespaces
+        )
 
-    def _claims(
-        self, manifests: Sequence[Manifest], pods: Mapping[str, int], observed: ObservedCluster | None
+    def _collect_claims(
+        self, manifests: Sequence[Manifest], pods: Mapping[str, int], observed_cluster: ObservedCluster | None
     ) -> Claims:
-        objects = observed.objects if observed is not None else ()
-        seen = {(each.namespace, each.name) for each in objects if each.kind == "PersistentVolumeClaim"}
-        return asked_claims(manifests, pods, seen, is_whole=observed is not None and observed.is_whole)
+        objects = observed_cluster.objects if observed_cluster is not None else ()
+        observed_names = {
+            (manifest.namespace, manifest.name)
+            for manifest in objects
+            if manifest.kind == "PersistentVolumeClaim"
+        }
+        return collect_appliance_claims(
+            manifests,
+            pods,
+            observed_names,
+            is_complete=observed_cluster is not None and observed_cluster.is_complete,
+        )
 
-    def _running_on(self, brought: Mapping[Key, Brought]) -> list[Manifest]:
-        """The objects of state that run on without being brought: they are not looked at, or forgotten."""
+    def _collect_kept_manifests(self, object_pods: Mapping[ObjectKey, ObjectPods]) -> list[Manifest]:
+        """Return the objects of state that keep running without being applied: outside the targets, or
+        forgotten.
+        """
         manifests: list[Manifest] = []
-        for key, each in brought.items():
-            prior = self._prior.get(key)
-            runs_on = key in self._left_alone or key[0] in self._forgotten
-            if prior is not None and runs_on and not each.manifests:
+        for key, pods in object_pods.items():
+            prior = self._prior_pods.get(key)
+            keeps_running = key in self._kept_namespaces or key[0] in self._forgotten_addresses
+            if prior is not None and keeps_running and not pods.manifests:
                 manifests += prior.manifests
         return manifests
 
 
-def _name_of(manifest: Manifest) -> _Named:
+def _get_manifest_key(manifest: Manifest) -> _ManifestKey:
     return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
-def namespaces_of(manifests: Iterable[Manifest]) -> set[str]:
-    """The namespaces among some objects."""
-    return {each.name for each in manifests if (each.group, each.kind) == ("", "Namespace")}
+def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:
+    """Return the names of the Namespace objects among these manifests."""
+    return {manifest.name for manifest in manifests if (manifest.group, manifest.kind) == ("", "Namespace")}

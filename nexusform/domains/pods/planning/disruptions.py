@@ -1,4 +1,4 @@
-"""What draining nodes meets: budgets that allow no eviction, and workloads of one pod."""
+"""Obstacles of node drains: budgets without allowed disruptions, and workloads with a single pod."""
 
 from __future__ import annotations
 
@@ -8,48 +8,70 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.domains.pods.planning.observed import ObservedCluster
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.scheduling.preemption import (
-    allowed_disruptions,
-    allowed_now,
-    always_up,
-    covers,
-    holds,
+    compute_allowed_disruptions,
+    count_allowed_disruptions,
+    find_protected_workloads,
+    has_budget,
+    is_covered,
 )
-from nexusform.domains.pods.scheduling.workloads import Budget, StandingPod
+from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
 from nexusform.plans.plan import Disruptions
 
 
-def disruptions_of(
-    budgets: Iterable[Budget], standing: Sequence[StandingPod], nodes: Collection[str]
+def find_disruptions(
+    budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> Disruptions:
-    """What draining these nodes of a cluster meets, on which these pods stand."""
-    drained = [pod for pod in standing if pod.node in nodes]
-    allowed = [
-        (budget, allowed_now(budget, standing))
+    """Return the obstacles for draining these nodes of a cluster with these existing pods."""
+    drained_pods = [pod for pod in existing_pods if pod.node in nodes]
+    allowed_by_budget = [
+        (budget, count_allowed_disruptions(budget, existing_pods))
         for budget in budgets
-        if any(holds(budget, pod) for pod in drained)
+        if any(has_budget(budget, pod) for pod in drained_pods)
     ]
-    strict = [budget for budget, evictions in allowed if evictions is not None and evictions <= 0]
-    running = Counter(pod.workload for pod in standing if pod.node)
-    gone = {pod.workload for pod in drained}
-    single = [workload for workload, count in sorted(running.items()) if count == 1 and workload in gone]
-    moved = tuple(workload for workload in single if "/DaemonSet/" not in workload)
-    kept_up = tuple(sorted(always_up((budget for budget, _ in allowed), standing) & gone))
-    return Disruptions(tuple(f"{budget.namespace}/{budget.name}" for budget in strict), moved, kept_up)
+    blocking_budgets = [
+        budget for budget, evictions in allowed_by_budget if evictions is not None and evictions <= 0
+    ]
+    running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
+    drained_workloads = {pod.workload for pod in drained_pods}
+    single_workloads = [
+        workload
+        for workload, count in sorted(running_counts.items())
+        if count == 1 and workload in drained_workloads
+    ]
+    single_replicas = tuple(workload for workload in single_workloads if "/DaemonSet/" not in workload)
+    protected_workloads = tuple(
+        sorted(
+            find_protected_workloads((budget for budget, _ in allowed_by_budget), existing_pods)
+            & drained_workloads
+        )
+    )
+    return Disruptions(
+        tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets),
+        single_replicas,
+        protected_workloads,
+    )
 
 
-def as_stated(budgets: Sequence[Budget], observed: ObservedCluster | None) -> tuple[Budget, ...]:
-    """Budgets with what their controller says of them, where kubectl has shown it: some of their pods may
-    not be ready, or belong to a scale that nobody here knows.
+def apply_budget_status(
+    budgets: Sequence[DisruptionBudget], observed_cluster: ObservedCluster | None
+) -> tuple[DisruptionBudget, ...]:
+    """Return budgets with the status observed by kubectl: some pods may not be ready, or belong to an unknown
+    scale.
     """
-    if observed is None:
+    if observed_cluster is None:
         return tuple(budgets)
-    statuses = {(each.namespace, each.name): each.body for each in observed.objects if _is_budget(each)}
-    standing = (*observed.standing, *observed.own)
+    statuses = {
+        (manifest.namespace, manifest.name): manifest.body
+        for manifest in observed_cluster.objects
+        if _is_budget(manifest)
+    }
+    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
-        _as_stated(budget, statuses.get((budget.namespace, budget.name), {}), standing) for budget in budgets
+        _apply_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
+        for budget in budgets
     )
 
 
@@ -57,14 +79,19 @@ def _is_budget(manifest: Manifest) -> bool:
     return (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
 
 
-def _as_stated(budget: Budget, seen: Mapping[str, Any], standing: Sequence[StandingPod]) -> Budget:
-    """One budget as it was `seen`; what a plan changes of it is its own."""
-    status, spec = seen.get("status", {}), seen.get("spec", {})
+def _apply_status(
+    budget: DisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
+) -> DisruptionBudget:
+    """Return one budget with its observed status, unless the plan changes its amounts."""
+    status, spec = observed_body.get("status", {}), observed_body.get("spec", {})
     amounts = [str(spec.get(name, "")) for name in ("minAvailable", "maxUnavailable")]
-    stated = status.get("disruptionsAllowed")
-    if not isinstance(stated, int) or amounts != [budget.min_available, budget.max_unavailable]:
+    allowed_count = status.get("disruptionsAllowed")
+    if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
         return budget
-    healthy = sum(covers(budget, pod.spec) and not pod.spec.terminating for pod in standing)
-    expected = status.get("expectedPods")
-    pods = expected if isinstance(expected, int) else healthy
-    return replace(budget, withheld=max(0, allowed_disruptions(budget, pods, healthy)) - stated)
+    healthy_count = sum(is_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
+    expected_count = status.get("expectedPods")
+    pods = expected_count if isinstance(expected_count, int) else healthy_count
+    return replace(
+        budget,
+        withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,
+    )

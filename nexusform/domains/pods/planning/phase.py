@@ -1,7 +1,6 @@
-"""Pods in a plan: what stands on every cluster, what objects and placements bring, and where it goes.
-
-Pods that stand stay. Those whose node is gone or made anew are placed again; those of workloads that are
-gone leave first. What is called for later sees what was placed earlier.
+"""Planning phase of pods: existing pods on every cluster, and the placement of pods from objects and
+placements. Existing pods are kept. Pods on removed or re-created nodes are placed again; those of removed
+workloads are deleted first. Later calls see the results of earlier ones.
 """
 
 from __future__ import annotations
@@ -11,363 +10,407 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.address import parse_address
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, unwrapped
-from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
-from nexusform.domains.pods.planning.brought import (
-    Brought,
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
+from nexusform.domains.pods.planning.cluster_pods import ClusterPods, ObjectKey, list_namespaces
+from nexusform.domains.pods.planning.disruptions import find_disruptions
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.object_pods import (
+    ObjectPods,
     PodMap,
+    PredictionInput,
     PriorPods,
-    Scene,
-    as_scaled,
+    add_previous_maximums,
 )
-from nexusform.domains.pods.planning.cluster_pods import ClusterPods, Key, namespaces_of
-from nexusform.domains.pods.planning.disruptions import disruptions_of
-from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.planning.rows import planned_pod, pod_row
-from nexusform.domains.pods.planning.templates import as_made
-from nexusform.domains.pods.scheduling import forecast
-from nexusform.domains.pods.scheduling.forecast import PodOutcome
+from nexusform.domains.pods.planning.rows import build_hosted_workload, build_pod_row
+from nexusform.domains.pods.planning.template_matching import assign_specs
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, list_displaced_warnings
 from nexusform.domains.pods.scheduling.risks import PodWarning
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import evicted_strangers, warnings_of
-from nexusform.domains.pods.scheduling.workloads import PodSpec, StandingPod, Workload
-from nexusform.planning.phases import HostedWorkload
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
+from nexusform.planning.phases import ScheduledWorkload
 from nexusform.plans.plan import Disruptions, PlacementChange
+from nexusform.resources.address import parse_address
 
 BINDING_REMOVED: Final = "binding_removed"
 OBJECT_REPLACED: Final = "object_replaced"
-# Pods that evict each other in turns would never come to rest.
-_MOST_LOOKS: Final = 20
+# Limit for pods that evict each other in turns.
+_MAX_PREDICTIONS: Final = 20
 
 
 class PodDecision(Struct, frozen=True):
-    """A pod of the plan, the scene in which it was first looked at, and what stands beside it afterwards."""
+    """Pod of the plan, the input of its first prediction, and the other pods afterwards."""
 
     cluster: NodeCluster
     outcome: PodOutcome
-    scene: Scene
-    others: tuple[StandingPod, ...]
+    inputs: PredictionInput
+    other_pods: tuple[ExistingPod, ...]
 
 
 class PodPhase(ClusterPods):
-    """Places the pods of one plan. Call `place` for whatever brings objects to a cluster, in order;
-    `leave` for what no longer does. A name is a cluster's id or, through `members`, a member's name.
+    """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order,
+    and `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a
+    member's name.
     """
 
-    def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
-        """The pods of an object's workloads that were seen are its own."""
-        facts = self._facts.get(cluster.id)
-        if not facts:
+    def _import_observed(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
+        """Add observed pods of an object's workloads to the object."""
+        observed_pods = self._observed_pods.get(cluster.id)
+        if not observed_pods:
             return
-        for workload in brought.workloads:
-            seen = facts.pop(workload.key, ())
-            pods = as_made(workload, seen, is_whole=self._is_whole(cluster.id))
-            # What stood of an object that is made anew has left; what was seen is there all the same.
-            self._standing[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
+        for workload in object_pods.workloads:
+            workload_pods = observed_pods.pop(workload.key, ())
+            pods = assign_specs(workload, workload_pods, is_complete=self._is_complete(cluster.id))
+            # The prior pods of a re-created object are removed; the observed ones still exist.
+            self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
-                brought.adopt(pod, cluster, workload.pod.template)
+                object_pods.import_pod(pod, cluster, workload.pod.template)
 
-    # --- what the planner calls ---
+    # --- calls of the planner ---
 
-    def place(
+    def place_pods(
         self,
         placement_address: str,
         cluster_name: str,
         manifests: tuple[Manifest, ...],
         prior_workloads: Mapping[str, Any],
         *,
-        others: tuple[Manifest, ...] = (),
-        before: tuple[Manifest, ...] = (),
-        overridden: bool = False,
+        context_manifests: tuple[Manifest, ...] = (),
+        previous: tuple[Manifest, ...] = (),
+        overrides_changed: bool = False,
     ) -> PodMap:
-        """Place the pods of what an object brings to a cluster: workload -> pod -> where it stands.
-
-        `prior_workloads` is what state holds of them; without any, what stood of that object leaves first
-        (it is made anew). `before` is what they were made from (default: as state tells); `overridden`:
-        a template that changed did so by overrides alone.
+        """Place the pods of an object's resources on a cluster: workload -> pod -> record of its location.
+        `prior_workloads` are those in state; without any, existing pods of the object are removed first (it
+        is re-created). `previous` are the former manifests (default: those in state); `overrides_changed`:
+        overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return {}
         key = (placement_address, cluster_id)
-        if prior_workloads and key not in self._brought:
-            objects = (*self._manifests_on(cluster_id), *others)
-            specs = _specs(unwrapped(before or manifests).manifests, objects)
-            self._stand(PriorPods(placement_address, cluster_id, prior_workloads), specs)
-        brought = self._bringing(*key)
-        if brought.before and not prior_workloads and not brought.outcomes:
-            self.leave(placement_address, cluster_id)
-        brought.manifests = unwrapped(manifests).manifests
-        brought.overridden = overridden
-        everywhere = self._manifests_on(cluster_id)
-        is_whole = self._is_whole(cluster_id)
-        reading = workloads_of(brought.manifests, (*everywhere, *others), is_whole=is_whole)
+        if prior_workloads and key not in self._object_pods:
+            objects = (*self._collect_manifests(cluster_id), *context_manifests)
+            specs = _parse_specs(unwrap_envelopes(previous or manifests).manifests, objects)
+            self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
+        object_pods = self._get_object_pods(*key)
+        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:
+            self.remove_pods(placement_address, cluster_id)
+        object_pods.manifests = unwrap_envelopes(manifests).manifests
+        object_pods.overrides_changed = overrides_changed
+        cluster_manifests = self._collect_manifests(cluster_id)
+        is_complete = self._is_complete(cluster_id)
+        reading = collect_workloads(
+            object_pods.manifests, (*cluster_manifests, *context_manifests), is_complete=is_complete
+        )
         self.findings += [(placement_address, finding) for finding in reading.findings]
-        brought.workloads = as_scaled(reading.workloads, self._made_of.get(cluster_id, {}))
-        if not brought.outcomes:
-            self._made_from(brought, cluster_id, unwrapped(before).manifests)
-            self._know_templates(brought, cluster_id)
-        self._adopt(brought, cluster)
-        self._decide([key], cluster)
-        return brought.shown
+        object_pods.workloads = add_previous_maximums(
+            reading.workloads, self._prior_workloads.get(cluster_id, {})
+        )
+        if not object_pods.outcomes:
+            self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
+            self._update_unchanged_specs(object_pods, cluster_id)
+        self._import_observed(object_pods, cluster)
+        self._update_pods([key], cluster)
+        return object_pods.values
 
-    def place_together(
+    def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """The same for several objects whose workloads stand in one queue: address -> its value."""
+        """Place the pods of several objects in one queue: address -> value."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return {address: {} for address, _ in objects}
         for address, manifests in objects:
-            brought = self._bringing(address, cluster_id)
-            self._left_alone.pop((address, cluster_id), None)
-            brought.manifests = unwrapped(manifests).manifests
-        everywhere = self._manifests_on(cluster_id)
-        keys: list[Key] = []
+            object_pods = self._get_object_pods(address, cluster_id)
+            self._kept_namespaces.pop((address, cluster_id), None)
+            object_pods.manifests = unwrap_envelopes(manifests).manifests
+        cluster_manifests = self._collect_manifests(cluster_id)
+        keys: list[ObjectKey] = []
         for address, _ in objects:
-            brought = self._brought[address, cluster_id]
-            reading = workloads_of(brought.manifests, everywhere, is_whole=self._is_whole(cluster_id))
+            object_pods = self._object_pods[address, cluster_id]
+            reading = collect_workloads(
+                object_pods.manifests, cluster_manifests, is_complete=self._is_complete(cluster_id)
+            )
             self.findings += [(address, finding) for finding in reading.findings]
-            brought.workloads = as_scaled(reading.workloads, self._made_of.get(cluster_id, {}))
-            self._know_templates(brought, cluster_id)
-            self._adopt(brought, cluster)
+            object_pods.workloads = add_previous_maximums(
+                reading.workloads, self._prior_workloads.get(cluster_id, {})
+            )
+            self._update_unchanged_specs(object_pods, cluster_id)
+            self._import_observed(object_pods, cluster)
             keys.append((address, cluster_id))
-        self._decide(keys, cluster)
-        return {address: self._brought[address, cluster_id].shown for address, _ in objects}
+        self._update_pods(keys, cluster)
+        return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
 
-    def leave(
+    def remove_pods(
         self,
         placement_address: str,
         cluster_name: str,
         trigger: str = BINDING_REMOVED,
         *,
-        runs_on: bool = False,
+        keeps_running: bool = False,
     ) -> None:
-        """All pods that an object brought to a cluster go; or run on, taking their room, where the object
+        """Remove all pods of an object from a cluster; or keep them running and using capacity, if the object
         is only forgotten.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
-        brought = self._brought.get((placement_address, cluster_id))
-        self._left_alone.pop((placement_address, cluster_id), None)
-        if brought is None:
+        object_pods = self._object_pods.get((placement_address, cluster_id))
+        self._kept_namespaces.pop((placement_address, cluster_id), None)
+        if object_pods is None:
             return
-        brought.workloads, brought.manifests, brought.shown, brought.warnings = (), (), {}, ()
-        brought.refused = ()
-        brought.outcomes.clear()
-        standing = dict(self._standing.get(cluster_id, {}))
-        for key, pods in brought.before.items():
-            self._drop(brought, cluster_id, key, pods, trigger)
-        if runs_on:
-            self._standing[cluster_id] = standing
-            self._forgotten.add(placement_address)
-        brought.before, brought.prior_templates = {}, {}
+        object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = (
+            (),
+            (),
+            {},
+            (),
+        )
+        object_pods.rejections = ()
+        object_pods.outcomes.clear()
+        existing_pods = dict(self._existing_pods.get(cluster_id, {}))
+        for key, pods in object_pods.prior_pods.items():
+            self._remove_workload(object_pods, cluster_id, key, pods, trigger)
+        if keeps_running:
+            self._existing_pods[cluster_id] = existing_pods
+            self._forgotten_addresses.add(placement_address)
+        object_pods.prior_pods, object_pods.prior_templates = {}, {}
 
-    def remake(self, address: str, workloads: Collection[str]) -> None:
-        """The pods of these workloads go that an object brought: they are made anew on the hub."""
-        for cluster_id in sorted(self._clusters_of.get(address, ())):
-            brought = self._brought[address, cluster_id]
-            gone = [key for key in brought.before if key in workloads]
-            for key in gone:
-                self._drop(brought, cluster_id, key, brought.before.pop(key), OBJECT_REPLACED)
+    def recreate_workloads(self, address: str, workloads: Collection[str]) -> None:
+        """Remove the pods of these workloads, which are re-created on the hub."""
+        for cluster_id in sorted(self._clusters_by_address.get(address, ())):
+            object_pods = self._object_pods[address, cluster_id]
+            removed_keys = [key for key in object_pods.prior_pods if key in workloads]
+            for key in removed_keys:
+                self._remove_workload(
+                    object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED
+                )
 
-    # --- deciding ---
+    # --- predictions ---
 
-    def _decide(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
-        """Predict the pods of some objects, and those that have not come to rest once more."""
-        self._predict(keys, cluster)
-        self._look_again(cluster)
-
-    def _know_templates(self, brought: Brought, cluster_id: str) -> None:
-        """Give the pods of state the spec that they have: today's, where what they were made from did not
-        change.
+    def _update_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
+        """Predict the pods of these objects, or keep the recorded ones if nothing on their cluster
+        changed.
         """
-        for workload in brought.workloads:
-            made_from = brought.prior_templates.get(workload.key)
-            if made_from in (None, workload.pod.template):
-                self._respecify(brought, cluster_id, workload.key, workload.pod)
+        self._predict_pods(keys, cluster)
+        self._update_unstable(cluster)
 
-    def _made_from(self, brought: Brought, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
-        """Give the pods of state the spec that these manifests gave them."""
-        specs = _specs(manifests, self._manifests_on(cluster_id))
-        for key in brought.before:
+    def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
+        """Set the current spec on pods in state with an unchanged template."""
+        for workload in object_pods.workloads:
+            prior_template = object_pods.prior_templates.get(workload.key)
+            if prior_template in (None, workload.pod.template):
+                self._replace_spec(object_pods, cluster_id, workload.key, workload.pod)
+
+    def _apply_prior_manifests(
+        self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]
+    ) -> None:
+        """Set the spec from these manifests on pods in state."""
+        specs = _parse_specs(manifests, self._collect_manifests(cluster_id))
+        for key in object_pods.prior_pods:
             if key in specs:
-                brought.prior_templates[key] = specs[key].template
-                self._respecify(brought, cluster_id, key, specs[key])
+                object_pods.prior_templates[key] = specs[key].template
+                self._replace_spec(object_pods, cluster_id, key, specs[key])
 
-    def _respecify(self, brought: Brought, cluster_id: str, key: str, spec: PodSpec) -> None:
-        """Give the pods of a workload of state this spec."""
-        standing = self._standing.setdefault(cluster_id, {})
-        for pod in brought.respecify(key, spec):
-            if (key, pod.number) in standing:
-                standing[key, pod.number] = pod
+    def _replace_spec(self, object_pods: ObjectPods, cluster_id: str, key: str, spec: PodSpec) -> None:
+        """Replace the spec of a workload's pods in state."""
+        existing_pods = self._existing_pods.setdefault(cluster_id, {})
+        for pod in object_pods.replace_spec(key, spec):
+            if (key, pod.number) in existing_pods:
+                existing_pods[key, pod.number] = pod
 
-    def _predict(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
+    def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
         workloads: list[Workload] = []
         for key in keys:
-            self._drop_former_workloads(self._brought[key], cluster.id)
-            workloads += self._brought[key].workloads
+            self._remove_former_workloads(self._object_pods[key], cluster.id)
+            workloads += self._object_pods[key].workloads
         if not workloads:
             for key in keys:
-                self._brought[key].shown.clear()
+                self._object_pods[key].values.clear()
             return
-        model = self._model(cluster)
-        standing = tuple(self._standing.get(cluster.id, {}).values())
-        lost = self._lost.get(cluster.id, frozenset())
-        scene = Scene(model, standing, tuple(workloads), cluster.seed, lost)
-        prediction = predict(model, standing, workloads, seed=cluster.seed, lost=lost)
-        self._standing[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.standing()}
-        # A pod is lost once: from now on it is where it was placed.
-        decided = (*prediction.outcomes, *prediction.displaced)
-        self._lost[cluster.id] = lost.difference((each.workload, each.number) for each in decided)
-        warnings = warnings_of(model, prediction)
+        cluster_model = self._build_cluster(cluster)
+        existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())
+        lost_pods = self._lost_pods.get(cluster.id, frozenset())
+        inputs = PredictionInput(cluster_model, existing_pods, tuple(workloads), cluster.seed, lost_pods)
+        prediction = predict(cluster_model, existing_pods, workloads, seed=cluster.seed, lost_pods=lost_pods)
+        self._existing_pods[cluster.id] = {
+            (pod.workload, pod.number): pod for pod in prediction.list_existing_pods()
+        }
+        # A pod is lost only once: after this it has its new node.
+        decided_outcomes = (*prediction.outcomes, *prediction.displaced_outcomes)
+        self._lost_pods[cluster.id] = lost_pods.difference(
+            (outcome_item.workload, outcome_item.number) for outcome_item in decided_outcomes
+        )
+        warnings = collect_warnings(cluster_model, prediction)
         for key in keys:
-            brought = self._brought[key]
-            brought.scene = brought.scene or scene
-            own = brought.keys()
-            brought.miss(prediction.forecasts)
-            brought.take([outcome for outcome in prediction.outcomes if outcome.workload in own])
-            brought.warn([warning for warning in warnings if warning.workload in own])
-            brought.show(cluster)
-        strangers = [each for each in prediction.displaced if not self._displace(each, cluster.id)]
-        self._brought[keys[0]].warnings += tuple(evicted_strangers(model, strangers))
+            object_pods = self._object_pods[key]
+            object_pods.inputs = object_pods.inputs or inputs
+            own_keys = object_pods.list_keys()
+            object_pods.record_uncreated(prediction.forecasts)
+            object_pods.record_outcomes(
+                [outcome for outcome in prediction.outcomes if outcome.workload in own_keys]
+            )
+            object_pods.update_warnings([warning for warning in warnings if warning.workload in own_keys])
+            object_pods.update_values(cluster)
+        unmanaged_outcomes = [
+            outcome_item
+            for outcome_item in prediction.displaced_outcomes
+            if not self._record_displacement(outcome_item, cluster.id)
+        ]
+        self._object_pods[keys[0]].warnings += tuple(
+            list_displaced_warnings(cluster_model, unmanaged_outcomes)
+        )
 
-    def _displace(self, outcome: PodOutcome, cluster_id: str) -> bool:
-        """Tell the object of an evicted pod, if there is one: those of other states and of nobody here have
-        none.
-        """
-        for key, brought in self._brought.items():
-            if key[1] == cluster_id and outcome.workload in (brought.before.keys() | brought.outcomes.keys()):
-                brought.displace(outcome)
-                self._disturbed.add(key)
+    def _record_displacement(self, outcome: PodOutcome, cluster_id: str) -> bool:
+        """Record the outcome of an evicted pod in its object, and return whether it has one in this plan."""
+        for key, object_pods in self._object_pods.items():
+            if key[1] == cluster_id and outcome.workload in (
+                object_pods.prior_pods.keys() | object_pods.outcomes.keys()
+            ):
+                object_pods.record_displacement(outcome)
+                self._disturbed_keys.add(key)
                 return True
         return False
 
-    def _look_again(self, cluster: NodeCluster) -> None:
-        """Predict once more what has not come to rest, until nothing changes: what came later may be the
-        company that earlier pods wait for, take their place, or be what a rollout waited for.
+    def _update_unstable(self, cluster: NodeCluster) -> None:
+        """Update the prediction of unstable objects until nothing changes: later pods may satisfy affinity,
+        take nodes, or unblock a rollout.
         """
-        for _ in range(_MOST_LOOKS):
-            keys = [key for key in self._brought_on.get(cluster.id, {}) if self._is_restless(key)]
-            self._disturbed.clear()
-            before = self._nodes(cluster.id)
+        for _ in range(_MAX_PREDICTIONS):
+            keys = [key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_unstable(key)]
+            self._disturbed_keys.clear()
+            nodes_before = self._map_pods_to_nodes(cluster.id)
             if keys:
-                self._predict(keys, cluster)
-            if self._nodes(cluster.id) == before:
+                self._predict_pods(keys, cluster)
+            if self._map_pods_to_nodes(cluster.id) == nodes_before:
                 return
 
-    def _is_restless(self, key: Key) -> bool:
-        brought = self._brought[key]
-        return brought.scene is not None and (key in self._disturbed or not brought.is_at_rest())
+    def _is_unstable(self, key: ObjectKey) -> bool:
+        object_pods = self._object_pods[key]
+        return object_pods.inputs is not None and (key in self._disturbed_keys or not object_pods.is_stable())
 
-    def _drop_former_workloads(self, brought: Brought, cluster_id: str) -> None:
-        """The workloads that an object no longer brings go."""
-        own = brought.keys()
-        for key, pods in list(brought.before.items()):
-            if key not in own:
-                self._drop(brought, cluster_id, key, pods, forecast.WORKLOAD_REMOVED)
+    def _remove_former_workloads(self, object_pods: ObjectPods, cluster_id: str) -> None:
+        """Remove the pods of workloads no longer in the object."""
+        own_keys = object_pods.list_keys()
+        for key, pods in list(object_pods.prior_pods.items()):
+            if key not in own_keys:
+                self._remove_workload(object_pods, cluster_id, key, pods, pod_outcomes.WORKLOAD_REMOVED)
 
-    def _drop(
-        self, brought: Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
+    def _remove_workload(
+        self,
+        object_pods: ObjectPods,
+        cluster_id: str,
+        key: str,
+        pods: Mapping[str, ExistingPod],
+        trigger: str,
     ) -> None:
-        standing = self._standing.get(cluster_id, {})
+        existing_pods = self._existing_pods.get(cluster_id, {})
         for name, pod in pods.items():
-            if standing.pop((key, pod.number), None) is not None:
-                removal = PodOutcome(key, pod.number, name, forecast.REMOVE, "", pod.node, trigger)
-                brought.removed.append(removal)
-        brought.outcomes.pop(key, None)
+            if existing_pods.pop((key, pod.number), None) is not None:
+                removal = PodOutcome(key, pod.number, name, pod_outcomes.REMOVE, "", pod.node, trigger)
+                object_pods.removed_outcomes.append(removal)
+        object_pods.outcomes.pop(key, None)
 
-    # --- telling ---
+    # --- results ---
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """A row per pod, those that are kept too: what leaves, then the others, object by object. Nodes
-        that refused a pod are named in it.
+        """Rows of all pods, kept ones included: removed pods first, object by object. Nodes that rejected a
+        pod are listed in its row.
         """
         rows: list[PlacementChange] = []
-        for (address, cluster_id), brought in self._brought.items():
-            outcomes = brought.removed_and_kept()
-            if not (outcomes or brought.refused):
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            outcomes = object_pods.list_row_outcomes()
+            if not (outcomes or object_pods.rejections):
                 continue
             cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             rows += [
-                pod_row(
+                build_pod_row(
                     owner,
                     cluster_id,
                     cluster,
                     outcome,
-                    brought.note(outcome),
-                    runs_on=address in self._forgotten,
+                    object_pods.find_record(outcome),
+                    keeps_running=address in self._forgotten_addresses,
                 )
                 for outcome in outcomes
             ]
             if cluster is not None:
-                rows += brought.refused_rows(owner, cluster)
+                rows += object_pods.build_rejected_rows(owner, cluster)
         return rows
 
     @property
     def warnings(self) -> list[tuple[str, str, PodWarning]]:
-        """Every risk, with the address of the object that brings the workload, and the cluster's name."""
+        """All risks with the address of the object and the cluster's name."""
         risks: list[tuple[str, str, PodWarning]] = []
-        for (address, cluster_id), brought in self._brought.items():
-            risks += [(address, self.clusters[cluster_id].name, warning) for warning in brought.warnings]
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
         return risks
 
-    def disruptions(self, cluster_id: str, nodes: Collection[str]) -> Disruptions:
-        """What draining these nodes of a cluster meets: budgets that allow no eviction, and workloads of
-        which the one pod that runs is there.
+    def find_disruptions(self, cluster_id: str, nodes: Collection[str]) -> Disruptions:
+        """Return the obstacles for draining these nodes: budgets without allowed disruptions, and workloads
+        with a single pod there.
         """
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return Disruptions()
-        standing = tuple(self._standing.get(cluster_id, {}).values())
-        return disruptions_of(self._model(cluster).budgets, standing, nodes)
+        existing_pods = tuple(self._existing_pods.get(cluster_id, {}).values())
+        return find_disruptions(self._build_cluster(cluster).budgets, existing_pods, nodes)
 
-    def clusters_of_objects(self) -> dict[str, set[str]]:
-        """The clusters (ids) on which each object (address) has workloads."""
+    def list_object_clusters(self) -> dict[str, set[str]]:
+        """Return the clusters (ids) with workloads of each object (address)."""
         clusters: dict[str, set[str]] = {}
-        for (address, cluster_id), brought in self._brought.items():
-            if brought.workloads:
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            if object_pods.workloads:
                 clusters.setdefault(address, set()).add(cluster_id)
         return clusters
 
-    def missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Of each object on each cluster (address and cluster id), the namespaces of its pods that nothing
-        brings there.
+    def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
+        """Yield, per object and cluster (address and cluster id), the namespaces of its pods missing
+        there.
         """
-        known = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
-        for key, brought in self._brought.items():
-            names = namespaces_of(brought.manifests) or self._left_alone.get(key, set())
-            known.setdefault(key[1], set()).update(names)
-        for (address, cluster_id), brought in self._brought.items():
-            missing = {workload.namespace for workload in brought.workloads} - known[cluster_id]
-            if missing:
-                yield address, cluster_id, missing
+        known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
+        for key, object_pods in self._object_pods.items():
+            names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
+            known_namespaces.setdefault(key[1], set()).update(names)
+        for (address, cluster_id), object_pods in self._object_pods.items():
+            missing_names = {workload.namespace for workload in object_pods.workloads} - known_namespaces[
+                cluster_id
+            ]
+            if missing_names:
+                yield address, cluster_id, missing_names
 
-    def decisions(self, address: str, name: str) -> list[PodDecision]:
-        """The pods of this name that an object brings, cluster by cluster."""
+    def find_decisions(self, address: str, name: str) -> list[PodDecision]:
+        """Return the decisions on an object's pods of this name, cluster by cluster."""
         decisions: list[PodDecision] = []
-        for (owner, cluster_id), brought in self._brought.items():
-            if owner != address or brought.scene is None:
+        for (object_address, cluster_id), object_pods in self._object_pods.items():
+            if object_address != address or object_pods.inputs is None:
                 continue
-            cluster, standing = self.clusters[cluster_id], self._standing.get(cluster_id, {})
-            of_name = [outcome for outcome in brought.everything() if outcome.name == name]
-            for outcome in of_name:
-                own = (outcome.workload, outcome.number)
-                others = tuple(pod for key, pod in standing.items() if key != own)
-                decisions.append(PodDecision(cluster, outcome, brought.scene, others))
+            cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
+            matching_outcomes = [
+                outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name
+            ]
+            for outcome in matching_outcomes:
+                own_key = (outcome.workload, outcome.number)
+                other_pods = tuple(pod for key, pod in existing_pods.items() if key != own_key)
+                decisions.append(PodDecision(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
 
-    def places(self) -> list[HostedWorkload]:
-        """All pods that have a node after the plan."""
-        pods: list[HostedWorkload] = []
-        for (_, cluster_id), brought in self._brought.items():
-            running = [outcome for outcome in brought.everything() if outcome.node]
-            pods += [planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
+    def list_hosted_workloads(self) -> list[ScheduledWorkload]:
+        """Return all pods with a node after the plan."""
+        pods: list[ScheduledWorkload] = []
+        for (_, cluster_id), object_pods in self._object_pods.items():
+            running_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.node]
+            pods += [
+                build_hosted_workload(cluster_id, item, item.spec)
+                for item in running_outcomes
+                if item.spec is not None
+            ]
         return pods
 
 
-def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:
-    return {workload.key: workload.pod for workload in workloads_of(manifests, others).workloads}
+def _parse_specs(manifests: Sequence[Manifest], context_manifests: Sequence[Manifest]) -> dict[str, PodSpec]:
+    return {
+        workload.key: workload.pod for workload in collect_workloads(manifests, context_manifests).workloads
+    }

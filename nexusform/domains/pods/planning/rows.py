@@ -1,4 +1,4 @@
-"""Pods as a plan shows them: where state had them, their rows, and what is remembered of them."""
+"""Rows of pods in a plan, their former locations, and their records in state."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.address import Address
-from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.pod_kind import POD, PodPlace
-from nexusform.domains.pods.scheduling import forecast
-from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.domains.pods.scheduling.work import free_numbers
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.pod_kind import POD, PodLocation
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.workload_progress import find_free_numbers
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
-from nexusform.planning.phases import HostedWorkload
-from nexusform.plans.plan import FORGOTTEN, PlacementAction, PlacementChange
+from nexusform.planning.phases import ScheduledWorkload
+from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange
+from nexusform.resources.address import Address
 
-# What a pod of state carries whose template is older than its workload's: the hash of it.
+# Key of a pod in state with a former template: the hash of that template.
 FORMER: Final = "former_template"
-# The rest of what such a pod was made from, as JSON: it holds that, not what its workload asks for by now.
+# Key of the former spec as JSON: the pod uses those resources, not the current ones of its workload.
 FORMER_POD: Final = "former_pod"
-# The volumes that its claims have taken, by claim: they bind it to where these are.
+# Key of the volumes bound to its claims, by claim: they restrict its nodes.
 VOLUMES: Final = "volumes"
 REJECTED: Final = "rejected"
-# The provenance of a pod that kubectl showed.
+# The provenance of an observed pod.
 OBSERVED: Final = "observed"
-_NAMELESS: Final = "overridden"
+_UNKNOWN_TEMPLATE: Final = "overridden"
 REASONS: Final[Mapping[str, str]] = {
     "new": "new",
     "scale_out": "the workload's replicas were raised",
@@ -44,167 +44,170 @@ REASONS: Final[Mapping[str, str]] = {
     "no_execute": "a NoExecute taint of its node evicts it",
     "binding_removed": "the cluster no longer holds the placement",
 }
-_MOST_NAMES: Final = 5
+_MAX_NAMES: Final = 5
 _ACTIONS: Final = {
-    forecast.PLACE: PlacementAction.PLACE,
-    forecast.MOVE: PlacementAction.MOVE,
-    forecast.REMOVE: PlacementAction.REMOVE,
-    forecast.KEEP: PlacementAction.KEEP,
+    pod_outcomes.PLACE: PlacementAction.PLACE,
+    pod_outcomes.MOVE: PlacementAction.MOVE,
+    pod_outcomes.REMOVE: PlacementAction.REMOVE,
+    pod_outcomes.KEEP: PlacementAction.KEEP,
 }
 
 
-class Refused(Struct, frozen=True):
-    """How many pods of a workload the API server does not let be made, whoever asks, and why."""
+class RejectedPods(Struct, frozen=True):
+    """Number of pods of a workload rejected by the API server, and the reason."""
 
     workload: Workload
     count: int
     reason: str
 
 
-class PodNote(Struct, frozen=True):
-    """What state remembers of a pod: its node ("" while it waits), and that node's machine and zone.
-
-    `former` is the hash of the template that it was made from, where that is older than its workload's, and
-    `former_pod` what it was made from, as JSON. `state` is "" where state does not tell it. `volumes`
-    are those that its claims have, by claim.
+class PodRecord(Struct, frozen=True):
+    """Record of a pod in state: its node ("" while it waits), and the machine and zone of the node.
+    `former_template` is the hash of a template older than its workload's, and `former_pod` the former spec
+    (as JSON, "" in states of earlier versions). `state` is "" in states of earlier versions, without reasons.
+    `volumes` are bound to its claims, by claim.
     """
 
     node: str = ""
     machine: str | None = None
     availability_zone: str | None = None
-    certain: bool = False
+    is_certain: bool = False
     provenance: str = "predicted"
-    former: str = ""
+    former_template: str = ""
     former_pod: str = ""
     state: str = ""
     reason: str | None = None
     volumes: Pairs = ()
 
 
-def read_note(values: Mapping[str, Any]) -> PodNote:
-    """The note of a pod, from the `workloads` of a prior object."""
-    return PodNote(
+def parse_pod_record(values: Mapping[str, Any]) -> PodRecord:
+    """Return the record of a pod from the `workloads` of a prior object."""
+    return PodRecord(
         node=str(values.get("node") or ""),
         machine=values.get("machine"),
         availability_zone=values.get("availability_zone"),
-        certain=bool(values.get("certain")),
+        is_certain=bool(values.get("certain")),
         provenance=str(values.get("provenance") or "predicted"),
-        former=str(values.get(FORMER) or ""),
+        former_template=str(values.get(FORMER) or ""),
         former_pod=str(values.get(FORMER_POD) or ""),
         state=str(values.get("state") or ""),
         reason=values.get("reason"),
-        volumes=volumes_of(values),
+        volumes=parse_volumes(values),
     )
 
 
-def volumes_of(values: Mapping[str, Any]) -> Pairs:
-    """The claims of a pod of state that have a volume, each with its name."""
+def parse_volumes(values: Mapping[str, Any]) -> Pairs:
+    """Return the bound claims of a pod in state, each with its volume's name."""
     volumes = values.get(VOLUMES)
     if not isinstance(volumes, Mapping):
         return ()
     return tuple(sorted((str(claim), str(volume)) for claim, volume in volumes.items()))
 
 
-def pod_values(
-    cluster: NodeCluster, workload: Workload, outcome: PodOutcome, note: PodNote | None
+def build_pod_values(
+    cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: PodRecord | None
 ) -> dict[str, Any]:
-    """A pod among the `workloads` of a planned object. One that stays keeps what is remembered of it."""
-    node = cluster.node(outcome.node)
-    stays = note if outcome.action == forecast.KEEP else None
+    """Return a pod for the `workloads` of a planned object. A kept pod keeps its recorded values."""
+    node = cluster.find_node(outcome.node)
+    kept_record = record if outcome.action == pod_outcomes.KEEP else None
     values: dict[str, Any] = {
         "node": node.name if node else None,
         "machine": node.machine if node else None,
         "availability_zone": node.zone if node else None,
-        "certain": stays.certain if stays is not None else outcome.certain,
-        "provenance": stays.provenance if stays is not None else "predicted",
+        "certain": kept_record.is_certain if kept_record is not None else outcome.is_certain,
+        "provenance": kept_record.provenance if kept_record is not None else "predicted",
     }
-    values |= _condition(outcome, stays)
-    volumes = outcome.volumes if stays is None else stays.volumes
+    values |= _build_condition(outcome, kept_record)
+    volumes = outcome.volumes if kept_record is None else kept_record.volumes
     if volumes:
         values[VOLUMES] = dict(volumes)
-    return values | _former(workload, outcome, stays)
+    return values | _build_former_values(workload, outcome, kept_record)
 
 
-def _condition(outcome: PodOutcome, stays: PodNote | None) -> dict[str, str | None]:
-    """State and reason; those that state has for a pod to which nothing happens, none where it has none."""
-    if stays is not None and bool(stays.node) == bool(outcome.node):
-        if not stays.state:
+def _build_condition(outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str | None]:
+    """Return state and reason; for an unchanged pod those in state, none without them."""
+    if kept_record is not None and bool(kept_record.node) == bool(outcome.node):
+        if not kept_record.state:
             return {}
-        if stays.state == outcome.state:
-            return {"state": stays.state, "reason": stays.reason}
+        if kept_record.state == outcome.state:
+            return {"state": kept_record.state, "reason": kept_record.reason}
     return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
-def _former(workload: Workload, outcome: PodOutcome, stays: PodNote | None) -> dict[str, str]:
-    """What a pod was made from that an update has not reached: it hangs, or leaves the pod as it is."""
+def _build_former_values(
+    workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None
+) -> dict[str, str]:
+    """Return the former template of a pod not reached by an update."""
     spec = outcome.spec
     if spec is None or spec.template == workload.pod.template:
         return {}
-    template = spec.template or _NAMELESS
-    if stays is not None and stays.former == template:
-        return {FORMER: template, FORMER_POD: stays.former_pod}
-    return {FORMER: template, FORMER_POD: written_pod(spec)}
+    template = spec.template or _UNKNOWN_TEMPLATE
+    if kept_record is not None and kept_record.former_template == template:
+        return {FORMER: template, FORMER_POD: kept_record.former_pod}
+    return {FORMER: template, FORMER_POD: format_pod_spec(spec)}
 
 
-def written_pod(spec: PodSpec) -> str:
-    """A spec as JSON, as far as it is not the default; `read_pod` reads it."""
+def format_pod_spec(spec: PodSpec) -> str:
+    """Return a spec as JSON without defaults, for `parse_pod_spec`."""
     plain, defaults = msgspec.to_builtins(spec), msgspec.to_builtins(PodSpec())
     return json.dumps({key: value for key, value in plain.items() if value != defaults[key]}, sort_keys=True)
 
 
-def read_pod(text: str) -> PodSpec | None:
-    """What `written_pod` wrote; None where this version cannot read it."""
+def parse_pod_spec(text: str) -> PodSpec | None:
+    """Parse the JSON of `format_pod_spec`; None if this version cannot read it."""
     try:
         return msgspec.json.decode(text, type=PodSpec)
     except msgspec.DecodeError:
         return None
 
 
-def pod_row(
+def build_pod_row(
     address: Address,
     cluster_id: str,
     cluster: NodeCluster | None,
     outcome: PodOutcome,
-    note: PodNote | None,
+    record: PodRecord | None,
     *,
-    runs_on: bool = False,
+    keeps_running: bool = False,
 ) -> PlacementChange:
-    """The row of one pod. `cluster` is None when its cluster is gone. It `runs_on` where what brought it is
+    """Return the row of one pod. `cluster` is None if its cluster is removed. `keeps_running`: its object is
     forgotten.
     """
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
-    leaves, stays = outcome.action == forecast.REMOVE, outcome.action == forecast.KEEP
-    was_there = outcome.previous or leaves or stays
-    decided = outcome.feasible is not None
+    is_removed, is_kept = outcome.action == pod_outcomes.REMOVE, outcome.action == pod_outcomes.KEEP
+    has_source = outcome.previous or is_removed or is_kept
+    is_decided = outcome.feasible_nodes is not None
     row = PlacementChange(
         address=address,
         kind=POD,
         object=outcome.name,
         action=_ACTIONS[outcome.action],
-        source=_former_place(cluster, name, outcome, note) if was_there else None,
-        target=None if leaves else _place(cluster, name, outcome.node, str(outcome.state)),
-        trigger=REJECTED if outcome.trigger and outcome.failed else outcome.trigger,
+        source=_build_former_location(cluster, name, outcome, record) if has_source else None,
+        target=None if is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
+        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,
         site_id=cluster.site_id if cluster is not None else "",
-        reason=_reason(outcome),
-        scores={"certain": outcome.certain, "feasible_nodes": outcome.feasible} if decided else {},
-        rejected=outcome.refusals,
+        reason=_build_reason(outcome),
+        scores={"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
+        if is_decided
+        else {},
+        rejections=outcome.rejections,
     )
-    return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN) if runs_on else row
+    return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON) if keeps_running else row
 
 
-def refused_rows(
-    address: Address, cluster: NodeCluster, refused: Refused, pods: Iterable[PodOutcome]
+def build_rejected_rows(
+    address: Address, cluster: NodeCluster, rejected: RejectedPods, pods: Iterable[PodOutcome]
 ) -> Iterator[PlacementChange]:
-    """A row for every pod that the API server refuses, beside those `pods` of its workload that there are."""
-    workload = refused.workload
-    for number in free_numbers([pod.number for pod in pods], workload.first, refused.count):
+    """Yield a row for every pod rejected by the API server, besides the existing `pods` of its workload."""
+    workload = rejected.workload
+    for number in find_free_numbers([pod.number for pod in pods], workload.first_ordinal, rejected.count):
         yield PlacementChange(
             address=address,
             kind=POD,
-            object=workload.pod_name(number),
+            object=workload.format_pod_name(number),
             action=PlacementAction.KEEP,
             source=None,
             target=None,
@@ -212,44 +215,48 @@ def refused_rows(
             pool=f"{cluster.name}/{workload.key}",
             number=number,
             site_id=cluster.site_id,
-            reason=refused.reason,
+            reason=rejected.reason,
         )
 
 
-def _reason(outcome: PodOutcome) -> str:
-    """Why a pod has no node, else why it is evicted, else whom it evicts, else what its trigger says."""
-    because = f"{outcome.preempted_by} takes its place" if outcome.preempted_by else ""
-    if outcome.pending or outcome.failed or outcome.gated:
-        return f"{because}; {outcome.reason}" if because else outcome.reason
+def _build_reason(outcome: PodOutcome) -> str:
+    """Return why a pod has no node, else the reason of its eviction, else its victims, else the text of its
+    trigger.
+    """
+    reason = f"{outcome.preempted_by} takes its place" if outcome.preempted_by else ""
+    if outcome.is_pending or outcome.is_failed or outcome.is_gated:
+        return f"{reason}; {outcome.reason}" if reason else outcome.reason
     if outcome.victims:
-        named = ", ".join(pod.name for pod in outcome.victims[:_MOST_NAMES])
-        more = len(outcome.victims) - _MOST_NAMES
-        because = f"takes the place of {named}{f' and {more} more' if more > 0 else ''}"
-    return because or REASONS.get(outcome.trigger, "")
+        victim_names = ", ".join(pod.name for pod in outcome.victims[:_MAX_NAMES])
+        hidden_count = len(outcome.victims) - _MAX_NAMES
+        reason = f"takes the place of {victim_names}{f' and {hidden_count} more' if hidden_count > 0 else ''}"
+    return reason or REASONS.get(outcome.trigger, "")
 
 
-def _former_place(
-    cluster: NodeCluster | None, name: str, outcome: PodOutcome, note: PodNote | None
-) -> PodPlace:
-    """Where a pod was: by state, as its node may stand on another machine by now, or not at all."""
-    place = _place(cluster, name, outcome.previous, note.state if note is not None else "")
-    if outcome.action == forecast.KEEP or note is None or note.node != outcome.previous:
-        return place
+def _build_former_location(
+    cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: PodRecord | None
+) -> PodLocation:
+    """Return the former location of a pod by state: its node may have moved to another machine, or be
+    removed.
+    """
+    location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
+    if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
+        return location
     return replace(
-        place,
-        machine=note.machine or place.machine,
-        availability_zone=note.availability_zone or place.availability_zone,
+        location,
+        machine=record.machine or location.machine,
+        availability_zone=record.availability_zone or location.availability_zone,
     )
 
 
-def _place(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodPlace:
-    node = cluster.node(node_name) if cluster is not None and node_name else None
+def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
+    node = cluster.find_node(node_name) if cluster is not None and node_name else None
     if node is None:
-        return PodPlace(name, node_name or None, state="" if node_name else state)
-    return PodPlace(name, node_name, node.machine, node.zone)
+        return PodLocation(name, node_name or None, state="" if node_name else state)
+    return PodLocation(name, node_name, node.machine, node.zone)
 
 
-def planned_pod(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> HostedWorkload:
-    """A pod that has a node after the plan, as separation rules see it."""
+def build_hosted_workload(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> ScheduledWorkload:
+    """Return a pod with a node after the plan, for separation rules."""
     labels = dict(spec.labels)
-    return HostedWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)
+    return ScheduledWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

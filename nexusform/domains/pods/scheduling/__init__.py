@@ -1,11 +1,11 @@
-"""Pods on the workers of one cluster, by kube-scheduler's rules. Pure."""
+"""Placement of pods on the nodes of one cluster by the rules of kube-scheduler. Pure functions."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "explanation": "consider explain NodeVerdict",
-    "forecast": "PodOutcome Prediction PREEMPTED",
-    "preemption": "allowed_now holds",
+# Public names of the package, by module.
+PUBLIC = {
+    "explanation": "evaluate_nodes explain NodeVerdict",
+    "pod_outcomes": "PodOutcome Prediction PREEMPTED",
+    "preemption": "count_allowed_disruptions has_budget",
     "risks": "RISKS",
-    "scheduler": "predict",
-    "workloads": "Budget Cluster Node PodSpec PodState StandingPod Workload",
+    "pod_prediction": "predict",
+    "workloads": "DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload",
 }

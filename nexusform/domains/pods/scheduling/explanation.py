@@ -1,4 +1,4 @@
-"""Why a pod is where it is: every node with all its reasons or with its points, rule by rule."""
+"""Explanation of a pod's placement: each node with its rejections, or with its points per rule."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from nexusform.domains.pods.scheduling.pod_prediction import Predictor
 from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.domains.pods.scheduling.run import Run
-from nexusform.domains.pods.scheduling.scheduler import Predictor
-from nexusform.domains.pods.scheduling.session import Session
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
+from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
 from nexusform.domains.pods.scheduling.workloads import (
     DEFAULT_SEED,
     Cluster,
+    ExistingPod,
     Node,
     Pairs,
     PodSpec,
-    StandingPod,
     Workload,
 )
-from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.decision import Rejection
 
 
 class NodeVerdict(Struct, frozen=True):
-    """One node for one pod: all reasons against it, or its points per rule (weighted) and their sum. `hints`
-    say of some rules that refuse it what Kubernetes does not say: which taint.
+    """Result of one node for one pod: all rejections, or the weighted points per rule and their sum. `hints`
+    add details per rejecting rule that Kubernetes omits, such as the taint.
     """
 
     node: str
-    refusals: tuple[Refusal, ...]
+    rejections: tuple[Rejection, ...]
     points: Mapping[str, int]
     total: int | None
     hints: Mapping[str, str] = field(default_factory=dict)
@@ -36,56 +36,62 @@ class NodeVerdict(Struct, frozen=True):
 
 def explain(
     cluster: Cluster,
-    standing: Sequence[StandingPod],
+    existing_pods: Sequence[ExistingPod],
     workloads: Sequence[Workload],
     pod: tuple[str, int],
     *,
     seed: int = DEFAULT_SEED,
-    lost: Collection[tuple[str, int]] = (),
-    removed: Collection[str] = (),
+    lost_pods: Collection[tuple[str, int]] = (),
+    removed_workloads: Collection[str] = (),
 ) -> tuple[NodeVerdict, ...]:
-    """Every node as it stood when `pod` (workload key, number) was last decided, best total first.
-
-    The prediction is replayed. Empty when it decided nothing about the pod (it stays, or is unknown).
+    """Return every node as evaluated when `pod` (workload key, number) was last decided, highest total first.
+    The prediction is replayed. Empty if the prediction decides nothing about the pod (it is kept, or
+    unknown).
     """
-    looks: list[tuple[NodeVerdict, ...]] = []
+    evaluations: list[tuple[NodeVerdict, ...]] = []
 
-    def look(workload: str, number: int, run: Run) -> None:
+    def record_evaluation(workload: str, number: int, scheduler: SpecScheduler) -> None:
         if (workload, number) == pod:
-            looks.append(_verdicts(run))
+            evaluations.append(_build_verdicts(scheduler))
 
-    Predictor(cluster, standing, workloads, seed, lost, removed, look).run()
-    return looks[-1] if looks else ()
+    Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads, record_evaluation).run()
+    return evaluations[-1] if evaluations else ()
 
 
-def consider(
+def evaluate_nodes(
     cluster: Cluster,
-    standing: Iterable[StandingPod],
+    existing_pods: Iterable[ExistingPod],
     spec: PodSpec,
     number: int = 0,
     volumes: Pairs = (),
 ) -> tuple[NodeVerdict, ...]:
-    """Every node for one more pod of a spec beside what stands, best total first. `volumes` are its own."""
-    pod = StandingPod("", number, "", spec, volumes=volumes)
-    session = Session(cluster, standing, DEFAULT_SEED, lost=(pod,))
-    return _verdicts(session.run_for(spec, number))
+    """Return every node for one more pod of a spec, highest total first. `volumes` are those of the pod."""
+    pod = ExistingPod("", number, "", spec, volumes=volumes)
+    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))
+    return _build_verdicts(session.create_scheduler(spec, number))
 
 
-def _verdicts(run: Run) -> tuple[NodeVerdict, ...]:
-    """Every node by what the run says of it, best total first."""
-    points = run.scored()
+def _build_verdicts(scheduler: SpecScheduler) -> tuple[NodeVerdict, ...]:
+    """Return every node as evaluated by the scheduler, highest total first."""
+    points = scheduler.score_nodes()
     verdicts = []
-    for at, node in enumerate(run.board.nodes):
+    for at, node in enumerate(scheduler.cache.nodes):
         by_rule = points.get(at)
         total = None if by_rule is None else sum(by_rule.values())
-        refusals = tuple(run.refusals(at))
-        verdicts.append(NodeVerdict(node.name, refusals, by_rule or {}, total, _hints(run, node, refusals)))
+        rejections = tuple(scheduler.list_rejections(at))
+        verdicts.append(
+            NodeVerdict(
+                node.name, rejections, by_rule or {}, total, _build_hints(scheduler, node, rejections)
+            )
+        )
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
 
 
-def _hints(run: Run, node: Node, refusals: Iterable[Refusal]) -> dict[str, str]:
-    """By rule, what keeps the pod away."""
-    taint = taints.keeping_away(run.group.spec, node)
+def _build_hints(scheduler: SpecScheduler, node: Node, rejections: Iterable[Rejection]) -> dict[str, str]:
+    """Return rejection details by rule."""
+    taint = taints.find_untolerated_taint(scheduler.group.spec, node)
     if taint is None:
         return {}
-    return {refusal.rule: taints.written(taint) for refusal in refusals if refusal.rule == "taints"}
+    return {
+        rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"
+    }

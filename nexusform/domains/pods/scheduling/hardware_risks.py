@@ -1,214 +1,248 @@
-"""Risks that hardware knows: pods that share machines or racks, and topology keys that workers lack."""
+"""Warnings about hardware: pods that share machines or racks, and topology keys missing on workers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from nexusform.diagnostics.phrases import select_form
 from nexusform.domains.pods.scheduling.risks import (
     SHARED_MACHINE,
     SHARED_RACK,
     UNKNOWN_KEY,
     UNLABELLED,
     PodWarning,
-    Scene,
-    few,
+    WorkloadContext,
+    format_names,
 )
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec
-from nexusform.kubernetes.matching import matches
-from nexusform.words import form
+from nexusform.kubernetes.matching import is_selected
 
-# Of several labels that tell machines apart, the one to propose.
+# Preferred label keys to identify machines.
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
 
 
 # --- hardware ----------------------------------------------------------------------------------
 
 
-def shared_hardware(scene: Scene) -> Iterator[PodWarning]:
-    """Pods that share machines; where none do, pods that all share one rack."""
-    if scene.workload.kind == "DaemonSet" or len(scene.running) < 2:
+def find_shared_hardware(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield warnings about pods on one machine; if there are none, about all pods in one rack."""
+    if context.workload.kind == "DaemonSet" or len(context.running_outcomes) < 2:
         return
-    shared = list(_shared_machines(scene))
-    yield from shared
-    if not shared:
-        yield from _shared_rack(scene)
+    machine_warnings = list(_find_shared_machines(context))
+    yield from machine_warnings
+    if not machine_warnings:
+        yield from _find_shared_rack(context)
 
 
-def _shared_machines(scene: Scene) -> Iterator[PodWarning]:
-    """One warning for each machine with two or more of the pods."""
-    required, preferred = _keys(scene)
-    proposed = proposed_key(scene.nodes, _machine, required + preferred)
-    for machine, count in sorted(scene.forecast.per_machine.items()):
+def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield one warning for each machine with two or more of the pods."""
+    required_keys, preferred_keys = _list_own_keys(context)
+    proposed_label = find_hardware_key(context.nodes, _get_machine, required_keys + preferred_keys)
+    for machine, count in sorted(context.forecast.per_machine.items()):
         if count < 2:
             continue
-        on_machine = [pod for pod in scene.running if scene.by_name[pod.node].machine == machine]
-        pods = [pod.name for pod in on_machine]
-        nodes = sorted({pod.node for pod in on_machine})
-        workers = f"{len(nodes):,} {form(len(nodes), 'worker')} {few(nodes)}"
+        machine_pods = [
+            pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine
+        ]
+        pods = [pod.name for pod in machine_pods]
+        nodes = sorted({pod.node for pod in machine_pods})
+        workers = f"{len(nodes):,} {select_form(len(nodes), 'worker')} {format_names(nodes)}"
         detail = (
-            f"{count:,} of {len(scene.running):,} pods ({few(pods)}) would run on machine {machine} "
-            f"({workers}) and be lost with it. {_why(scene, proposed, 'machines')}"
+            f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
+            f"machine {machine} "
+            f"({workers}) and be lost with it. {_explain_sharing(context, proposed_label, 'machines')}"
         )
-        brief = f"{count:,} of {len(scene.running):,} pods would be lost with machine {machine}"
-        yield scene.warn(SHARED_MACHINE, detail, place=machine, brief=brief)
+        summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
+        yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
 
 
-def _shared_rack(scene: Scene) -> Iterator[PodWarning]:
-    """All pods in one rack, though workers of another one could take some."""
-    racks = {node.rack for node in scene.nodes if node.rack}
-    racks_known = all(scene.by_name[outcome.node].rack for outcome in scene.running)
-    if len(scene.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
+def _find_shared_rack(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning if all pods are in one rack though workers of another rack could take some."""
+    racks = {node.rack for node in context.nodes if node.rack}
+    racks_known = all(context.node_by_name[outcome.node].rack for outcome in context.running_outcomes)
+    if len(context.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
         return
-    rack = next(iter(scene.forecast.per_rack))
-    required, preferred = _keys(scene)
-    proposed = proposed_key(scene.nodes, _rack, required + preferred)
-    pods = tuple(outcome.name for outcome in scene.running)
+    rack = next(iter(context.forecast.per_rack))
+    required_keys, preferred_keys = _list_own_keys(context)
+    proposed_label = find_hardware_key(context.nodes, _get_rack, required_keys + preferred_keys)
+    pods = tuple(outcome.name for outcome in context.running_outcomes)
     detail = (
-        f"all {len(pods):,} pods ({few(pods)}) would run in rack {rack}, though workers of {len(racks)} "
-        f"racks could take them. {_why(scene, proposed, 'racks')}"
+        f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, though workers of "
+        f"{len(racks)} "
+        f"racks could take them. {_explain_sharing(context, proposed_label, 'racks')}"
     )
-    brief = f"all {len(pods):,} pods would be lost with rack {rack}, and {len(racks)} racks could take them"
-    yield scene.warn(SHARED_RACK, detail, place=rack, brief=brief)
+    summary = f"all {len(pods):,} pods would be lost with rack {rack}, and {len(racks)} racks could take them"
+    yield context.build_warning(SHARED_RACK, detail, location=rack, summary=summary)
 
 
-def _machine(node: Node) -> str:
+def _get_machine(node: Node) -> str:
     return node.machine
 
 
-def _rack(node: Node) -> str:
+def _get_rack(node: Node) -> str:
     return node.rack
 
 
-def proposed_key(nodes: Sequence[Node], place: Callable[[Node], str], used: Sequence[str] = ()) -> str:
-    """A label key that the nodes have and whose values are exactly their places; "" when there is none.
-
-    Of several, one that is `used` already comes first, then the well-known ones.
+def find_hardware_key(
+    nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
+) -> str:
+    """Return a label key of the nodes whose values match their locations exactly; "" if there is none. Keys
+    in `used` are preferred, then well-known ones.
     """
-    located = [node for node in nodes if place(node)]
-    if not located:
+    located_nodes = [node for node in nodes if get_location(node)]
+    if not located_nodes:
         return ""
-    keys = [key for key in sorted(located[0].labels) if key != HOSTNAME and _tells_apart(key, located, place)]
-    preferred = [key for key in (*used, *_KNOWN_HARDWARE_KEYS) if key in keys]
-    return next(iter(preferred + keys), "")
+    keys = [
+        key
+        for key in sorted(located_nodes[0].labels)
+        if key != HOSTNAME and _is_distinguishing(key, located_nodes, get_location)
+    ]
+    preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
+    return next(iter(preferred_keys + keys), "")
 
 
-def _tells_apart(key: str, nodes: Sequence[Node], place: Callable[[Node], str]) -> bool:
-    """Whether all nodes have the key, each value stands for one place, and each place for one value."""
-    place_of: dict[str, str] = {}
+def _is_distinguishing(key: str, nodes: Sequence[Node], get_location: Callable[[Node], str]) -> bool:
+    """Return whether all nodes have the key, with one value per location and one location per value."""
+    location_by_value: dict[str, str] = {}
     for node in nodes:
         value = node.labels.get(key)
-        if value is None or place_of.setdefault(value, place(node)) != place(node):
+        if value is None or location_by_value.setdefault(value, get_location(node)) != get_location(node):
             return False
-    return len(place_of) == len(set(place_of.values()))
+    return len(location_by_value) == len(set(location_by_value.values()))
 
 
-def _keys(scene: Scene) -> tuple[list[str], list[str]]:
-    """The keys over which a workload keeps its own pods apart: those that must hold, those that may not."""
-    pod = scene.workload.pod
+def _list_own_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
+    """Return the topology keys by which a workload separates its own pods: required and preferred ones."""
+    pod = context.workload.pod
     labels = dict(pod.labels)
-    required = [term.topology_key for term in scene.about_itself(pod.anti_affinity)]
-    preferred = [term.topology_key for term in scene.about_itself(pod.preferred_anti_affinity)]
+    required_keys = [term.topology_key for term in context.select_own_terms(pod.anti_affinity)]
+    preferred_keys = [term.topology_key for term in context.select_own_terms(pod.preferred_anti_affinity)]
     for constraint in pod.spread:
-        if constraint.selector is not None and matches(constraint.selector, labels):
-            keys = required if constraint.hard else preferred
+        if constraint.selector is not None and is_selected(constraint.selector, labels):
+            keys = required_keys if constraint.is_hard else preferred_keys
             keys.append(constraint.topology_key)
-    return list(dict.fromkeys(required)), list(dict.fromkeys(preferred))
+    return list(dict.fromkeys(required_keys)), list(dict.fromkeys(preferred_keys))
 
 
-def _why(scene: Scene, proposed: str, places: str) -> str:
-    """Why its rules did not keep the pods apart, and what to do; `places` are machines or racks."""
-    required, preferred = _keys(scene)
-    # Nodes of which nobody knows where they stand may lack the key.
-    domains = {node.labels[proposed] for node in scene.nodes if proposed in node.labels}
-    if proposed and len(domains) < scene.workload.replicas:
-        return _too_few(scene, proposed, f"{len(domains)} {places}", alone=len(domains) == 1)
-    if proposed and proposed in required:
-        return f"Its rule over {proposed} lets that happen; anti-affinity over it would keep them apart."
-    if proposed and proposed in preferred:
-        return f"Its rule over {proposed} is only preferred; make it required to forbid that."
-    keys = required + preferred
+def _explain_sharing(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
+    """Return why the rules do not separate the pods and how to fix it; `places` are machines or racks."""
+    required_keys, preferred_keys = _list_own_keys(context)
+    # Nodes with unknown hardware may lack the key.
+    domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
+    if proposed_label and len(domains) < context.workload.replicas:
+        return _explain_too_few(
+            context, proposed_label, f"{len(domains)} {location_noun}", has_one_value=len(domains) == 1
+        )
+    if proposed_label and proposed_label in required_keys:
+        return (
+            f"Its rule over {proposed_label} lets that happen; anti-affinity over it would keep them apart."
+        )
+    if proposed_label and proposed_label in preferred_keys:
+        return f"Its rule over {proposed_label} is only preferred; make it required to forbid that."
+    keys = required_keys + preferred_keys
     if keys:
-        fail = "does not" if len(keys) == 1 else "do not"
-        cause = f"Its rules use {' and '.join(keys)}, which {fail} tell {places} apart"
+        negation = "does not" if len(keys) == 1 else "do not"
+        cause = f"Its rules use {' and '.join(keys)}, which {negation} tell {location_noun} apart"
     else:
         cause = "It has no rule that keeps its pods apart"
-    if not proposed:
-        return f"{cause}, and no label of its workers tells {places} apart: label them with their hardware."
-    return f"{cause}. Use topologyKey: {proposed}."
+    if not proposed_label:
+        return (
+            f"{cause}, and no label of its workers tells {location_noun} apart: label them with their "
+            f"hardware."
+        )
+    return f"{cause}. Use topologyKey: {proposed_label}."
 
 
-def _too_few(scene: Scene, proposed: str, places: str, *, alone: bool) -> str:
-    """What to do where a key that tells places apart has fewer values than pods; `alone`: only one."""
+def _explain_too_few(
+    context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool
+) -> str:
+    """Return the advice for a key with fewer values than pods; `alone`: it has only one value."""
     # Required anti-affinity would leave pods Pending, so it is no advice.
-    required, preferred = _keys(scene)
-    if alone and proposed in preferred:
-        return f"Its rule over {proposed} is only preferred, but all its workers are there: it needs others."
-    if alone:
-        key = "" if proposed in required else f", and then topologyKey: {proposed}"
+    required_keys, preferred_keys = _list_own_keys(context)
+    if has_one_value and proposed_label in preferred_keys:
+        return (
+            f"Its rule over {proposed_label} is only preferred, but all its workers are there: it needs "
+            f"others."
+        )
+    if has_one_value:
+        key = "" if proposed_label in required_keys else f", and then topologyKey: {proposed_label}"
         return f"All its workers are there, so that no rule keeps its pods apart: it needs others{key}."
-    text = f"Its workers stand on {places}, fewer than its {scene.workload.replicas:,} pods"
-    if proposed in required:
+    text = f"Its workers stand on {location_noun}, fewer than its {context.workload.replicas:,} pods"
+    if proposed_label in required_keys:
         return f"{text}: some have to share."
-    wish = " required" if proposed in preferred else ""
-    return f"{text}: a{wish} topologySpreadConstraint with topologyKey: {proposed} evens them out."
+    requirement = " required" if proposed_label in preferred_keys else ""
+    return (
+        f"{text}: a{requirement} topologySpreadConstraint with topologyKey: {proposed_label} evens them out."
+    )
 
 
 # --- topology keys ------------------------------------------------------------------------------
 
 
-def missing_labels(scene: Scene) -> Iterator[PodWarning]:
-    """Topology keys that the rules use, and that no worker has, or that some lack."""
-    proposed = proposed_key(scene.nodes, _machine)
-    for key, use in _uses_of_keys(scene.workload.pod):
-        lacking = tuple(node.name for node in scene.nodes if key not in node.labels)
-        if not lacking:
+def find_missing_labels(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield warnings about topology keys used in rules and missing on all or some workers."""
+    proposed_label = find_hardware_key(context.nodes, _get_machine)
+    for key, use in _list_key_uses(context.workload.pod):
+        unlabelled_nodes = tuple(node.name for node in context.nodes if key not in node.labels)
+        if not unlabelled_nodes:
             continue
-        if len(lacking) == len(scene.nodes):
-            yield _unknown_key(scene, key, use, proposed)
+        if len(unlabelled_nodes) == len(context.nodes):
+            yield _build_unknown_key_warning(context, key, use, proposed_label)
         elif use == _ANTI_AFFINITY:
-            yield _unlabelled(scene, key, lacking)
+            yield _build_unlabelled_warning(context, key, unlabelled_nodes)
 
 
-_ANTI_AFFINITY, _AFFINITY, _SPREAD, _WISH = "anti-affinity", "affinity", "spread", "wish"
+_ANTI_AFFINITY, _AFFINITY, _SPREAD, _PREFERENCE = "anti-affinity", "affinity", "spread", "wish"
 _EFFECTS: Final = {
     _ANTI_AFFINITY: "the required anti-affinity over it refuses nothing, and pods are not kept apart",
     _AFFINITY: "the required affinity over it cannot hold, and the pods stay Pending",
     _SPREAD: "the spread constraint over it refuses every worker, and the pods stay Pending",
-    _WISH: "the preference over it has no effect",
+    _PREFERENCE: "the preference over it has no effect",
 }
 _RULES_OVER_KEYS: Final = {
     _ANTI_AFFINITY: "its required anti-affinity",
     _AFFINITY: "its required affinity",
     _SPREAD: "its spread constraint",
-    _WISH: "its preference",
+    _PREFERENCE: "its preference",
 }
 
 
-def _uses_of_keys(pod: PodSpec) -> Iterable[tuple[str, str]]:
-    """Every topology key of a spec with what it is used for, each pair once."""
-    wishes = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
+def _list_key_uses(pod: PodSpec) -> Iterable[tuple[str, str]]:
+    """Return every topology key of a spec with its use, each pair once."""
+    preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
     uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
     uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
-    uses += [(constraint.topology_key, _SPREAD if constraint.hard else _WISH) for constraint in pod.spread]
-    uses += [(term.topology_key, _WISH) for term in wishes]
+    uses += [
+        (constraint.topology_key, _SPREAD if constraint.is_hard else _PREFERENCE) for constraint in pod.spread
+    ]
+    uses += [(term.topology_key, _PREFERENCE) for term in preferred_terms]
     return dict.fromkeys(uses)
 
 
-def _unknown_key(scene: Scene, key: str, use: str, proposed: str) -> PodWarning:
-    hint = f" A key that they have is {proposed}." if proposed and proposed != key else ""
+def _build_unknown_key_warning(
+    context: WorkloadContext, key: str, use: str, proposed_label: str
+) -> PodWarning:
+    hint = f" A key that they have is {proposed_label}." if proposed_label and proposed_label != key else ""
     detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
-    return scene.warn(
-        UNKNOWN_KEY, detail, brief=f"{_RULES_OVER_KEYS[use]} goes by {key}, which no worker has"
+    return context.build_warning(
+        UNKNOWN_KEY, detail, summary=f"{_RULES_OVER_KEYS[use]} goes by {key}, which no worker has"
     )
 
 
-def _unlabelled(scene: Scene, key: str, lacking: tuple[str, ...]) -> PodWarning:
-    count = len(lacking)
-    workers = f"{count:,} {form(count, 'worker')} {few(lacking)} {form(count, 'lacks', 'lack')}"
+def _build_unlabelled_warning(
+    context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]
+) -> PodWarning:
+    count = len(unlabelled_nodes)
+    workers = (
+        f"{count:,} {select_form(count, 'worker')} {format_names(unlabelled_nodes)} "
+        f"{select_form(count, 'lacks', 'lack')}"
+    )
     detail = (
         f"{workers} the label {key}, so the required anti-affinity over it never keeps pods off there. "
         "Label all workers."
     )
-    lack = f"{count:,} {form(count, 'worker')} {form(count, 'lacks', 'lack')}"
-    return scene.warn(UNLABELLED, detail, brief=f"{lack} the label {key}, by which its pods keep apart")
+    summary = f"{count:,} {select_form(count, 'worker')} {select_form(count, 'lacks', 'lack')}"
+    return context.build_warning(
+        UNLABELLED, detail, summary=f"{summary} the label {key}, by which its pods keep apart"
+    )

@@ -1,10 +1,8 @@
-"""Preemption: who is evicted so that a pod that no node takes gets one.
-
-On every node where leaving pods may help, all pods of lower priority are taken away; if the pod fits then, as
-many as possible come back, and the others are the node's victims. The node whose victims matter least wins.
-PodDisruptionBudgets say how many of their pods may go.
-Source: kubernetes pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption (1.30 on);
-pkg/controller/disruption/disruption.go.
+"""Preemption: selection of the pods to evict for a pod without a feasible node. On every node where removals
+may help, all pods of lower priority are removed. If the pod fits then, as many as possible are put back, and
+the others are the victims of the node. The node with the least important victims is chosen.
+PodDisruptionBudgets limit the evictions. Source: kubernetes pkg/scheduler/framework/preemption/preemption.go
+and plugins/defaultpreemption (1.30 on); pkg/controller/disruption/disruption.go.
 """
 
 from __future__ import annotations
@@ -15,238 +13,255 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.board import Board
-from nexusform.domains.pods.scheduling.run import Run
-from nexusform.domains.pods.scheduling.workloads import Budget, PodSpec, StandingPod
-from nexusform.kubernetes.matching import matches
-from nexusform.kubernetes.quantity import amount_of
-from nexusform.scheduling.decision import Refusal
+from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
+from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod, PodSpec
+from nexusform.kubernetes.matching import is_selected
+from nexusform.kubernetes.quantity import compute_amount
+from nexusform.scheduling.decision import Rejection
 
-# kube-scheduler stops searching once it has so many candidates, in hundredths of the nodes that may help.
-_SHARE: Final = 10
-_LEAST: Final = 100
+# kube-scheduler stops searching at this number of candidates, in per cent of the promising nodes.
+_CANDIDATE_PERCENT: Final = 10
+_MINIMUM_CANDIDATES: Final = 100
 # Added to each victim's priority before they are summed, so that more victims always weigh more.
 _OFFSET: Final = 1 << 31
 
-# The pods of one node, by what tells them apart.
-Residents = Mapping[tuple[str, int, str], StandingPod]
-# Which of several equal nodes kube-scheduler would draw.
-Lot = Callable[[Sequence[int]], int]
+# The pods of one node by identity.
+NodePods = Mapping[tuple[str, int, str], ExistingPod]
+# Choice among several equal nodes.
+TieBreak = Callable[[Sequence[int]], int]
 
 
 class Eviction(Struct, frozen=True):
-    """A pod that makes room for another one: `by` is its workload and number."""
+    """Pod evicted for another one: `preemptor` is its workload and number."""
 
-    pod: StandingPod
-    by: tuple[str, int]
+    pod: ExistingPod
+    preemptor: tuple[str, int]
 
 
 class Preemption(Struct, frozen=True):
-    """The node that a pod gets once its victims have left, the most important first.
-
-    `certain`: no lot and no start time that nobody knows decided. `considered` are all nodes with victims.
+    """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`:
+    decided without a tie-break and without an unknown start time. `considered_nodes` are all nodes with
+    victims.
     """
 
     node: int
-    victims: tuple[StandingPod, ...]
-    certain: bool
-    considered: tuple[int, ...]
+    victims: tuple[ExistingPod, ...]
+    is_certain: bool
+    considered_nodes: tuple[int, ...]
 
 
-class Allowance(Struct, frozen=True):
-    """A budget and how many of its pods it lets go now."""
+class BudgetAllowance(Struct, frozen=True):
+    """Budget and the number of evictions it allows now."""
 
-    budget: Budget
+    budget: DisruptionBudget
     evictions: int
 
 
 class _Candidate(Struct, frozen=True):
-    # A node with the pods that would have to leave it; `violations` of them are under a budget that
-    # lets none go. `by_chance`: of pods equally important some stay and some go.
+    # A node with its victims; `violations` of them are under a budget without allowed disruptions.
+    # `is_arbitrary`: only some of several equally important pods are victims.
     node: int
-    victims: tuple[StandingPod, ...]
+    victims: tuple[ExistingPod, ...]
     violations: int
-    by_chance: bool
+    is_arbitrary: bool
 
     def rank(self) -> tuple[int, ...]:
-        """The lowest wins."""
+        """Return the sort key of the node; the lowest is chosen."""
         highest = self.victims[0].spec.priority
         total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
-        started = min(pod.age for pod in self.victims if pod.spec.priority == highest)
-        return (self.violations, highest, total, len(self.victims), -started)
+        start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
+        return (self.violations, highest, total, len(self.victims), -start_age)
 
 
-def allowances(budgets: Sequence[Budget], expected: Sequence[int], board: Board) -> tuple[Allowance, ...]:
-    """What budgets let go as the board stands; `expected` pods belong under each. One without any selector
-    protects nobody from preemption.
+def compute_allowances(
+    budgets: Sequence[DisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
+) -> tuple[BudgetAllowance, ...]:
+    """Return the evictions allowed by each budget; `expected_pods` belong to each. A budget without a
+    selector protects none from preemption.
     """
-    allowed: list[Allowance] = []
-    for budget, pods in zip(budgets, expected, strict=True):
+    result: list[BudgetAllowance] = []
+    for budget, pods in zip(budgets, expected_pods, strict=True):
         if not (budget.selector.match_labels or budget.selector.match_expressions):
             continue
-        covered = board.selected(budget.selector, budget.namespace)
-        healthy = sum(sum(group.nodes.values()) for group in covered if not group.spec.terminating)
-        evictions = allowed_disruptions(budget, pods, healthy) - budget.withheld
-        allowed.append(Allowance(budget, max(0, evictions)))
-    return tuple(allowed)
+        covered_groups = cache.select_groups(budget.selector, budget.namespace)
+        healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
+        evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
+        result.append(BudgetAllowance(budget, max(0, evictions)))
+    return tuple(result)
 
 
-def preempt(
-    run: Run,
-    refusals: Mapping[int, Refusal],
-    residents: Sequence[Residents],
-    allowed: Sequence[Allowance],
-    lot: Lot,
+def select_victims(
+    scheduler: SpecScheduler,
+    rejections: Mapping[int, Rejection],
+    pods_by_node: Sequence[NodePods],
+    allowances: Sequence[BudgetAllowance],
+    tie_break: TieBreak,
 ) -> Preemption | None:
-    """Which node a pod gets, and whose place it takes there; None where evicting helps nowhere.
-
-    `refusals` says why each node that the pod might use refuses it. The board is as before afterwards.
+    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the
+    reason of each node usable for the pod. The cache is unchanged afterwards.
     """
-    promising = [node for node, refusal in refusals.items() if profile.may_be_cured(refusal)]
-    enough = max(len(promising) * _SHARE // 100, _LEAST)
-    trial = _Trial(run, residents, allowed)
+    promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
+    candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
+    trial = _Trial(scheduler, pods_by_node, allowances)
     candidates: list[_Candidate] = []
-    looked_at = 0
-    for node in promising:
-        if len(candidates) >= enough and any(not candidate.violations for candidate in candidates):
+    checked_count = 0
+    for node in promising_nodes:
+        if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
             break
-        looked_at += 1
-        candidate = trial.candidate(node)
+        checked_count += 1
+        candidate = trial.find_candidate(node)
         if candidate is not None:
             candidates.append(candidate)
     if not candidates:
         return None
-    least = min(candidate.rank() for candidate in candidates)
-    best = {candidate.node: candidate for candidate in candidates if candidate.rank() == least}
-    all_seen = looked_at == len(promising)
-    by_chance = len(best) > 1 or any(candidate.by_chance for candidate in candidates)
-    node = lot(tuple(best))
-    considered = tuple(candidate.node for candidate in candidates) if all_seen else tuple(promising)
-    return Preemption(node, best[node].victims, all_seen and not by_chance, considered)
+    lowest_rank = min(candidate.rank() for candidate in candidates)
+    best_candidates = {
+        candidate.node: candidate for candidate in candidates if candidate.rank() == lowest_rank
+    }
+    is_exhaustive = checked_count == len(promising_nodes)
+    is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
+    node = tie_break(tuple(best_candidates))
+    considered_nodes = (
+        tuple(candidate.node for candidate in candidates) if is_exhaustive else tuple(promising_nodes)
+    )
+    return Preemption(
+        node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes
+    )
 
 
 class _Trial:
-    """Takes pods off a node and puts them back, to see whether another one fits meanwhile."""
+    """Trial removal of pods from a node to check whether another pod fits."""
 
-    def __init__(self, run: Run, residents: Sequence[Residents], allowed: Sequence[Allowance]) -> None:
-        self._run = run
-        self._residents = residents
-        self._allowed = allowed
-        self._follows = run.counts.refuse
+    def __init__(
+        self,
+        scheduler: SpecScheduler,
+        pods_by_node: Sequence[NodePods],
+        allowances: Sequence[BudgetAllowance],
+    ) -> None:
+        self._scheduler = scheduler
+        self._pods_by_node = pods_by_node
+        self._allowances = allowances
+        self._updates_counts = scheduler.counts.can_reject
 
-    def candidate(self, node: int) -> _Candidate | None:
-        """The victims of a node, None where there are none or where they would not be enough."""
-        priority = self._run.group.spec.priority
-        residents = self._residents[node].values()
-        lower = [pod for pod in residents if pod.spec.priority < priority and not pod.stays]
-        if not lower:
+    def find_candidate(self, node: int) -> _Candidate | None:
+        """Return a node with its victims, None if it has none or if they are not sufficient."""
+        priority = self._scheduler.group.spec.priority
+        node_pods = self._pods_by_node[node].values()
+        lower_priority_pods = [
+            pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected
+        ]
+        if not lower_priority_pods:
             return None
-        board = self._run.board
-        version = board.version
-        lower.sort(key=_importance)
-        for pod in lower:
-            self._shift(pod, node, -1)
-        victims: list[StandingPod] = list(lower)
+        cache = self._scheduler.cache
+        version = cache.version
+        lower_priority_pods.sort(key=_rank_importance)
+        for pod in lower_priority_pods:
+            self._move_pod(pod, node, -1)
+        victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
-        fits = self._run.refusal(node) is None
-        if fits:
-            violating, not_violating = self._by_budget(lower)
-            victims = self._not_reprieved(violating, node)
+        is_feasible = self._scheduler.find_rejection(node) is None
+        if is_feasible:
+            violating_pods, other_pods = self._split_by_budget(lower_priority_pods)
+            victims = self._select_victims(violating_pods, node)
             violations = len(victims)
-            victims += self._not_reprieved(not_violating, node)
+            victims += self._select_victims(other_pods, node)
         for pod in victims:
-            self._shift(pod, node, 1)
-        board.version = version
-        if not fits:
+            self._move_pod(pod, node, 1)
+        cache.version = version
+        if not is_feasible:
             return None
-        victims.sort(key=_importance)
-        return _Candidate(node, tuple(victims), violations, _by_chance(lower, victims))
+        victims.sort(key=_rank_importance)
+        return _Candidate(node, tuple(victims), violations, _is_arbitrary(lower_priority_pods, victims))
 
-    def _shift(self, pod: StandingPod, node: int, sign: int) -> None:
-        """Put a pod back on its node (sign 1) or take it off (sign -1); counters of the run follow."""
-        group = self._run.board.group(pod.spec)
-        self._run.board.place(group, node, sign)
-        if self._follows:
-            self._run.counts.shift(group, node, sign)
+    def _move_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
+        """Put a pod back on its node (sign 1) or remove it (sign -1), and update the counters."""
+        group = self._scheduler.cache.get_group(pod.spec)
+        self._scheduler.cache.place(group, node, sign)
+        if self._updates_counts:
+            self._scheduler.counts.update_counts(group, node, sign)
 
-    def _not_reprieved(self, pods: Sequence[StandingPod], node: int) -> list[StandingPod]:
-        """Put pods back one by one, as long as the other one still fits; those for which it does not."""
-        victims: list[StandingPod] = []
+    def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
+        """Put pods back one by one while the other pod still fits, and return those for which it does not."""
+        victims: list[ExistingPod] = []
         for pod in pods:
-            self._shift(pod, node, 1)
-            if self._run.refusal(node) is not None:
-                self._shift(pod, node, -1)
+            self._move_pod(pod, node, 1)
+            if self._scheduler.find_rejection(node) is not None:
+                self._move_pod(pod, node, -1)
                 victims.append(pod)
         return victims
 
-    def _by_budget(self, pods: Sequence[StandingPod]) -> tuple[list[StandingPod], list[StandingPod]]:
-        """Pods that a budget would not let go after those before them, and the others."""
-        evictions_left = [allowance.evictions for allowance in self._allowed]
-        violating: list[StandingPod] = []
-        not_violating: list[StandingPod] = []
+    def _split_by_budget(self, pods: Sequence[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
+        """Return the pods whose eviction violates a budget after those before them, and the others."""
+        remaining_evictions = [allowance.evictions for allowance in self._allowances]
+        violating_pods: list[ExistingPod] = []
+        other_pods: list[ExistingPod] = []
         for pod in pods:
-            violated = False
-            for at, allowance in enumerate(self._allowed):
-                if holds(allowance.budget, pod):
-                    evictions_left[at] -= 1
-                    violated = violated or evictions_left[at] < 0
-            (violating if violated else not_violating).append(pod)
-        return violating, not_violating
+            is_violation = False
+            for at, allowance in enumerate(self._allowances):
+                if has_budget(allowance.budget, pod):
+                    remaining_evictions[at] -= 1
+                    is_violation = is_violation or remaining_evictions[at] < 0
+            (violating_pods if is_violation else other_pods).append(pod)
+        return violating_pods, other_pods
 
 
-def _importance(pod: StandingPod) -> tuple[int, int, str, int]:
-    # Higher priority first, then who started earlier; of the rest nobody can tell.
+def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
+    # Higher priority first, then the earlier start; the remaining keys only make the order stable.
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 
-def _by_chance(lower: Sequence[StandingPod], victims: Sequence[StandingPod]) -> bool:
-    """Whether pods of several workloads or templates are equally important, and some go and some stay."""
-    going = {id(pod) for pod in victims}
-    fates: dict[tuple[int, int], set[bool]] = {}
-    kinds: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for pod in lower:
+def _is_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
+    """Return whether only some of several equally important pods of different workloads or templates are
+    victims.
+    """
+    victim_ids = {id(pod) for pod in victims}
+    outcomes_by_key: dict[tuple[int, int], set[bool]] = {}
+    templates_by_key: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for pod in lower_priority_pods:
         key = (pod.spec.priority, pod.age)
-        fates.setdefault(key, set()).add(id(pod) in going)
-        kinds.setdefault(key, set()).add((pod.workload, pod.spec.template))
-    return any(len(fates[key]) > 1 and len(kinds[key]) > 1 for key in fates)
+        outcomes_by_key.setdefault(key, set()).add(id(pod) in victim_ids)
+        templates_by_key.setdefault(key, set()).add((pod.workload, pod.spec.template))
+    return any(len(outcomes_by_key[key]) > 1 and len(templates_by_key[key]) > 1 for key in outcomes_by_key)
 
 
-def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
-    """How many of the budget's pods may be evicted now; below 0 when it is broken already.
-
-    Per cents of `pods`, the pods that there should be, are rounded up (as Kubernetes does).
+def compute_allowed_disruptions(budget: DisruptionBudget, pods: int, healthy: int) -> int:
+    """Return how many pods of the budget may be evicted now; negative if it is violated already. Per cents of
+    `pods`, the expected number of pods, are rounded up as in Kubernetes.
     """
     if budget.min_available:
-        return healthy - amount_of(budget.min_available, pods)
-    return healthy - (pods - amount_of(budget.max_unavailable or "0", pods))
+        return healthy - compute_amount(budget.min_available, pods)
+    return healthy - (pods - compute_amount(budget.max_unavailable or "0", pods))
 
 
-def covers(budget: Budget, pod: PodSpec) -> bool:
-    """Whether a budget speaks of a pod."""
-    return budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
+def is_covered(budget: DisruptionBudget, pod: PodSpec) -> bool:
+    """Return whether a budget covers a pod."""
+    return budget.namespace == pod.namespace and is_selected(budget.selector, dict(pod.labels))
 
 
-def holds(budget: Budget, pod: StandingPod) -> bool:
-    """Whether a budget has a say in whether a pod goes; it has not once it has let it go."""
-    return budget.name not in pod.let_go and covers(budget, pod.spec)
+def has_budget(budget: DisruptionBudget, pod: ExistingPod) -> bool:
+    """Return whether a budget applies to the eviction of a pod and has not been charged for it yet."""
+    return budget.name not in pod.charged_budgets and is_covered(budget, pod.spec)
 
 
-def always_up(budgets: Iterable[Budget], standing: Sequence[StandingPod]) -> set[str]:
-    """The workloads of which a budget of their own keeps a pod up while others are evicted."""
-    kept: set[str] = set()
+def find_protected_workloads(
+    budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod]
+) -> set[str]:
+    """Return the workloads with a budget of their own that keeps a pod running during evictions."""
+    protected_workloads: set[str] = set()
     for budget in budgets:
-        covered = [pod for pod in standing if covers(budget, pod.spec)]
-        workloads = {pod.workload for pod in covered}
-        healthy = sum(bool(pod.node) for pod in covered)
-        if len(workloads) == 1 and (allowed_now(budget, standing) or 0) < healthy:
-            kept |= workloads
-    return kept
+        covered_pods = [pod for pod in existing_pods if is_covered(budget, pod.spec)]
+        workloads = {pod.workload for pod in covered_pods}
+        healthy = sum(bool(pod.node) for pod in covered_pods)
+        if len(workloads) == 1 and (count_allowed_disruptions(budget, existing_pods) or 0) < healthy:
+            protected_workloads |= workloads
+    return protected_workloads
 
 
-def allowed_now(budget: Budget, standing: Iterable[StandingPod]) -> int | None:
-    """How many of the pods that stand the budget lets go; None when it covers none of them."""
-    covered = [pod for pod in standing if covers(budget, pod.spec)]
-    if not covered:
+def count_allowed_disruptions(budget: DisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:
+    """Return how many existing pods the budget allows to evict; None if it covers none of them."""
+    covered_pods = [pod for pod in existing_pods if is_covered(budget, pod.spec)]
+    if not covered_pods:
         return None
-    healthy = sum(bool(pod.node) for pod in covered)
-    return allowed_disruptions(budget, len(covered), healthy) - budget.withheld
+    healthy = sum(bool(pod.node) for pod in covered_pods)
+    return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions

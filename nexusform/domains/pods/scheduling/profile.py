@@ -1,9 +1,7 @@
-"""kube-scheduler's default profile: which rules, in which order, with which weight.
-
-A pod's candidates are the nodes that no filter refuses. Their scores are summed with these weights;
-the highest total wins, and where kube-scheduler draws lots, rules/tie_break.py decides.
-These tables are what runs, in predictions and in explanations.
-Not modelled: limits on the number of volumes.
+"""Default profile of kube-scheduler: rules, their order and their weights. Candidates of a pod are the nodes
+not rejected by any filter. Their weighted scores are summed; the highest total is chosen, and
+rules/tie_break.py replaces the random choice among equals. Predictions and explanations use these tables. Not
+modelled: limits on the number of volumes.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.board import Usage
-from nexusform.domains.pods.scheduling.counts import Counts
 from nexusform.domains.pods.scheduling.rules import (
     balanced_allocation,
     disks,
@@ -30,92 +26,93 @@ from nexusform.domains.pods.scheduling.rules import (
     topology_spread,
     volumes,
 )
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
+from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.scheduling.decision import Refusal
+from nexusform.scheduling.decision import Rejection
 
-UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
-DomainFilter = Callable[[Counts, int], str | None]
-UsageScore = Callable[[PodSpec, Node, Usage], int]
+UsageFilter = Callable[[PodSpec, Node, NodeUsage], str | None]
+DomainFilter = Callable[[TopologyCounts, int], str | None]
+UsageScore = Callable[[PodSpec, Node, NodeUsage], int]
 
 
 class PodFilter(Struct, frozen=True):
-    """Decided by the pod alone: what it lacks keeps it from every node, and no node is looked at."""
+    """Filter on the pod alone: a rejected pod fits no node, and no node is checked."""
 
     name: str
-    refuse: Callable[[PodSpec], str | None]
+    reject: Callable[[PodSpec], str | None]
 
 
 class NodeFilter(Struct, frozen=True):
-    """Decided by the node alone. `reads` is all that it reads of the pod: answers are kept by it."""
+    """Filter on the node alone. `cache_key` covers everything read from the pod: results are cached by it."""
 
     name: str
-    reads: Callable[[PodSpec], Hashable]
-    refuse: Callable[[PodSpec, Node], str | None]
+    cache_key: Callable[[PodSpec], Hashable]
+    reject: Callable[[PodSpec, Node], str | None]
 
 
 class NodeScore(Struct, frozen=True):
-    """Points by the node alone: `raw` figures, which `scale` makes 0..100 for all feasible nodes. `bears`: on
-    which nodes it does; a cluster without any such node is not scored by it.
+    """Score of the node alone: `score` figures, normalized to 0..100 over all feasible nodes. `is_applicable`
+    selects the nodes with a score; a cluster without such a node skips the rule.
     """
 
     name: str
     weight: int
-    reads: Callable[[PodSpec], Hashable]
-    raw: Callable[[PodSpec, Node], int]
-    scale: Callable[[Sequence[int]], list[int]]
-    bears: Callable[[Node], bool] = lambda _: True
+    cache_key: Callable[[PodSpec], Hashable]
+    score: Callable[[PodSpec, Node], int]
+    normalize: Callable[[Sequence[int]], list[int]]
+    is_applicable: Callable[[Node], bool] = lambda _: True
 
 
 class DomainScore(Struct, frozen=True):
-    """Points by what stands in the node's domains; none to pods on which it does not bear.
-
-    `sizes`, the third argument of `raw`, says per soft spread constraint in how many domains the feasible
-    nodes lie. None = not scored.
+    """Score by the pods in the node's domains; skipped for pods without such rules. `sizes`, the third
+    argument of `score`, is the number of domains of the feasible nodes per soft spread constraint. None = not
+    scored.
     """
 
     name: str
     weight: int
-    bears: Callable[[Counts], bool]
-    raw: Callable[[Counts, int, Sequence[int]], int | None]
-    scale: Callable[[Sequence[Any]], list[int]]
+    is_applicable: Callable[[TopologyCounts], bool]
+    score: Callable[[TopologyCounts, int, Sequence[int]], int | None]
+    normalize: Callable[[Sequence[Any]], list[int]]
 
 
 POD_FILTERS: Final[tuple[PodFilter, ...]] = (
-    PodFilter("node_terms", node_affinity.conflict),
-    PodFilter("volumes_to_be", volumes.lacking),
+    PodFilter("node_terms", node_affinity.find_conflict),
+    PodFilter("volumes_to_be", volumes.reject_pod),
 )
 
 NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
-    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.left_out),
-    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.refuse),
-    NodeFilter("node_name", lambda pod: pod.node_name, node_name.refuse),
-    NodeFilter("taints", lambda pod: pod.tolerations, taints.refuse),
-    NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.refuse),
-    NodeFilter("volumes", lambda pod: pod.volumes, volumes.refuse),
-    NodeFilter("volume_zones", lambda pod: pod.volumes, volumes.outside),
+    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.reject_unnamed),
+    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.reject),
+    NodeFilter("node_name", lambda pod: pod.node_name, node_name.reject),
+    NodeFilter("taints", lambda pod: pod.tolerations, taints.reject),
+    NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.reject),
+    NodeFilter("volumes", lambda pod: pod.volumes, volumes.reject),
+    NodeFilter("volume_zones", lambda pod: pod.volumes, volumes.reject_zone),
 )
 
-# What the DaemonSet controller asks of a node before it makes a pod for it; all else the scheduler asks.
+# Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the others.
 # Source: kubernetes pkg/controller/daemon/daemon_controller.go, predicates.
 DAEMON_FILTERS: Final = tuple(
     rule for rule in NODE_FILTERS if rule.name in ("node_names", "node_name", "taints", "node_affinity")
 )
 
-# Decided by the size of the node and by what stands on it.
+# Decided by the size of the node and by its pods.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
-    ("node_ports", node_ports.refuse),
-    ("resources", resources.refuse),
-    ("disks", disks.refuse),
+    ("node_ports", node_ports.reject),
+    ("resources", resources.reject),
+    ("disks", disks.reject),
 )
 
-# Decided by what stands in the node's domains.
+# Decided by the pods in the node's domains.
 DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
-    ("claims", volumes.in_use),
-    ("topology_spread", topology_spread.refuse),
-    ("inter_pod_affinity", inter_pod_affinity.refuse),
+    ("claims", volumes.reject_used_claim),
+    ("topology_spread", topology_spread.reject),
+    ("inter_pod_affinity", inter_pod_affinity.reject),
 )
 
-# In which order kube-scheduler asks them; the first reason of a node is the one that it tells.
+# Order of the filters in kube-scheduler; it reports the first reason of a node.
 ORDER: Final = (
     "node_names",
     "node_unschedulable",
@@ -132,8 +129,8 @@ ORDER: Final = (
     "inter_pod_affinity",
 )
 
-# Reasons that hold whoever leaves a node, beside all of NODE_FILTERS: no victims are looked for there.
-LASTING: Final = frozenset({topology_spread.MISSING, inter_pod_affinity.AFFINITY})
+# Reasons that evictions cannot remove, besides all of NODE_FILTERS: no victims are searched there.
+PERMANENT_REASONS: Final = frozenset({topology_spread.MISSING, inter_pod_affinity.AFFINITY})
 
 USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
     ("least_allocated", 1, least_allocated.score),
@@ -141,61 +138,73 @@ USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
 )
 
 NODE_SCORES: Final[tuple[NodeScore, ...]] = (
-    NodeScore("taints", 3, lambda pod: pod.tolerations, taints.raw, taints.scores),
-    NodeScore("node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.raw, node_affinity.scores),
+    NodeScore("taints", 3, lambda pod: pod.tolerations, taints.score, taints.normalize_scores),
+    NodeScore(
+        "node_affinity",
+        2,
+        lambda pod: pod.preferred_nodes,
+        node_affinity.score,
+        node_affinity.normalize_scores,
+    ),
     NodeScore(
         "image_locality",
         1,
         lambda pod: pod.images,
-        image_locality.raw,
-        image_locality.scores,
-        bears=lambda node: bool(node.images),
+        image_locality.score,
+        image_locality.normalize_scores,
+        is_applicable=lambda node: bool(node.images),
     ),
 )
 
 DOMAIN_SCORES: Final[tuple[DomainScore, ...]] = (
     DomainScore(
-        "topology_spread", 2, lambda counts: bool(counts.soft), topology_spread.raw, topology_spread.scores
+        "topology_spread",
+        2,
+        lambda counts: bool(counts.soft_spread),
+        topology_spread.score,
+        topology_spread.normalize_scores,
     ),
     DomainScore(
         "inter_pod_affinity",
         2,
-        lambda counts: bool(counts.preferred),
-        inter_pod_affinity.raw,
-        inter_pod_affinity.scores,
+        lambda counts: bool(counts.preferred_affinity),
+        inter_pod_affinity.score,
+        inter_pod_affinity.normalize_scores,
     ),
 )
 
 
-def gets_daemon(pod: PodSpec, node: Node) -> bool:
-    """Whether the controller of a DaemonSet with such pods makes one for a node."""
-    return not any(rule.refuse(pod, node) for rule in DAEMON_FILTERS)
+def should_run_daemon(pod: PodSpec, node: Node) -> bool:
+    """Return whether the DaemonSet controller creates such a pod for a node."""
+    return not any(rule.reject(pod, node) for rule in DAEMON_FILTERS)
 
 
-def keeps_daemon(pod: PodSpec, node: Node) -> bool:
-    """Whether the controller of a DaemonSet with such pods lets one go on that runs on a node: of taints only
-    those drive it away that would evict it.
+def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
+    """Return whether the DaemonSet controller keeps such a pod on a node: only evicting taints remove it."""
+    filters = (rule for rule in DAEMON_FILTERS if rule.name != "taints")
+    return (
+        not any(rule.reject(pod, node) for rule in filters) and taints.find_evicting_taint(pod, node) is None
+    )
+
+
+_POD_RULES: Final = frozenset(rule.name for rule in POD_FILTERS)
+_PERMANENT_RULES: Final = frozenset(rule.name for rule in NODE_FILTERS) | _POD_RULES
+
+
+def can_preempt(rejection: Rejection) -> bool:
+    """Return whether the removal of pods may be sufficient to make a node feasible."""
+    return rejection.rule not in _PERMANENT_RULES and rejection.reason not in PERMANENT_REASONS
+
+
+def is_pod_rejection(rejection: Rejection) -> bool:
+    """Return whether a reason is about the pod alone: it is reported without a number of nodes."""
+    return rejection.rule in _POD_RULES
+
+
+def compute_scored_node_limit(nodes: int) -> int:
+    """Return the number of feasible nodes at which kube-scheduler stops searching, in a cluster of
+    `nodes`.
     """
-    others = (rule for rule in DAEMON_FILTERS if rule.name != "taints")
-    return not any(rule.refuse(pod, node) for rule in others) and taints.evicting(pod, node) is None
-
-
-_OF_PODS_ALONE: Final = frozenset(rule.name for rule in POD_FILTERS)
-_OF_NODES_ALONE: Final = frozenset(rule.name for rule in NODE_FILTERS) | _OF_PODS_ALONE
-
-
-def may_be_cured(refusal: Refusal) -> bool:
-    """Whether pods that leave a node may be all that it takes to make it feasible."""
-    return refusal.rule not in _OF_NODES_ALONE and refusal.reason not in LASTING
-
-
-def is_of_the_pod(refusal: Refusal) -> bool:
-    """Whether a reason is about the pod and not about the node: it is told without a number of nodes."""
-    return refusal.rule in _OF_PODS_ALONE
-
-
-def nodes_scored(nodes: int) -> int:
-    """How many feasible nodes kube-scheduler looks for before it stops searching, in a cluster of `nodes`."""
     if nodes < 100:
         return nodes
     return max(nodes * max(50 - nodes // 125, 5) // 100, 100)

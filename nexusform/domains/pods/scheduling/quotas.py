@@ -1,8 +1,6 @@
-"""ResourceQuotas: whether a pod of a namespace is made at all.
-
-A pod that the quota does not admit does not exist, so it is not Pending either: its controller tries again.
-Source: kubernetes pkg/quota/v1/evaluator/core/pods.go and plugin/pkg/admission/resourcequota (words of the
-reasons).
+"""ResourceQuotas: admission of new pods of a namespace. A pod rejected by a quota does not exist, so it is
+not Pending either: its controller retries. Source: kubernetes pkg/quota/v1/evaluator/core/pods.go and
+plugin/pkg/admission/resourcequota (texts of the reasons).
 """
 
 from __future__ import annotations
@@ -21,84 +19,86 @@ _PODS: Final = ("pods", "count/pods")
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 
-class Ledger:
-    """What the pods of a cluster's namespaces use of their quotas."""
+class QuotaUsage:
+    """Resources used by pods under the quotas of a cluster."""
 
     def __init__(self, quotas: Iterable[Quota]) -> None:
-        self._accounts = [_Account(quota, {}) for quota in quotas]
+        self._usages = [_UsedQuota(quota, {}) for quota in quotas]
 
-    def book(self, pod: PodSpec) -> None:
-        """A pod exists."""
+    def add(self, pod: PodSpec) -> None:
+        """Add an existing pod."""
         self._count(pod, 1)
 
-    def release(self, pod: PodSpec) -> None:
-        """A pod that was booked exists no more."""
+    def remove(self, pod: PodSpec) -> None:
+        """Remove a pod added before."""
         self._count(pod, -1)
 
     def _count(self, pod: PodSpec, sign: int) -> None:
-        """Add a pod (sign 1) to what its quotas have in use, or take it away (sign -1)."""
-        for account in self._accounts:
-            if _speaks_of(account.quota, pod):
-                for name, amount in _charge(account.quota, pod).items():
-                    account.used[name] = account.used.get(name, 0) + sign * amount
+        """Add a pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
+        for usage in self._usages:
+            if _is_quota_pod(usage.quota, pod):
+                for name, amount in _compute_pod_amounts(usage.quota, pod).items():
+                    usage.used_amounts[name] = usage.used_amounts.get(name, 0) + sign * amount
 
-    def admit(self, pod: PodSpec) -> str:
-        """Book one more pod; why it is not made, "" when it is."""
-        reason = self.refusal(pod)
+    def try_add(self, pod: PodSpec) -> str:
+        """Add one more pod, or return why it is not created; "" if it is."""
+        reason = self.find_rejection(pod)
         if not reason:
-            self.book(pod)
+            self.add(pod)
         return reason
 
-    def refusal(self, pod: PodSpec) -> str:
-        """Why one more pod would not be made, "" when it would."""
-        for account in self._accounts:
-            if _speaks_of(account.quota, pod):
-                reason = _refusal(account, pod)
+    def find_rejection(self, pod: PodSpec) -> str:
+        """Return why one more pod would not be created, "" if it would."""
+        for usage in self._usages:
+            if _is_quota_pod(usage.quota, pod):
+                reason = _find_quota_rejection(usage, pod)
                 if reason:
                     return reason
         return ""
 
 
-class _Account(Struct, frozen=True):
+class _UsedQuota(Struct, frozen=True):
     quota: Quota
-    used: dict[str, int]
+    used_amounts: dict[str, int]
 
 
-def _refusal(account: _Account, pod: PodSpec) -> str:
-    """Why a quota refuses a pod, as Kubernetes says it; "" when it does not."""
-    quota, used = account.quota, account.used
+def _find_quota_rejection(usage: _UsedQuota, pod: PodSpec) -> str:
+    """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
+    quota, used_amounts = usage.quota, usage.used_amounts
     limits = dict(quota.hard)
-    unstated = [name for name in limits if _long_name(name) in pod.quota_figures.left_out]
-    if unstated:
-        return f"failed quota: {quota.name}: must specify {', '.join(unstated)} for every container"
-    charge = _charge(quota, pod)
-    after = {name: used.get(name, 0) + amount for name, amount in charge.items()}
-    exceeded = [name for name, amount in charge.items() if amount and after[name] > limits[name]]
-    if not exceeded:
+    unspecified_names = [name for name in limits if _expand_name(name) in pod.quota_figures.unspecified]
+    if unspecified_names:
+        return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
+    pod_amounts = _compute_pod_amounts(quota, pod)
+    new_amounts = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items()}
+    exceeded_names = [
+        name for name, amount in pod_amounts.items() if amount and new_amounts[name] > limits[name]
+    ]
+    if not exceeded_names:
         return ""
-    figures = [_listed(exceeded, amounts) for amounts in (charge, used, limits)]
+    figures = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
     return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *figures)
 
 
-def _listed(names: Iterable[str], amounts: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={_amount(name, amounts.get(name, 0))}" for name in names)
+def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={_format_amount(name, amounts.get(name, 0))}" for name in names)
 
 
-def _amount(name: str, amount: int) -> str:
-    """An amount as Kubernetes writes it: CPU, which is counted in milli, in whole units where it can."""
+def _format_amount(name: str, amount: int) -> str:
+    """Format an amount as Kubernetes does: CPU, counted in milli, in whole units where possible."""
     if not name.endswith("cpu") or amount % 1000 == 0:
         return str(amount // 1000 if name.endswith("cpu") else amount)
     return f"{amount}m"
 
 
-def _long_name(name: str) -> str:
+def _expand_name(name: str) -> str:
     return _REQUESTS + name if name in _PLAIN else name
 
 
-def _charge(quota: Quota, pod: PodSpec) -> dict[str, int]:
-    """What a pod counts for, of what the quota limits."""
+def _compute_pod_amounts(quota: Quota, pod: PodSpec) -> dict[str, int]:
+    """Return the amounts a pod counts for under a quota."""
     amounts = dict.fromkeys(_PODS, 1)
-    requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.others)
+    requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
     for name, amount in requests:
         amounts[_REQUESTS + name] = amount
         amounts[name] = amount
@@ -106,13 +106,13 @@ def _charge(quota: Quota, pod: PodSpec) -> dict[str, int]:
     return {name: amounts.get(name, 0) for name, _ in quota.hard}
 
 
-def _speaks_of(quota: Quota, pod: PodSpec) -> bool:
-    """Whether a quota counts a pod: it is of its namespace and of all its scopes."""
-    return quota.namespace == pod.namespace and all(_in_scope(scope, pod) for scope in quota.scopes)
+def _is_quota_pod(quota: Quota, pod: PodSpec) -> bool:
+    """Return whether a quota counts a pod: it matches the namespace and all scopes."""
+    return quota.namespace == pod.namespace and all(_is_in_scope(scope, pod) for scope in quota.scopes)
 
 
-def _in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
-    """Whether a pod is of the kind that a scope speaks of."""
+def _is_in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
+    """Return whether a pod matches a quota scope."""
     best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
     match scope.name:
         case "BestEffort":
@@ -120,23 +120,23 @@ def _in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
         case "NotBestEffort":
             return not best_effort
         case "Terminating":
-            return pod.quota_figures.finite
+            return pod.quota_figures.has_deadline
         case "NotTerminating":
-            return not pod.quota_figures.finite
+            return not pod.quota_figures.has_deadline
         case "CrossNamespacePodAffinity":
-            return _looks_elsewhere(pod)
+            return _has_cross_namespace_affinity(pod)
         case _:
-            return _of_class(scope, pod.quota_figures.priority_class)
+            return _is_in_priority_scope(scope, pod.quota_figures.priority_class)
 
 
-def _of_class(scope: QuotaScope, priority_class: str) -> bool:
-    """Whether a scope over priority classes covers a pod of this class ("" = it has none)."""
+def _is_in_priority_scope(scope: QuotaScope, priority_class: str) -> bool:
+    """Return whether a PriorityClass scope covers a pod of this class ("" = none)."""
     if scope.operator in (IN, NOT_IN):
         return (priority_class in scope.values) == (scope.operator == IN)
     return bool(priority_class) == (scope.operator == EXISTS)
 
 
-def _looks_elsewhere(pod: PodSpec) -> bool:
-    """Whether some term of a pod looks at pods of other namespaces."""
+def _has_cross_namespace_affinity(pod: PodSpec) -> bool:
+    """Return whether an affinity term of a pod covers other namespaces."""
     terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
     return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)

@@ -1,4 +1,4 @@
-"""What is risky about the pods of a workload: the kinds of warnings, and what they are made from."""
+"""Kinds of warnings about the pods of a workload, and the context they are computed from."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.board import Board
-from nexusform.domains.pods.scheduling.forecast import PodOutcome, WorkloadForecast
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.rollouts import NextRollout
+from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodTerm, Workload
 
 SHARED_MACHINE: Final = "pods-share-a-machine"
@@ -49,48 +49,46 @@ _MOST_NAMES: Final = 5
 
 
 class PodWarning(Struct, frozen=True):
-    """One risk of one workload (key).
-
-    `kind` is the constant of this file and the id of the diagnostic; `detail` is for people. `place` is the
-    machine or rack that its pods share ("" = the risk is another one). `brief` says it in a line
-    (`name: what`).
+    """One risk of one workload (key). `kind` is a constant of this module and the id of the diagnostic;
+    `detail` is the message. `location` is the machine or rack shared by its pods ("" for other risks).
+    `summary` is one line (`name: text`).
     """
 
     kind: str
     workload: str
     detail: str
-    brief: str
-    place: str = ""
+    summary: str
+    location: str = ""
 
 
-class Scene(Struct, frozen=True):
-    """A workload among the nodes that would take its pods at all."""
+class WorkloadContext(Struct, frozen=True):
+    """Workload with the nodes allowed for its pods, its forecast and its outcomes."""
 
     cluster: Cluster
-    board: Board
+    cache: SchedulerCache
     nodes: tuple[Node, ...]
-    by_name: dict[str, Node]
+    node_by_name: dict[str, Node]
     workload: Workload
     forecast: WorkloadForecast
     outcomes: tuple[PodOutcome, ...]
     next_rollout: NextRollout
-    running: tuple[PodOutcome, ...] = ()
+    running_outcomes: tuple[PodOutcome, ...] = ()
     claims_by_node: Mapping[str, int] = {}
 
-    def about_itself(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
-        """Those of the workload's terms that choose its own pods."""
-        group = self.board.group(self.workload.pod)
-        return [term for term in terms if self.board.chooses(term, group)]
+    def select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        """Return the terms of the workload that select its own pods."""
+        group = self.cache.get_group(self.workload.pod)
+        return [term for term in terms if self.cache.is_selected(term, group)]
 
-    def warn(self, kind: str, detail: str, *, place: str = "", brief: str = "") -> PodWarning:
-        """A risk of the workload; `brief` says it in a line where the detail is longer than that."""
+    def build_warning(self, kind: str, detail: str, *, location: str = "", summary: str = "") -> PodWarning:
+        """Return a risk of the workload; `summary` is one line where the detail is longer."""
         name = f"{self.workload.namespace}/{self.workload.name}"
         text = f"{self.workload.kind} {name}: {detail}"
-        return PodWarning(kind, self.workload.key, text, f"{name}: {brief or detail}", place)
+        return PodWarning(kind, self.workload.key, text, f"{name}: {summary or detail}", location)
 
 
-def few(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    shown = ", ".join(names[:_MOST_NAMES])
-    unnamed = len(names) - _MOST_NAMES
-    return f"{shown} and {unnamed} more" if unnamed > 0 else shown
+def format_names(names: Sequence[str]) -> str:
+    """Format the first names and the number of further ones."""
+    text = ", ".join(names[:_MOST_NAMES])
+    hidden_count = len(names) - _MOST_NAMES
+    return f"{text} and {hidden_count} more" if hidden_count > 0 else text

@@ -1,4 +1,4 @@
-"""What a workload does to its pods when its template changes (`Rollout`), and who goes when it shrinks."""
+"""Replacement of a workload's pods after a template change, and the order of removal on scale-in."""
 
 from __future__ import annotations
 
@@ -9,246 +9,260 @@ from typing import Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.quotas import Ledger
-from nexusform.domains.pods.scheduling.session import Session, Verdict
+from nexusform.domains.pods.scheduling.quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession, Verdict
 from nexusform.domains.pods.scheduling.workloads import (
     DEFAULT_SEED,
     Cluster,
+    ExistingPod,
     Pairs,
     PodSpec,
     PodTerm,
     SpreadConstraint,
-    StandingPod,
     Strategy,
     Workload,
 )
 from nexusform.kubernetes.matching import LabelSelector
 
-# The label that tells pods of a Deployment's templates apart, and what no template has there.
+# Label with the template hash of a Deployment's pods, and a value of no template.
 TEMPLATE_KEY: Final = "pod-template-hash"
-_ANOTHER: Final = "another"
+_OTHER_HASH: Final = "another"
 
 
-class Rollout(Struct):
-    """How far a replacement got: old pods that remain, old ones that went, new ones by number.
-
-    `made` begins with the new pods that were just decided; `standing` counts those that stood before.
-    `stuck`: it waits for a pod that cannot be placed, or for `unmade` ones that are `refused`. `further`:
-    numbers of new ones that replace nobody. `hung` are old ones that no node takes, by number.
+class RolloutState(Struct):
+    """Progress of a replacement: old pods that remain, removed old pods, new pods by number. `new_verdicts`
+    begins with the new pods just decided; `existing_count` counts earlier ones. `is_blocked`: it waits for an
+    unschedulable pod, or for `uncreated` ones with this `rejection`. `further_numbers`: new pods without a
+    predecessor. `pending_specs` are old pods without a feasible node, by number.
     """
 
-    remaining: list[StandingPod]
-    made: dict[int, Verdict]
-    standing: int = 0
-    gone: list[StandingPod] = field(default_factory=list)
-    stuck: bool = False
-    unmade: int = 0
-    refused: str = ""
-    further: list[int] = field(default_factory=list)
-    hung: dict[int, PodSpec] = field(default_factory=dict)
+    remaining_pods: list[ExistingPod]
+    new_verdicts: dict[int, Verdict]
+    existing_count: int = 0
+    removed_pods: list[ExistingPod] = field(default_factory=list)
+    is_blocked: bool = False
+    uncreated: int = 0
+    rejection: str = ""
+    further_numbers: list[int] = field(default_factory=list)
+    pending_specs: dict[int, PodSpec] = field(default_factory=dict)
 
-    def lose(self, victims: Collection[StandingPod]) -> list[StandingPod]:
-        """Old pods that were evicted are gone as if they had been replaced; which ones these are."""
-        lost = [pod for pod in self.remaining if pod in victims] if victims else []
-        self.remaining = [pod for pod in self.remaining if pod not in lost]
-        self.gone += lost
-        return lost
+    def remove_victims(self, victims: Collection[ExistingPod]) -> list[ExistingPod]:
+        """Record evicted old pods as replaced, and return them."""
+        evicted_pods = [pod for pod in self.remaining_pods if pod in victims] if victims else []
+        self.remaining_pods = [pod for pod in self.remaining_pods if pod not in evicted_pods]
+        self.removed_pods += evicted_pods
+        return evicted_pods
 
     @property
-    def pods(self) -> int:
-        """How many pods there are, old and new."""
-        return len(self.remaining) + len(self.hung) + self.standing + len(self.made)
+    def pod_count(self) -> int:
+        """Number of pods, old and new."""
+        return (
+            len(self.remaining_pods) + len(self.pending_specs) + self.existing_count + len(self.new_verdicts)
+        )
 
-    def waits(self) -> list[int]:
-        """Numbers of new pods that no node takes."""
-        return [number for number, verdict in self.made.items() if not verdict.node]
+    def list_unscheduled(self) -> list[int]:
+        """Return the numbers of new pods without a feasible node."""
+        return [number for number, verdict in self.new_verdicts.items() if not verdict.node]
 
 
-def replace_pods(session: Session, workload: Workload, state: Rollout, ledger: Ledger) -> None:
-    """Replace pods of an older template by new ones of the same numbers, as the kind does it."""
+def replace_pods(
+    session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage
+) -> None:
+    """Replace pods of an older template by new ones of the same numbers, by the rules of the workload's
+    kind.
+    """
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
         return
-    replacement = _Replacement(session, workload, state, ledger)
+    replacement = _Replacement(session, workload, state, quota_usage)
     if workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING:
-        replacement.surging()
+        replacement.replace_with_surge()
     elif workload.kind == "StatefulSet":
-        replacement.one_by_one()
+        replacement.replace_in_order()
     else:
-        replacement.all_at_once()
+        replacement.recreate()
 
 
 class _Replacement(Struct, frozen=True):
-    """One workload that replaces its pods, among the others on its cluster."""
+    """Replacement of the pods of one workload in a cluster with others."""
 
-    session: Session
+    session: SchedulingSession
     workload: Workload
-    state: Rollout
-    ledger: Ledger
+    state: RolloutState
+    quota_usage: QuotaUsage
 
-    def all_at_once(self) -> None:
-        """Every pod goes before the first new one comes."""
+    def recreate(self) -> None:
+        """Delete every old pod before the first new one is created."""
         state = self.state
-        numbers = [pod.number for pod in state.remaining]
-        for pod in list(state.remaining):
-            self._drop(pod)
-        state.unmade = sum([not self._make(number) for number in numbers])
+        numbers = [pod.number for pod in state.remaining_pods]
+        for pod in list(state.remaining_pods):
+            self._remove_pod(pod)
+        state.uncreated = sum([not self._create_pod(number) for number in numbers])
 
-    def one_by_one(self) -> None:
-        """Highest ordinal first; the next one waits until the new pod runs."""
+    def replace_in_order(self) -> None:
+        """Replace the highest ordinal first; the next one waits until the new pod runs."""
         state = self.state
-        for pod in sorted(state.remaining, key=lambda pod: -pod.number):
+        for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return
-            if state.waits() or state.unmade:
-                state.stuck = True
+            if state.list_unscheduled() or state.uncreated:
+                state.is_blocked = True
                 return
-            self._drop(pod)
-            state.unmade = int(not self._make(pod.number))
-        state.stuck = bool(state.waits() or state.unmade)
+            self._remove_pod(pod)
+            state.uncreated = int(not self._create_pod(pod.number))
+        state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
 
-    def surging(self) -> None:
-        """Deployment: at most `max_surge` pods too many, at most `max_unavailable` too few."""
+    def replace_with_surge(self) -> None:
+        """Replace a Deployment's pods with at most `max_surge` above and `max_unavailable` below its
+        replicas.
+        """
         state = self.state
-        missing = max(0, self.workload.replicas - state.standing - len(state.made))
-        ahead = [*state.hung, *(pod.number for pod in state.remaining), *state.further][:missing]
-        while ahead or state.remaining or state.hung:
-            came = self._place_waiting() + self._make_ahead(ahead)
-            went = self._drop_spare() + self._clean_up()
-            if not came and not went:
-                state.stuck = True
+        missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
+        next_numbers = [
+            *state.pending_specs,
+            *(pod.number for pod in state.remaining_pods),
+            *state.further_numbers,
+        ][:missing_count]
+        while next_numbers or state.remaining_pods or state.pending_specs:
+            added = self._place_waiting() + self._create_surge(next_numbers)
+            removed = self._remove_surplus() + self._remove_pending()
+            if not added and not removed:
+                state.is_blocked = True
                 return
 
     def _place_waiting(self) -> int:
-        """Try the new pods that wait once more; how many run now."""
-        waiting = self.state.waits()
-        for number in waiting:
-            self._place(number)
-        return sum(bool(self.state.made[number].node) for number in waiting)
+        """Retry the waiting new pods, and return how many run now."""
+        waiting_numbers = self.state.list_unscheduled()
+        for number in waiting_numbers:
+            self._place_pod(number)
+        return sum(bool(self.state.new_verdicts[number].node) for number in waiting_numbers)
 
-    def _make_ahead(self, ahead: list[int]) -> int:
-        """Make the next new pods, as many as may be too many at once and are admitted; how many those are."""
-        state, most = self.state, self.workload.replicas + self.workload.max_surge
+    def _create_surge(self, next_numbers: list[int]) -> int:
+        """Create the next new pods within max surge and quotas, and return their number."""
+        state, maximum = self.state, self.workload.replicas + self.workload.max_surge
         count = 0
-        state.unmade = 0
-        while ahead and state.pods < most:
-            if not self._make(ahead[0]):
-                state.unmade = min(len(ahead), most - state.pods)
+        state.uncreated = 0
+        while next_numbers and state.pod_count < maximum:
+            if not self._create_pod(next_numbers[0]):
+                state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                 break
-            ahead.pop(0)
+            next_numbers.pop(0)
             count += 1
         return count
 
-    def _drop_spare(self) -> int:
-        """Take away old pods, as many as may be too few at once; how many those are."""
+    def _remove_surplus(self) -> int:
+        """Delete old pods within max unavailable, and return their number."""
         workload, state = self.workload, self.state
-        running = state.pods - len(state.waits()) - len(state.hung)
-        spare = max(0, running - (workload.replicas - workload.max_unavailable))
-        dropped = removal_order(workload.kind, state.remaining)[:spare]
-        for pod in dropped:
-            self._drop(pod)
-        return len(dropped)
+        running_count = state.pod_count - len(state.list_unscheduled()) - len(state.pending_specs)
+        removable_count = max(0, running_count - (workload.replicas - workload.max_unavailable))
+        removed_pods = sort_for_removal(workload.kind, state.remaining_pods)[:removable_count]
+        for pod in removed_pods:
+            self._remove_pod(pod)
+        return len(removed_pods)
 
-    def _clean_up(self) -> int:
-        """Take away old pods that no node takes, as many as may be too few beside the new ones that wait; how
-        many those are.
+    def _remove_pending(self) -> int:
+        """Delete unschedulable old pods within max unavailable, waiting new ones included, and return their
+        number.
         """
         workload, state = self.workload, self.state
-        least = workload.replicas - workload.max_unavailable
-        spare = max(0, state.pods - least - len(state.waits()))
-        going = list(state.hung)[:spare]
-        for number in going:
-            self.ledger.release(state.hung.pop(number))
-        return len(going)
+        minimum = workload.replicas - workload.max_unavailable
+        removable_count = max(0, state.pod_count - minimum - len(state.list_unscheduled()))
+        removed_numbers = list(state.pending_specs)[:removable_count]
+        for number in removed_numbers:
+            self.quota_usage.remove(state.pending_specs.pop(number))
+        return len(removed_numbers)
 
-    def _make(self, number: int) -> bool:
-        """Whether a new pod is made; it gets a node if there is one."""
-        refused = self.workload.forbidden or self.ledger.admit(self.workload.pod)
-        if refused:
-            self.state.refused = refused
+    def _create_pod(self, number: int) -> bool:
+        """Create a new pod and place it; return False if it is rejected."""
+        rejection = self.workload.admission_error or self.quota_usage.try_add(self.workload.pod)
+        if rejection:
+            self.state.rejection = rejection
             return False
-        self._place(number)
+        self._place_pod(number)
         return True
 
-    def _place(self, number: int) -> None:
-        """Place a new pod; old ones that are evicted for it are gone."""
-        verdict = self.session.place(self.workload.pod, self.workload.key, number)
-        for pod in self.state.lose(verdict.victims):
-            self.ledger.release(pod.spec)
-        self.state.made[number] = verdict
+    def _place_pod(self, number: int) -> None:
+        """Place a new pod, and remove old ones evicted for it."""
+        verdict = self.session.place_pod(self.workload.pod, self.workload.key, number)
+        for pod in self.state.remove_victims(verdict.victims):
+            self.quota_usage.remove(pod.spec)
+        self.state.new_verdicts[number] = verdict
 
-    def _drop(self, pod: StandingPod) -> None:
-        """Take an old pod away."""
-        self.session.remove(pod)
-        self.ledger.release(pod.spec)
-        self.state.remaining.remove(pod)
-        self.state.gone.append(pod)
+    def _remove_pod(self, pod: ExistingPod) -> None:
+        """Remove an old pod."""
+        self.session.remove_pod(pod)
+        self.quota_usage.remove(pod.spec)
+        self.state.remaining_pods.remove(pod)
+        self.state.removed_pods.append(pod)
 
 
 class NextRollout:
-    """Whether new pods would find room beside all that stands, were some template to change."""
+    """Check for surge capacity: whether pods of a changed template would fit besides all existing pods."""
 
-    def __init__(self, cluster: Cluster, standing: Sequence[StandingPod]) -> None:
+    def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:
         self._cluster = cluster
-        self._standing = standing
-        # Most are never asked for.
-        self._session: Session | None = None
-        self._ledger = Ledger(cluster.quotas)
+        self._existing_pods = existing_pods
+        # Created on demand: most are never needed.
+        self._session: SchedulingSession | None = None
+        self._quota_usage = QuotaUsage(cluster.quotas)
 
-    def hindrance(self, workload: Workload) -> str:
-        """Why a workload gets no pod of another template beside those it has, "" when it does or may."""
+    def find_obstacle(self, workload: Workload) -> str:
+        """Return why a pod of another template does not fit besides the existing pods, "" if it does or
+        may.
+        """
         if self._session is None:
-            self._session = Session(self._cluster, self._standing, DEFAULT_SEED)
-            for pod in self._standing:
-                self._ledger.book(pod.spec)
-        refused = self._ledger.refusal(workload.pod)
-        if refused:
-            return refused
-        return self._session.hindrance(_next_template(workload.pod), workload.first + workload.replicas)
+            self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
+            for pod in self._existing_pods:
+                self._quota_usage.add(pod.spec)
+        rejection = self._quota_usage.find_rejection(workload.pod)
+        if rejection:
+            return rejection
+        return self._session.find_obstacle(
+            _build_next_spec(workload.pod), workload.first_ordinal + workload.replicas
+        )
 
 
-def _next_template(spec: PodSpec) -> PodSpec:
-    """A pod of another template that asks for the same: filters read another hash of it."""
+def _build_next_spec(spec: PodSpec) -> PodSpec:
+    """Return a pod spec of another template with the same requests; filters read another hash."""
     return replace(
         spec,
-        template=_ANOTHER,
-        labels=_of_another(spec.labels),
-        affinity=_beside_another(spec.affinity),
-        anti_affinity=_beside_another(spec.anti_affinity),
-        spread=_beside_another(spec.spread),
+        template=_OTHER_HASH,
+        labels=_replace_hash(spec.labels),
+        affinity=_replace_rule_hashes(spec.affinity),
+        anti_affinity=_replace_rule_hashes(spec.anti_affinity),
+        spread=_replace_rule_hashes(spec.spread),
     )
 
 
 _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
 
 
-def _beside_another(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
-    """Terms or constraints as another template has them."""
-    return tuple(replace(rule, selector=_with_another(rule.selector)) for rule in rules)
+def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
+    """Return terms or constraints with the selector of another template."""
+    return tuple(replace(rule, selector=_replace_selector_hash(rule.selector)) for rule in rules)
 
 
-def _with_another(selector: LabelSelector | None) -> LabelSelector | None:
-    """A selector as it reads when a template asks for its own hash: for that of another template."""
+def _replace_selector_hash(selector: LabelSelector | None) -> LabelSelector | None:
+    """Return a selector with its own template hash replaced by that of another template."""
     if selector is None:
         return None
     expressions = tuple(
-        replace(requirement, values=(_ANOTHER,)) if requirement.key == TEMPLATE_KEY else requirement
+        replace(requirement, values=(_OTHER_HASH,)) if requirement.key == TEMPLATE_KEY else requirement
         for requirement in selector.match_expressions
     )
-    return LabelSelector(_of_another(selector.match_labels), expressions)
+    return LabelSelector(_replace_hash(selector.match_labels), expressions)
 
 
-def _of_another(labels: Pairs) -> Pairs:
-    """Labels with the template hash of another template."""
-    return tuple((key, _ANOTHER if key == TEMPLATE_KEY else value) for key, value in labels)
+def _replace_hash(labels: Pairs) -> Pairs:
+    """Return labels with the template hash of another template."""
+    return tuple((key, _OTHER_HASH if key == TEMPLATE_KEY else value) for key, value in labels)
 
 
-def removal_order(kind: str, pods: Sequence[StandingPod]) -> list[StandingPod]:
-    """Who goes first when a workload shrinks.
-
-    A StatefulSet loses its highest ordinals. A ReplicaSet loses Pending pods, then those on nodes with
-    most of its pods (as they stand before anything goes), then the newest.
+def sort_for_removal(kind: str, pods: Sequence[ExistingPod]) -> list[ExistingPod]:
+    """Return the pods in the order of removal on scale-in. A StatefulSet removes its highest ordinals. A
+    ReplicaSet removes Pending pods, then those on nodes with most of its pods (counted before any removal),
+    then the newest.
     """
     if kind == "StatefulSet":
         return sorted(pods, key=lambda pod: -pod.number)
-    company = Counter(pod.node for pod in pods if pod.node)
-    return sorted(pods, key=lambda pod: (bool(pod.node), -company[pod.node], -pod.age, -pod.number))
+    pods_by_node = Counter(pod.node for pod in pods if pod.node)
+    return sorted(pods, key=lambda pod: (bool(pod.node), -pods_by_node[pod.node], -pod.age, -pod.number))

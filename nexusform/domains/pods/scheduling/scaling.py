@@ -1,7 +1,5 @@
-"""How a Deployment is scaled while pods of several templates stand: each set of them gets its share.
-
-Source: kubernetes pkg/controller/deployment/sync.go (scale) and util/deployment_util.go
-(GetReplicaSetProportion).
+"""Proportional scaling of a Deployment with pods of several templates. Source: kubernetes
+pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
 """
 
 from __future__ import annotations
@@ -10,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.workloads import PodSpec, StandingPod, Strategy, Workload
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Strategy, Workload
 
 
 class PodSet(Struct):
-    """The pods of a Deployment that one template made; `age` is that of the newest."""
+    """Pods of a Deployment created from one template; `age` is that of the newest."""
 
     spec: PodSpec
     count: int = 0
@@ -22,62 +20,66 @@ class PodSet(Struct):
     is_current: bool = False
 
 
-def shares(workload: Workload, sets: Sequence[PodSet]) -> list[tuple[PodSet, int]]:
-    """How many pods each set is to have; () where the Deployment is not scaled, or has one set alone."""
-    before = workload.most_before
-    most = workload.replicas + workload.max_surge if workload.replicas else 0
-    to_add = most - sum(each.count for each in sets)
-    scales = before and workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
-    if not scales or len(sets) < 2 or not to_add:
+def compute_shares(workload: Workload, sets: Sequence[PodSet]) -> list[tuple[PodSet, int]]:
+    """Return the target size of each set; empty if the Deployment is not scaled or has only one set."""
+    previous_maximum = workload.previous_max_pods
+    maximum = workload.replicas + workload.max_surge if workload.replicas else 0
+    to_add = maximum - sum(pod_set.count for pod_set in sets)
+    is_scaled = previous_maximum and workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    if not is_scaled or len(sets) < 2 or not to_add:
         return []
-    # The largest comes first, and has what rounding leaves; of equals the newer grows, the older shrinks.
+    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older
+    # shrinks.
     newest = 1 if to_add > 0 else -1
-    ordered = sorted(sets, key=lambda each: (-each.count, -newest * each.is_current, -newest * each.age))
+    sorted_sets = sorted(
+        sets, key=lambda pod_set: (-pod_set.count, -newest * pod_set.is_current, -newest * pod_set.age)
+    )
     added = 0
     counts: list[int] = []
-    for each in ordered:
-        share = _rounded(each.count * most, before) - each.count
-        left = to_add - added
-        share = min(share, left) if to_add > 0 else max(share, left)
+    for pod_set in sorted_sets:
+        share = _scale_rounded(pod_set.count * maximum, previous_maximum) - pod_set.count
+        remaining = to_add - added
+        share = min(share, remaining) if to_add > 0 else max(share, remaining)
         added += share
-        counts.append(each.count + share)
+        counts.append(pod_set.count + share)
     counts[0] = max(0, counts[0] + to_add - added)
-    return list(zip(ordered, counts, strict=True))
+    return list(zip(sorted_sets, counts, strict=True))
 
 
-def _rounded(amount: int, by: int) -> int:
-    return (2 * amount + by) // (2 * by)
+def _scale_rounded(amount: int, divisor: int) -> int:
+    return (2 * amount + divisor) // (2 * divisor)
 
 
-def sets_of(workload: Workload, pods: Iterable[StandingPod]) -> list[PodSet]:
-    """The pods of a workload by template."""
+def group_by_template(workload: Workload, pods: Iterable[ExistingPod]) -> list[PodSet]:
+    """Return the pods of a workload by template."""
     sets: dict[str, PodSet] = {}
     for pod in pods:
         template = pod.spec.template
         current = template == workload.pod.template
-        each = sets.setdefault(template, PodSet(pod.spec, age=pod.age, is_current=current))
-        each.count += 1
-        each.age = max(each.age, pod.age)
+        pod_set = sets.setdefault(template, PodSet(pod.spec, age=pod.age, is_current=current))
+        pod_set.count += 1
+        pod_set.age = max(pod_set.age, pod.age)
     return list(sets.values())
 
 
-def surplus_by_share(workload: Workload, pods: Sequence[StandingPod]) -> dict[str, int]:
-    """By template, how many pods of it go as the Deployment is scaled in; {} where that is not by shares."""
-    going = {
-        each.spec.template: each.count - count for each, count in shares(workload, sets_of(workload, pods))
+def compute_surplus(workload: Workload, pods: Sequence[ExistingPod]) -> dict[str, int]:
+    """Return the number of pods to remove per template on scale-in; {} if it is not proportional."""
+    surplus = {
+        pod_set.spec.template: pod_set.count - count
+        for pod_set, count in compute_shares(workload, group_by_template(workload, pods))
     }
-    return going if any(count > 0 for count in going.values()) else {}
+    return surplus if any(count > 0 for count in surplus.values()) else {}
 
 
-def growth_by_share(workload: Workload, pods: Sequence[StandingPod]) -> tuple[list[PodSpec], int]:
-    """The specs of pods that sets of former templates get as the Deployment is scaled out, one each, and how
-    many today's template gets.
+def compute_growth(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
+    """Return the specs of new pods for sets of former templates on scale-out, one each, and the number for
+    the current template.
     """
     specs: list[PodSpec] = []
     current = 0
-    for each, count in shares(workload, sets_of(workload, pods)):
-        if each.is_current:
-            current = count - each.count
+    for pod_set, count in compute_shares(workload, group_by_template(workload, pods)):
+        if pod_set.is_current:
+            current = count - pod_set.count
         else:
-            specs += [each.spec] * (count - each.count)
+            specs += [pod_set.spec] * (count - pod_set.count)
     return specs, current

@@ -1,7 +1,6 @@
-"""Workers, what a pod asks for, workloads and the pods that stand: the frozen words of this room.
-
-CPU is in milli-CPUs, memory in bytes, other resources in their own units. Source of the rules that
-read these: kube-scheduler (default profile); see profile.py.
+"""Nodes, pod specs, workloads and existing pods: the immutable records of this package. CPU is in milli-CPUs,
+memory in bytes, other resources in their own units. Source of the rules for these records: kube-scheduler
+(default profile); see profile.py.
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ DEFAULT_PODS: Final = 110
 DEFAULT_SEED: Final = 8
 
 Pairs = tuple[tuple[str, str], ...]
-# What one container wants of the same NUMA cells: whole CPUs of its own, hugepages, devices.
-Aligned = tuple[tuple[str, int], ...]
+# Requests of one container from the same NUMA cells: exclusive CPUs, hugepages, devices.
+AlignedRequests = tuple[tuple[str, int], ...]
 
 
 class PodState(StrEnum):
-    """Where a pod is in its life. Only a scheduled one has a node and holds anything of it.
-
-    Pending: no node takes it. SchedulingGated: nobody looks for a node yet. Failed: kubelet refused it.
+    """Lifecycle state of a pod. Only a scheduled pod has a node and uses its resources. Pending: no feasible
+    node. SchedulingGated: not considered by the scheduler yet. Failed: rejected by kubelet.
     """
 
     SCHEDULED = "Scheduled"
@@ -39,12 +37,10 @@ class PodState(StrEnum):
 
 
 class Node(Struct, frozen=True):
-    """A worker: its labels and taints, what pods may use of it, and the hardware below it.
-
-    `others` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are ""
-    where nobody knows. `cells` are what its NUMA cells offer, where its topology manager (`policy`) may
-    refuse pods for it. `images` are those that are on it, each with what it is worth there (its bytes times
-    the share of the nodes that have it), None where nobody knows.
+    """Worker: its labels and taints, its allocatable resources, and its hardware. `other_resources` are
+    further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are "" if unknown.
+    `cells` are the capacities of its NUMA cells, if its topology manager (`policy`) can reject pods. `images`
+    are those present, each with its value (bytes times the share of nodes with the image), None if unknown.
     """
 
     name: str
@@ -57,24 +53,23 @@ class Node(Struct, frozen=True):
     machine: str = ""
     rack: str = ""
     zone: str = ""
-    others: Mapping[str, int] = field(default_factory=dict)
+    other_resources: Mapping[str, int] = field(default_factory=dict)
     policy: TopologyPolicy = TopologyPolicy.NONE
     cells: tuple[Mapping[str, int], ...] = ()
     images: Mapping[str, int] | None = None
 
 
 class Requests(Struct, frozen=True):
-    """What a pod asks of a node: max(sum of containers, init containers) + overhead."""
+    """Requests of a pod: max(sum of containers, init containers) + overhead."""
 
     cpu: int = 0
     memory: int = 0
-    others: tuple[tuple[str, int], ...] = ()
+    other_resources: tuple[tuple[str, int], ...] = ()
 
 
 class NodeTerm(Struct, frozen=True):
-    """Expressions over a node's labels and over its fields (only metadata.name); all must hold.
-
-    A term without any matches no node.
+    """Expressions over a node's labels and fields (only metadata.name); all must match. A term without any
+    matches no node.
     """
 
     labels: tuple[Requirement, ...] = ()
@@ -82,56 +77,56 @@ class NodeTerm(Struct, frozen=True):
 
 
 class VolumeNeed(Struct, frozen=True):
-    """Nodes that reach a volume (any of the terms, None = all). `bound`: it stands, or (without terms) should
-    do so before its pod is scheduled; else it is found or made there. `zones` are what its labels ask of
-    nodes that have any label of a zone or region. `wrong`: why no node is looked for with its claim.
+    """Nodes from which a volume is reachable (any of the terms, None = all). `is_bound`: the volume exists,
+    or (without terms) must exist before its pod is scheduled; else it is found or provisioned there. `zones`
+    are the zone requirements for nodes with a zone or region label. `error`: why no node is checked with its
+    claim.
     """
 
     terms: tuple[NodeTerm, ...] | None
-    bound: bool
+    is_bound: bool
     zones: tuple[Requirement, ...] = ()
-    wrong: str = ""
+    error: str = ""
 
 
 class Disk(Struct, frozen=True):
-    """A disk that a pod names without a claim. Pods with disks of one name share a node only if all read."""
+    """Disk named by a pod without a claim. Pods with disks of one name share a node only if all read."""
 
     name: str
-    read_only: bool = False
+    is_read_only: bool = False
 
 
 class Claim(Struct, frozen=True):
-    """A claim whose volume is found, or made, once it or its pod is there.
-
-    `name` is `namespace/name`, with {} in the place of the pod's number where each pod has its own. `size` is
-    in bytes, `block` its volumeMode. `waits` for its pod to be scheduled (WaitForFirstConsumer), else it is
-    bound at once. `made`: the nodes where its class makes a volume (any of the terms, None = all).
+    """PersistentVolumeClaim whose volume is found or provisioned once the claim or its pod exists. `name` is
+    `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in bytes, `is_block` its
+    volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at once. `provisioning_terms`: the
+    nodes for provisioned volumes (any of the terms, None = all).
     """
 
     name: str
     size: int = 0
     storage_class: str = ""
     modes: tuple[str, ...] = ()
-    block: bool = False
+    is_block: bool = False
     selector: LabelSelector | None = None
-    waits: bool = False
-    made: tuple[NodeTerm, ...] | None = ()
+    waits_for_pod: bool = False
+    provisioning_terms: tuple[NodeTerm, ...] | None = ()
 
-    def of(self, number: int) -> str:
-        """Its name for the pod with this number."""
+    def format_name(self, number: int) -> str:
+        """Return its name for the pod with this number."""
         return self.name.replace("{}", str(number))
 
 
 class Volume(Struct, frozen=True):
-    """A PersistentVolume: the nodes that reach it (any of the terms, None = all), what its labels ask of
-    nodes with zones, and the claim that it waits for (`namespace/name`), "" where it is for anybody.
+    """PersistentVolume: the nodes that reach it (any of the terms, None = all), its zone requirements, and
+    the claim it is reserved for (`namespace/name`), "" if it is unreserved.
     """
 
     name: str
     size: int = 0
     storage_class: str = ""
     modes: tuple[str, ...] = ()
-    block: bool = False
+    is_block: bool = False
     labels: Pairs = ()
     terms: tuple[NodeTerm, ...] | None = None
     claim: str = ""
@@ -139,10 +134,9 @@ class Volume(Struct, frozen=True):
 
 
 class PodTerm(Struct, frozen=True):
-    """One term of pod affinity or anti-affinity, matchLabelKeys already merged into the selector.
-
-    A selector of None matches nothing; an empty one everything. `namespaces` is never empty unless
-    `namespace_selector` stands. `weight` is 0 in required terms.
+    """One term of pod affinity or anti-affinity, with matchLabelKeys merged into the selector. A selector of
+    None matches nothing; an empty one everything. `namespaces` is never empty without a `namespace_selector`.
+    `weight` is 0 in required terms.
     """
 
     topology_key: str
@@ -153,8 +147,8 @@ class PodTerm(Struct, frozen=True):
 
 
 class Container(Struct, frozen=True):
-    """What one container of a pod is made from: its image as nodes write it ("" where nobody tells), and what
-    it asks for, cpu in milli-CPUs.
+    """Container of a pod: its image as listed on nodes ("" if unknown), and its requests, CPU in
+    milli-CPUs.
     """
 
     name: str
@@ -162,9 +156,9 @@ class Container(Struct, frozen=True):
     requests: tuple[tuple[str, int], ...] = ()
 
 
-class Seen(Struct, frozen=True):
-    """What kubectl showed of how a pod was made: by which revision of its workload's template ("" where no
-    label tells), and its containers.
+class ObservedTemplate(Struct, frozen=True):
+    """Template of a pod as listed by kubectl: the revision of its workload's template ("" without a label)
+    and its containers.
     """
 
     revision: str = ""
@@ -172,14 +166,13 @@ class Seen(Struct, frozen=True):
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """One topologySpreadConstraint, matchLabelKeys already merged into the selector.
-
-    `hard` is DoNotSchedule. `honor_affinity` and `honor_taints` are the two node inclusion policies.
+    """One topologySpreadConstraint, with matchLabelKeys merged into the selector. `is_hard` is DoNotSchedule.
+    `honor_affinity` and `honor_taints` are the two node inclusion policies.
     """
 
     topology_key: str
     max_skew: int
-    hard: bool
+    is_hard: bool
     selector: LabelSelector | None
     min_domains: int = 1
     honor_affinity: bool = True
@@ -187,7 +180,7 @@ class SpreadConstraint(Struct, frozen=True):
 
 
 class HostPort(Struct, frozen=True):
-    """A port of the node that a pod claims."""
+    """Host port used by a pod."""
 
     port: int
     protocol: str = "TCP"
@@ -195,36 +188,36 @@ class HostPort(Struct, frozen=True):
 
 
 class QuotaFigures(Struct, frozen=True):
-    """What quotas read of a pod beside its requests: its limits, of which of requests.cpu, requests.memory,
-    limits.cpu and limits.memory some container says nothing, whether it has a deadline, its PriorityClass.
+    """Pod figures read by quotas besides its requests: its limits, the names of requests.cpu,
+    requests.memory, limits.cpu and limits.memory unspecified in some container, whether it has a deadline,
+    and its PriorityClass.
     """
 
     limits: tuple[tuple[str, int], ...] = ()
-    left_out: tuple[str, ...] = ()
-    finite: bool = False
+    unspecified: tuple[str, ...] = ()
+    has_deadline: bool = False
     priority_class: str = ""
 
 
 class PodSpec(Struct, frozen=True):
-    """What the scheduler reads of a pod; equal for all pods of one workload's template.
-
-    `scored` are the requests with 100m and 200 MiB for containers that name none. `node_terms` None means
-    no required node affinity. `default_spread` selects the pods that the cluster's default spreading
-    counts (None = none); it is used only without `spread`. `template` is the hash of the pod template.
-    `aligned`: per container what has to lie in the same NUMA cells. A `terminating` pod keeps what it holds
-    and is not counted by spread constraints. `gates` keep the scheduler from looking at it. `exclusive` are
-    claims that one pod alone may use (`namespace/name`). `preempts`: its preemptionPolicy is not Never.
-    `disks` are on one node once. `volumes` stand for themselves; claims.py says what `claims` ask. `claimed`
-    counts its claims, those that ask nothing of the node too. `images` are those of its containers, one each.
-    `unmet` says what is not there without which no node is looked for. `scored_apart` is what its containers
-    alone would score as, where something is asked for the whole pod. `unforeseen`: another scheduler, or
-    devices that nobody counts here, decide about it, too.
+    """Pod as read by the scheduler; equal for all pods of one workload's template. `scored_requests` have
+    100m and 200 MiB for containers without requests. `node_terms` None means no required node affinity.
+    `default_spread` selects the pods counted by the cluster's default spreading (None = none); it is used
+    only without `spread`. `template` is the hash of the pod template. `aligned_requests`: per container,
+    requests from the same NUMA cells. A pod that `is_terminating` keeps its resources and is not counted by
+    spread constraints. `gates` are scheduling gates. `exclusive_claims` can be used by one pod only
+    (`namespace/name`). `can_preempt`: its preemptionPolicy is not Never. `disks` are on one node once.
+    `volumes` are bound independently of claims; `claims` are bound in volume_binder.py. `claim_count` counts
+    all its claims. `images` are those of its containers, one each. `missing_objects` are reasons why no node
+    is checked. `container_scored_requests` are the scored requests of the containers alone, if the pod has
+    requests of its own. `has_unknown_rules`: another scheduler, or uncounted devices, also affect the
+    decision.
     """
 
     namespace: str = "default"
     labels: Pairs = ()
     requests: Requests = Requests()
-    scored: Requests = Requests()
+    scored_requests: Requests = Requests()
     node_name: str = ""
     node_selector: Pairs = ()
     node_terms: tuple[NodeTerm, ...] | None = None
@@ -239,24 +232,24 @@ class PodSpec(Struct, frozen=True):
     host_ports: tuple[HostPort, ...] = ()
     priority: int = 0
     template: str = ""
-    aligned: tuple[Aligned, ...] = ()
-    terminating: bool = False
+    aligned_requests: tuple[AlignedRequests, ...] = ()
+    is_terminating: bool = False
     gates: tuple[str, ...] = ()
     quota_figures: QuotaFigures = QuotaFigures()
     volumes: tuple[VolumeNeed, ...] = ()
-    exclusive: tuple[str, ...] = ()
-    preempts: bool = True
+    exclusive_claims: tuple[str, ...] = ()
+    can_preempt: bool = True
     claims: tuple[Claim, ...] = ()
     disks: tuple[Disk, ...] = ()
-    claimed: int = 0
+    claim_count: int = 0
     images: tuple[str, ...] = ()
-    unmet: tuple[str, ...] = ()
-    scored_apart: Requests | None = None
-    unforeseen: bool = False
+    missing_objects: tuple[str, ...] = ()
+    container_scored_requests: Requests | None = None
+    has_unknown_rules: bool = False
 
 
 class Strategy(StrEnum):
-    """How a workload replaces its pods when the template changes."""
+    """Update strategy of a workload after a template change."""
 
     ROLLING = "RollingUpdate"
     RECREATE = "Recreate"
@@ -264,15 +257,13 @@ class Strategy(StrEnum):
 
 
 class Workload(Struct, frozen=True):
-    """A controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one.
-
-    `max_surge` and `max_unavailable` are pods (percentages resolved as Kubernetes rounds them);
-    `unavailable_written` is the user's text ("25%"). `first` is a StatefulSet's first ordinal, `partition`
-    the lowest ordinal that a rolling update touches, `ordered` whether it waits for each pod.
-    `surge_written` is what a DaemonSet's maxSurge says; a `paused` Deployment makes and replaces
-    nothing, but is scaled. `most_before`: how many pods a Deployment that is scaled might have before, surge
-    and all (0: it is not scaled). `forbidden`: why the API server makes no pod of it,
-    "" where it does.
+    """Controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one. `max_surge` and
+    `max_unavailable` are pods (percentages resolved as Kubernetes rounds them); `max_unavailable_text` is the
+    configured text ("25%"). `first_ordinal` is a StatefulSet's first ordinal, `partition` the lowest ordinal
+    of a rolling update, `is_ordered` whether it waits for each pod. `max_surge_text` is a DaemonSet's
+    configured maxSurge. A Deployment that `is_paused` creates and replaces nothing, but is scaled.
+    `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it is not scaled).
+    `admission_error`: why the API server creates no pod of it, "" if it does.
     """
 
     kind: str
@@ -283,46 +274,45 @@ class Workload(Struct, frozen=True):
     strategy: Strategy = Strategy.ROLLING
     max_surge: int = 1
     max_unavailable: int = 0
-    unavailable_written: str = "25%"
-    first: int = 0
+    max_unavailable_text: str = "25%"
+    first_ordinal: int = 0
     partition: int = 0
-    ordered: bool = False
+    is_ordered: bool = False
     line: int = 0
-    forbidden: str = ""
-    surge_written: str = "0"
-    paused: bool = False
+    admission_error: str = ""
+    max_surge_text: str = "0"
+    is_paused: bool = False
     containers: tuple[Container, ...] = ()
-    most_before: int = 0
+    previous_max_pods: int = 0
 
     @property
     def key(self) -> str:
-        """`<namespace>/<kind>/<name>`, by which pods and maps name it."""
+        """Key of the workload: `<namespace>/<kind>/<name>`."""
         return f"{self.namespace}/{self.kind}/{self.name}"
 
-    def pod_name(self, number: int) -> str:
-        """The name of its pod with this number: ours, not what Kubernetes will make up."""
-        return pod_name(self.key, number)
+    def format_pod_name(self, number: int) -> str:
+        """Return the name of its pod with this number: a generated one, not that of Kubernetes."""
+        return format_pod_name(self.key, number)
 
 
-def pod_name(workload: str, number: int) -> str:
-    """The name of a pod of a workload (key): ours, not what Kubernetes will make up."""
+def format_pod_name(workload: str, number: int) -> str:
+    """Return the generated name of a pod of a workload (key), not that of Kubernetes."""
     _, kind, name = workload.split("/", 2)
     return name if kind in ("Pod", "Terminating") else f"{name}-{number}"
 
 
-def is_made_anew(workload: str) -> bool:
-    """Whether somebody makes another pod in place of one of this workload (key) that is lost or Failed."""
+def is_recreated(workload: str) -> bool:
+    """Return whether a controller re-creates lost or Failed pods of this workload (key)."""
     return workload.split("/", 2)[1] not in ("Pod", "Terminating")
 
 
-class StandingPod(Struct, frozen=True):
-    """A pod that exists: of which workload (key), its number, its node ("" = none).
-
-    `spec` is what it was made from; `age` orders pods by their start (larger is newer; 0 where nobody knows),
-    equal ages by number. `refused`: why kubelet has refused it for good, "" where it runs or waits.
-    `volumes`: claims of it that have a volume, each with its name, as far as that is remembered. One that
-    `stays` is not evicted for anybody. `seen`: how it was made, where kubectl showed it. `let_go`: the
-    budgets (of its namespace, by name) that have let it go already, though it is still there.
+class ExistingPod(Struct, frozen=True):
+    """Existing pod: its workload (key), number and node ("" = none). `spec` is that of its template; `age`
+    orders pods by their start (larger is newer; 0 if unknown), equal ages by number. `rejection`: why kubelet
+    rejects it permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their
+    volumes. A pod that `is_protected` is never evicted. `observed_template`: its template as listed by
+    kubectl. `charged_budgets`: the budgets (of its namespace, by name) already charged for its eviction,
+    though it still exists.
     """
 
     workload: str
@@ -330,20 +320,20 @@ class StandingPod(Struct, frozen=True):
     node: str
     spec: PodSpec
     age: int = 0
-    refused: str = ""
+    rejection: str = ""
     volumes: Pairs = ()
-    stays: bool = False
-    seen: Seen | None = None
-    let_go: tuple[str, ...] = ()
+    is_protected: bool = False
+    observed_template: ObservedTemplate | None = None
+    charged_budgets: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Its name, as `pod_name` makes it."""
-        return pod_name(self.workload, self.number)
+        """Generated name of the pod."""
+        return format_pod_name(self.workload, self.number)
 
 
 class QuotaScope(Struct, frozen=True):
-    """Of which pods a quota speaks: BestEffort, NotTerminating, ..., or PriorityClass with an operator."""
+    """Scope of a quota: BestEffort, NotTerminating, ..., or PriorityClass with an operator."""
 
     name: str
     operator: str = "Exists"
@@ -351,7 +341,7 @@ class QuotaScope(Struct, frozen=True):
 
 
 class Quota(Struct, frozen=True):
-    """A ResourceQuota: the most that pods of a namespace may ask for together (cpu in milli-CPUs)."""
+    """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs)."""
 
     namespace: str
     name: str
@@ -359,9 +349,10 @@ class Quota(Struct, frozen=True):
     scopes: tuple[QuotaScope, ...] = ()
 
 
-class Budget(Struct, frozen=True):
-    """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%"). `withheld`: by how many
-    fewer pods it lets go than would follow from them, as its controller has said (below 0: by how many more).
+class DisruptionBudget(Struct, frozen=True):
+    """PodDisruptionBudget with one of the two amounts as configured ("1", "50%"). `withheld_disruptions`: by
+    how many fewer disruptions its controller reported than follow from the amounts (negative: by how many
+    more).
     """
 
     namespace: str
@@ -369,22 +360,22 @@ class Budget(Struct, frozen=True):
     selector: LabelSelector
     min_available: str = ""
     max_unavailable: str = ""
-    withheld: int = 0
+    withheld_disruptions: int = 0
 
 
 class Cluster(Struct, frozen=True):
-    """The nodes that pods of one cluster can use, labels of its namespaces (their name is implied), its
-    quotas and its budgets; its volumes that claims may take, and the claims that wait for no pod. `wrong` are
-    claims (`namespace/name`) with which no pod gets a node, and why.
+    """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets; its
+    claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
+    from getting a node, each with the reason.
     """
 
     name: str
     nodes: tuple[Node, ...]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     quotas: tuple[Quota, ...] = ()
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[DisruptionBudget, ...] = ()
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
-    wrong: Pairs = ()
-    promised: tuple[StandingPod, ...] = ()
+    invalid_claims: Pairs = ()
+    nominated_pods: tuple[ExistingPod, ...] = ()
     version: tuple[int, ...] = ()

@@ -1,41 +1,41 @@
-"""data kubernetes_nodes: the nodes of a cluster as they registered, and the pods that run there already."""
+"""Data source kubernetes_nodes: registered nodes of a cluster and its running pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics import Problem, Severity
-from nexusform.ports import DataAnswer, FileProblem, Kind, ReadContext, ResourceType
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.interfaces.plugins import DataResult, FileProblem, PlanningKind, ReadContext, ResourceType
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType
 
-# The attribute that planning reads.
+# The attribute read by planning.
 OBJECTS: Final = "objects"
 _COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json"
 
 _SCHEMA: Final = BlockSchema(
     {
-        "files": Attribute(
+        "files": AttributeSchema(
             ListType(STRING),
             f"Files with the output of `{_COMMAND}` (or -o yaml), relative to the working directory.",
             required=True,
         ),
-        "cluster_id": Attribute(
+        "cluster_id": AttributeSchema(
             STRING,
             "Id of the nexus_kubernetes_cluster or tacker_vnf, or name of a fleet_member_cluster without "
             "one.",
             required=True,
         ),
-        "kubernetes_version": Attribute(
+        "kubernetes_version": AttributeSchema(
             STRING,
             'Kubernetes version of the scheduler ("1.34"), if the nodes do not show it.',
             optional=True,
         ),
-        "id": Attribute(STRING, "The cluster's id.", computed=True),
-        "nodes": Attribute(
+        "id": AttributeSchema(STRING, "The cluster's id.", computed=True),
+        "nodes": AttributeSchema(
             MapType(
-                ObjectType.of(
+                ObjectType.create(
                     {
                         "labels": MapType(STRING),
                         "allocatable": MapType(STRING),
@@ -46,8 +46,8 @@ _SCHEMA: Final = BlockSchema(
             "The nodes by name.",
             computed=True,
         ),
-        "pod_count": Attribute(NUMBER, "Number of pods on them.", computed=True),
-        OBJECTS: Attribute(
+        "pod_count": AttributeSchema(NUMBER, "Number of pods on them.", computed=True),
+        OBJECTS: AttributeSchema(
             STRING,
             "Contents of the files used for planning, as JSON without environments and images.",
             computed=True,
@@ -59,38 +59,40 @@ _SCHEMA: Final = BlockSchema(
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The cluster's id."""
+    """Return the cluster's id."""
     return str(attributes.get("cluster_id") or "")
 
 
-def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files."""
-    from nexusform.domains.pods.importers.kubernetes_nodes import observation_of, read_cluster
-    from nexusform.domains.pods.scheduling.versions import version_of
+    from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files, parse_snapshot
+    from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 
     contents: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
-    for at, name in enumerate(attributes.get("files") or ()):
+    for index, name in enumerate(attributes.get("files") or ()):
         try:
             contents.append((name, context.files.read(name)))
         except FileProblem as problem:
-            problems.append(Problem(("files", at), "unreadable-file", str(problem)))
-    reading = read_cluster(contents)
-    problems += [Problem(("files",), each.id, str(each), each.severity) for each in reading.findings]
+            problems.append(Problem(("files", index), "unreadable-file", str(problem)))
+    reading = parse_kubectl_files(contents)
+    problems += [
+        Problem(("files",), finding.id, str(finding), finding.severity) for finding in reading.findings
+    ]
     if not problems and not reading.nodes:
         detail = f"There is no Node in these files. Make one with: {_COMMAND} > cluster.json"
         problems.append(Problem(("files",), "no-nodes-in-the-files", detail))
     if any(problem.severity is Severity.ERROR for problem in problems):
-        return DataAnswer({}, problems)
+        return DataResult({}, problems)
     reading.version = str(attributes.get("kubernetes_version") or "")
-    if reading.version and not version_of(reading.version):
+    if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is no version of Kubernetes; write major and minor number: "1.34".'
-        return DataAnswer(
+        return DataResult(
             {}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
         )
-    problems += _what_is_missing(reading.lacks())
-    text = reading.text()
-    shown = {
+    problems += _list_missing_kind_problems(reading.list_missing_kinds())
+    text = reading.encode()
+    node_values = {
         name: {
             "labels": dict(body["labels"]),
             "allocatable": {key: str(value) for key, value in (body.get("allocatable") or {}).items()},
@@ -100,27 +102,28 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataAnswer:
     }
     values = {
         "id": identify(attributes),
-        "nodes": shown,
-        "pod_count": len(observation_of(text).pods),
+        "nodes": node_values,
+        "pod_count": len(parse_snapshot(text).pods),
         OBJECTS: text,
     }
-    return DataAnswer(values, problems)
+    return DataResult(values, problems)
 
 
-def _what_is_missing(kinds: Sequence[str]) -> list[Problem]:
-    """One warning about everything that the files do not show though every cluster has it."""
+def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
+    """Return one warning about mandatory kinds missing in the files."""
     if not kinds:
         return []
-    named = " and no ".join(kinds)
+    kinds_text = " and no ".join(kinds)
     detail = (
-        f"There is no {named} in these files, and every cluster has some: they were printed by a shorter "
+        f"There is no {kinds_text} in these files, and every cluster has some: they were printed by a "
+        f"shorter "
         "command. Which claims, volumes, quotas, limits, budgets and priority classes the cluster has is not "
         f"known. Print them with: {_COMMAND} > cluster.json"
     )
-    brief = f"the files hold no {named}"
-    return [Problem(("files",), "cluster-is-shown-in-part", detail, Severity.WARNING, brief=brief)]
+    summary = f"the files hold no {kinds_text}"
+    return [Problem(("files",), "cluster-is-shown-in-part", detail, Severity.WARNING, brief=summary)]
 
 
 KUBERNETES_NODES: Final = ResourceType(
-    "kubernetes_nodes", 0, _SCHEMA, identify, mode="data", read=read, kind=Kind.NODES
+    "kubernetes_nodes", 0, _SCHEMA, identify, mode="data", read=read, kind=PlanningKind.NODES
 )

@@ -1,1 +1,1 @@
-"""State backends of remote state."""
+"""Remote state backends: azurerm, http, s3 and postgres."""

@@ -1,8 +1,7 @@
-"""State in a blob of an Azure storage account, locked by a lease that is renewed while it is held.
-
-For a state blob K: its lease is the lock, its metadata say who holds it; `K:journal:NUMBER` are append blobs
-with what an apply has done since K was written; snapshots of K are its history; `Kenv:NAME` is the workspace
-NAME. The settings have OpenTofu's names.
+"""State in a blob of an Azure storage account, locked by a renewed lease. For a state blob K: its lease is
+the lock, its metadata name the holder; `K:journal:NUMBER` are append blobs with the operations since K was
+written; snapshots of K are its history; `Kenv:NAME` is the workspace NAME. The settings have OpenTofu's
+names.
 """
 
 from __future__ import annotations
@@ -14,28 +13,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from nexusform.backends import journal_lines, locks, refusals
-from nexusform.backends.journal_lines import Gathering, KeepsLines
-from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
-from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
-from nexusform.domains.remote_state.backends.azure_login import NOBODY_SIGNED_IN, blob_credential
-from nexusform.regular_files import TooLarge
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.backends import backend_checks, journal_lines, locks
+from nexusform.backends.backend_checks import (
+    DEFAULT_WORKSPACE,
+    ReadBudget,
+    check_deletable,
+    check_name,
+    require_package,
+)
+from nexusform.backends.journal_lines import LineBatcher, LineJournal
+from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
+from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
+from nexusform.files.regular_files import TooLarge
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 
-# What azure-storage-blob gives: its keyword arguments are declared too loosely to be checked.
+# Classes of azure-storage-blob: their keyword arguments are typed too loosely for checks.
 ContainerClient = Any
 BlobClient = Any
 
-_LOCK: Final = "nexusformlock"  # the metadata key under which the holder stands
+_LOCK: Final = "nexusformlock"  # the metadata key of the holder
 _WORKSPACE: Final = "env:"
 _JOURNAL: Final = ":journal:"
-_MOST_BLOCKS: Final = 40_000  # an append blob ends at 50,000
-_MOST_BYTES: Final = 4 << 20  # of one block
-_FIRST_PART: Final = 1 << 20  # bytes that come with the size of a blob
+_MAX_BLOCKS: Final = 40_000  # an append blob ends at 50,000
+_MAX_BLOCK_BYTES: Final = 4 << 20  # of one block
+_FIRST_READ_BYTES: Final = 1 << 20  # bytes that come with the size of a blob
 
 
-class AzureBackend(KeepsLines):
-    """The state of one workspace in a blob; see the module."""
+class AzureBackend(LineJournal):
+    """State of one workspace in a blob; see the module."""
 
     _journal: _Journal
 
@@ -45,180 +50,184 @@ class AzureBackend(KeepsLines):
         key: str,
         *,
         snapshots: bool = True,
-        workspace: str = DEFAULT,
-        largest: int = refusals.LARGEST,
+        workspace: str = DEFAULT_WORKSPACE,
+        max_bytes: int = backend_checks.MAXIMUM_SIZE,
     ) -> None:
         check_name(workspace)
-        self._largest = largest
+        self._max_bytes = max_bytes
         self._container = container
         self._key = key
         self._snapshots = snapshots
-        self._name = key if workspace == DEFAULT else f"{key}{_WORKSPACE}{workspace}"
+        self._name = key if workspace == DEFAULT_WORKSPACE else f"{key}{_WORKSPACE}{workspace}"
         self._blob: BlobClient = container.get_blob_client(self._name)
-        self._held: _HeldLease | None = None
-        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self.check_lease, largest)
+        self._lease_state: _LeaseState | None = None
+        self._journal = _Journal(container, f"{self._name}{_JOURNAL}", self.check_lease, max_bytes)
 
     def describe(self) -> str:
-        """The URL of the blob, without credentials."""
+        """Return the URL of the blob, without credentials."""
         return f"{self._container.url.split('?')[0]}/{self._name}"
 
     def read(self) -> bytes | None:
-        """The state document, None when there is none."""
-        return self._read()[0]
+        """Return the state document, None if there is none."""
+        return self._read_with_etag()[0]
 
     def write(self, document: bytes) -> None:
-        """Replace the document, the one before becoming a snapshot. The same document: nothing."""
+        """Replace the document and keep the previous one as a snapshot. An equal document is not written."""
         self.check_lease()
-        standing, etag = self._read()
-        if standing == document:
+        current, etag = self._read_with_etag()
+        if current == document:
             return
-        with self._explained("write the state"):
-            if standing is not None and self._snapshots:
-                self._blob.create_snapshot(**self._lease_argument())
+        with self._convert_errors("write the state"):
+            if current is not None and self._snapshots:
+                self._blob.create_snapshot(**self._build_lease_argument())
             self._upload(document, etag)
 
-    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that a crash in between counts nothing twice."""
-        with self._explained("write to the journal"):
-            if keep or self._journal.begun():
-                self._journal.add([journal_lines.compaction_mark(document), *keep])
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Write the document and empty the journal; a crash in between duplicates no record."""
+        with self._convert_errors("write to the journal"):
+            if keep or self._journal.has_lines():
+                self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
         self.check_lease()
         if keep:
             return
-        with self._explained("empty the journal"):
-            self._journal.remove()
+        with self._convert_errors("empty the journal"):
+            self._journal.delete()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Take the lock or raise LockHeld; a holder whose lease ran out is replaced, with a warning."""
+        """Acquire the lock or raise LockHeld; a holder with an expired lease is replaced, with a warning."""
         from azure.core.exceptions import HttpResponseError
 
-        seconds = lease_seconds()
-        sent_at = now()
-        with self._explained("lock the state"):
+        seconds = read_lease_seconds()
+        sent_at = read_clock()
+        with self._convert_errors("lock the state"):
             try:
-                client = self._acquire(seconds)
+                client = self._acquire_lease(seconds)
             except HttpResponseError as refusal:
-                if _code(refusal) in ("LeaseAlreadyPresent", "LeaseIsBreakingAndCannotBeAcquired"):
-                    raise LockHeld(self.holder()) from None
+                if _get_error_code(refusal) in ("LeaseAlreadyPresent", "LeaseIsBreakingAndCannotBeAcquired"):
+                    raise StateLocked(self.read_lock()) from None
                 raise
             try:
                 self._journal.reset()
-                former = self._noted()
-                self._note(info, client.id)
-                self._journal.take_over(info.id)
+                previous_holder = self._read_last_holder()
+                self._write_holder(info, client.id)
+                self._journal.write_seal(info.id)
             except BaseException:
                 client.release()
                 raise
-        self._held = _HeldLease(info.id, client.id, Lease(seconds, _renewal(client)))
-        self._held.lease.begin(sent_at)
-        if former is None:
+        self._lease_state = _LeaseState(info.id, client.id, Lease(seconds, _create_renewal(client)))
+        self._lease_state.lease.begin(sent_at)
+        if previous_holder is None:
             return []
-        return [f"The lock of {locks.describe(former)} was taken over: its lease had run out."]
+        return [
+            f"The lock of {locks.describe_holder(previous_holder)} was taken over: its lease had run out."
+        ]
 
     def unlock(self, lock_id: str) -> None:
-        """Give the lock back; a BackendProblem when it is no longer held under this id."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.lease.end()
-        holder = self.holder()
-        if holder is None or holder.id != lock_id or held is None:
-            raise BackendProblem(locks.not_released(lock_id, holder))
-        with self._explained("unlock the state"):
+        """Release the lock. Raises BackendProblem if it is not held under this id."""
+        lease_state, self._lease_state = self._lease_state, None
+        if lease_state is not None:
+            lease_state.lease.stop()
+        holder = self.read_lock()
+        if holder is None or holder.id != lock_id or lease_state is None:
+            raise BackendProblem(locks.format_release_failure(lock_id, holder))
+        with self._convert_errors("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
-                self._blob.delete_blob("include", lease=held.lease_id)  # only the lock needed it
+                self._blob.delete_blob("include", lease=lease_state.lease_id)  # only the lock needed it
                 return
-            self._note(None, held.lease_id)
-            self._lease_client(held.lease_id).release()
+            self._write_holder(None, lease_state.lease_id)
+            self._create_lease_client(lease_state.lease_id).release()
 
-    def holder(self) -> LockInfo | None:
-        """Who holds the lock now; somebody whose lease says nothing is one whom nobody knows."""
+    def read_lock(self) -> LockInfo | None:
+        """Return the current holder of the lock; a lease without a record has an unknown holder."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with self._explained("look at the lock"):
+        with self._convert_errors("look at the lock"):
             try:
                 properties = self._blob.get_blob_properties()
             except ResourceNotFoundError as refusal:
-                if _code(refusal) != "BlobNotFound":
+                if _get_error_code(refusal) != "BlobNotFound":
                     raise
                 return None
         if properties.lease.state != "leased":
             return None
-        return _holder_in(properties.metadata) or locks.from_json(b"")
+        return _parse_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lease of the lock with this id."""
-        holder = self.holder()
+        holder = self.read_lock()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.not_broken(lock_id, holder))
-        with self._explained("break the lock"):
-            self._lease_client().break_lease(lease_break_period=0)
-            self._note(None)
-            self._journal.take_over(f"broken {lock_id}")
+            raise BackendProblem(locks.format_break_failure(lock_id, holder))
+        with self._convert_errors("break the lock"):
+            self._create_lease_client().break_lease(lease_break_period=0)
+            self._write_holder(None)
+            self._journal.write_seal(f"broken {lock_id}")
 
-    def workspaces(self) -> list[str]:
-        """The default workspace and those that have a state."""
+    def list_workspaces(self) -> list[str]:
+        """Return the default workspace and those with a state."""
         prefix = f"{self._key}{_WORKSPACE}"
-        with self._explained("list the workspaces"):
+        with self._convert_errors("list the workspaces"):
             blobs = list(self._container.list_blobs(name_starts_with=prefix))
         names = [blob.name.removeprefix(prefix) for blob in blobs if blob.size and _JOURNAL not in blob.name]
-        return [DEFAULT, *sorted(names)]
+        return [DEFAULT_WORKSPACE, *sorted(names)]
 
-    def for_workspace(self, name: str) -> AzureBackend:
-        """The same container and key, another workspace."""
+    def select_workspace(self, name: str) -> AzureBackend:
+        """Return the backend of another workspace in the same container and key."""
         return AzureBackend(
-            self._container, self._key, snapshots=self._snapshots, workspace=name, largest=self._largest
+            self._container, self._key, snapshots=self._snapshots, workspace=name, max_bytes=self._max_bytes
         )
 
     def delete_workspace(self, name: str) -> None:
-        """Remove the blobs of a workspace, its history too."""
-        check_deletable(name, self.workspaces())
-        self.for_workspace(name).remove()
+        """Delete the blobs of a workspace and its history."""
+        check_deletable(name, self.list_workspaces())
+        self.select_workspace(name).remove()
 
     def remove(self) -> None:
         """Delete state, journal and history."""
-        with self._explained("delete the workspace"):
-            self._journal.remove()
+        with self._convert_errors("delete the workspace"):
+            self._journal.delete()
             self._blob.delete_blob("include")
 
-    def history(self) -> list[StoredVersion]:
-        """The earlier documents, newest first."""
-        with self._explained("list the history"):
+    def list_versions(self) -> list[StoredVersion]:
+        """Return the earlier documents, newest first."""
+        with self._convert_errors("list the history"):
             blobs = list(self._container.list_blobs(name_starts_with=self._name, include=["snapshots"]))
-        taken = sorted(blob.snapshot for blob in blobs if blob.name == self._name and blob.snapshot)
-        return [StoredVersion(snapshot, snapshot) for snapshot in reversed(taken)]
+        snapshots = sorted(blob.snapshot for blob in blobs if blob.name == self._name and blob.snapshot)
+        return [StoredVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]
 
     def read_version(self, version: str) -> bytes:
-        """One of `history` by its id."""
-        with self._explained("read the history"):
+        """Return an earlier document by its id."""
+        with self._convert_errors("read the history"):
             snapshot = self._container.get_blob_client(self._name, snapshot=version)
-            return _content(snapshot.download_blob(), Reading(self._largest))
+            return _read_content(snapshot.download_blob(), ReadBudget(self._max_bytes))
 
-    # --- how ---------------------------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------------
 
-    def _read(self) -> tuple[bytes | None, str]:
-        """The document and its ETag; an empty blob is there for its lease alone."""
+    def _read_with_etag(self) -> tuple[bytes | None, str]:
+        """Return the document and its ETag; an empty blob exists only for its lease."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with self._explained("read the state"):
+        with self._convert_errors("read the state"):
             try:
                 download = self._blob.download_blob()
             except ResourceNotFoundError as refusal:
-                # Not the container's absence, nor that of a page of some other server.
-                if _code(refusal) != "BlobNotFound":
+                # Excludes a missing container, and errors of another server.
+                if _get_error_code(refusal) != "BlobNotFound":
                     raise
                 return None, ""
-            document = _content(download, Reading(self._largest))
+            document = _read_content(download, ReadBudget(self._max_bytes))
             return document or None, str(download.properties.etag)
 
     def _upload(self, document: bytes, etag: str) -> None:
-        """Write under the lease, or only onto the version that was read."""
+        """Write under the lease, or only over the version read before."""
         from azure.core import MatchConditions
 
-        if self._held is not None:
+        if self._lease_state is not None:
             metadata = self._blob.get_blob_properties().metadata
-            self._blob.upload_blob(document, overwrite=True, metadata=metadata, **self._lease_argument())
+            self._blob.upload_blob(
+                document, overwrite=True, metadata=metadata, **self._build_lease_argument()
+            )
         elif etag:
             self._blob.upload_blob(
                 document, overwrite=True, etag=etag, match_condition=MatchConditions.IfNotModified
@@ -226,8 +235,8 @@ class AzureBackend(KeepsLines):
         else:
             self._blob.upload_blob(document, overwrite=False)
 
-    def _acquire(self, seconds: int) -> Any:
-        """A lease on the blob, which is made when there is none."""
+    def _acquire_lease(self, seconds: int) -> Any:
+        """Acquire a lease on the blob, creating it if needed."""
         from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 
         try:
@@ -237,46 +246,48 @@ class AzureBackend(KeepsLines):
                 self._blob.upload_blob(b"", overwrite=False)
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
 
-    def _lease_client(self, lease_id: str | None = None) -> Any:
+    def _create_lease_client(self, lease_id: str | None = None) -> Any:
         from azure.storage.blob import BlobLeaseClient
 
         return BlobLeaseClient(self._blob, lease_id)
 
-    def _lease_argument(self) -> dict[str, str]:
-        return {} if self._held is None else {"lease": self._held.lease_id}
+    def _build_lease_argument(self) -> dict[str, str]:
+        return {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
 
-    def _noted(self) -> LockInfo | None:
-        """Who the metadata say held the lock last: somebody who did not give it back."""
-        return _holder_in(self._blob.get_blob_properties().metadata)
+    def _read_last_holder(self) -> LockInfo | None:
+        """Return the last holder in the metadata, if it did not release the lock."""
+        return _parse_holder(self._blob.get_blob_properties().metadata)
 
-    def _note(self, info: LockInfo | None, lease_id: str | None = None) -> None:
+    def _write_holder(self, info: LockInfo | None, lease_id: str | None = None) -> None:
         metadata = dict(self._blob.get_blob_properties().metadata or {})
         metadata.pop(_LOCK, None)
         if info is not None:
-            metadata[_LOCK] = base64.b64encode(locks.to_json(info)).decode()
+            metadata[_LOCK] = base64.b64encode(locks.format_lock(info)).decode()
         lease = {"lease": lease_id} if lease_id else {}
         self._blob.set_blob_metadata(metadata, **lease)
 
     def check_lease(self) -> None:
-        """Raise a BackendProblem when the lock was held here and its lease is lost."""
-        if self._held is not None:
-            self._held.lease.check()
+        """Raise a BackendProblem if the lock was held here and its lease is lost."""
+        if self._lease_state is not None:
+            self._lease_state.lease.check_valid()
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        """Turn what the service or the network says into a BackendProblem."""
+    def _convert_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of the service or the network to a BackendProblem."""
         from azure.core.exceptions import AzureError
 
         try:
             yield
         except AzureError as problem:
-            raise BackendProblem(f"Cannot {what} at {self.describe()}: {_reason(problem)}") from None
+            raise BackendProblem(
+                f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}"
+            ) from None
         except TooLarge as problem:
-            raise refusals.too_large(what, f"at {self.describe()}", problem) from None
+            raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
 
-class _HeldLease:
-    """The lock that this object holds."""
+class _LeaseState:
+    """Lock held by this object."""
 
     __slots__ = ("lease", "lease_id", "lock_id")
 
@@ -287,94 +298,98 @@ class _HeldLease:
 
 
 class _Journal:
-    """Numbered append blobs. A block names the position that it expects, so that of two writers one loses."""
+    """Numbered append blobs. Each block states its expected position, so that one of two concurrent writers
+    fails.
+    """
 
     def __init__(
-        self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], largest: int
+        self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], max_bytes: int
     ) -> None:
-        self._largest = largest
+        self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix
         self._check_lease = check_lease
-        self._gathering = Gathering(self._write)
+        self._batch_writer = LineBatcher(self._write_lines)
         self._blob: BlobClient | None = None
         self._number = 0
         self._position = 0
         self._blocks = 0
 
-    def add(self, lines: Sequence[bytes]) -> None:
-        """Write lines at the end. Raises AzureError, BackendProblem."""
+    def add_lines(self, lines: Sequence[bytes]) -> None:
+        """Append lines. Raises AzureError, BackendProblem."""
         if lines:
-            self._gathering.add(lines)
+            self._batch_writer.add_lines(lines)
 
-    def lines(self) -> list[bytes]:
-        """Every line of every blob, in order."""
-        reading = Reading(self._largest)
-        texts = [_content(self._blob_of(name).download_blob(), reading) for name in self._names()]
-        return journal_lines.lines_of(texts)
+    def list_lines(self) -> list[bytes]:
+        """Return every line of every blob, in order."""
+        reading = ReadBudget(self._max_bytes)
+        texts = [_read_content(self._get_blob(name).download_blob(), reading) for name in self._list_names()]
+        return journal_lines.split_lines(texts)
 
-    def begun(self) -> bool:
-        """Whether there is any line."""
-        return self._blob is not None or bool(self._names())
+    def has_lines(self) -> bool:
+        """Return whether there is any line."""
+        return self._blob is not None or bool(self._list_names())
 
     def reset(self) -> None:
-        """Look the end up anew: others may have written since."""
-        self._gathering = Gathering(self._write)
+        """Reset the position: other writers may have appended."""
+        self._batch_writer = LineBatcher(self._write_lines)
         self._blob = None
 
-    def take_over(self, lock_id: str) -> None:
-        """Write a seal behind what others wrote: none of them can add a line any more."""
-        if self._names():
-            self._open()
-            self._write([journal_lines.seal(lock_id)])
+    def write_seal(self, lock_id: str) -> None:
+        """Append a seal after the last record, so that no former writer can append."""
+        if self._list_names():
+            self._open_blob()
+            self._write_lines([journal_lines.build_seal(lock_id)])
 
-    def remove(self) -> None:
-        """Delete the blobs; the numbers go on."""
-        for name in self._names():
-            self._blob_of(name).delete_blob()
+    def delete(self) -> None:
+        """Delete the blobs; the numbering continues."""
+        for name in self._list_names():
+            self._get_blob(name).delete_blob()
         self._blob = None
 
-    def _names(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         return sorted(self._container.list_blob_names(name_starts_with=self._prefix))
 
-    def _blob_of(self, name: str) -> BlobClient:
+    def _get_blob(self, name: str) -> BlobClient:
         return self._container.get_blob_client(name)
 
-    def _write(self, lines: list[bytes]) -> None:
+    def _write_lines(self, lines: list[bytes]) -> None:
         self._check_lease()
         data = b"\n".join([*lines, b""])
-        for start in range(0, len(data), _MOST_BYTES):
-            self._append(data[start : start + _MOST_BYTES])
+        for start in range(0, len(data), _MAX_BLOCK_BYTES):
+            self._append_block(data[start : start + _MAX_BLOCK_BYTES])
         self._check_lease()
 
-    def _append(self, data: bytes) -> None:
-        """Add bytes to the journal blob; an append that arrived without an answer counts."""
+    def _append_block(self, data: bytes) -> None:
+        """Append bytes to the journal blob; an append received without a response counts."""
         from azure.core.exceptions import HttpResponseError
 
-        if self._blob is None or self._blocks >= _MOST_BLOCKS:
-            self._open(anew=self._blob is not None)
+        if self._blob is None or self._blocks >= _MAX_BLOCKS:
+            self._open_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
             self._blob.append_block(data, appendpos_condition=self._position)
         except HttpResponseError as refusal:
-            if _code(refusal) != "AppendPositionConditionNotMet" or not self._arrived(data):
+            if _get_error_code(refusal) != "AppendPositionConditionNotMet" or not self._is_written(data):
                 raise
         self._position += len(data)
         self._blocks += 1
 
-    def _arrived(self, data: bytes) -> bool:
-        """Whether this very block stands where it was to stand: the answer to an earlier try got lost."""
+    def _is_written(self, data: bytes) -> bool:
+        """Return whether this block is at its expected position: the response to an earlier attempt was
+        lost.
+        """
         assert self._blob is not None
         download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
         return bytes(download.readall()) == data
 
-    def _open(self, *, anew: bool = False) -> None:
-        """Go to the end of the last blob, or make the next one."""
+    def _open_blob(self, *, creates_next: bool = False) -> None:
+        """Open the last blob at its end, or create the next one."""
         from azure.core import MatchConditions
 
-        names = self._names()
-        if names and not anew:
-            self._blob = self._blob_of(names[-1])
+        names = self._list_names()
+        if names and not creates_next:
+            self._blob = self._get_blob(names[-1])
             properties = self._blob.get_blob_properties()
             self._number = int(names[-1].removeprefix(self._prefix))
             self._position = properties.size
@@ -382,24 +397,24 @@ class _Journal:
             return
         last = int(names[-1].removeprefix(self._prefix)) if names else self._number
         self._number = last + 1
-        self._blob = self._blob_of(f"{self._prefix}{self._number:08}")
+        self._blob = self._get_blob(f"{self._prefix}{self._number:08}")
         self._blob.create_append_blob(match_condition=MatchConditions.IfMissing)
         self._position = self._blocks = 0
 
 
-def _content(download: Any, reading: Reading) -> bytes:
-    """What a blob holds; its first part came with its size. Raises TooLarge, AzureError."""
+def _read_content(download: Any, reading: ReadBudget) -> bytes:
+    """Return the content of a blob; its size is known from its first part. Raises TooLarge, AzureError."""
     from azure.core.exceptions import IncompleteReadError
 
-    reading.take(download.size)
+    reading.reserve(download.size)
     content = bytes(download.readall())
     if len(content) != download.size:
         raise IncompleteReadError(f"The answer was cut off: {len(content)} of {download.size} bytes came.")
     return content
 
 
-def _renewal(client: Any) -> Callable[[], None]:
-    """How the lease is renewed; LeaseLost when the service says that it is not ours any more."""
+def _create_renewal(client: Any) -> Callable[[], None]:
+    """Return the renewal function of the lease; it raises LeaseLost if the lease is lost."""
 
     def renew() -> None:
         from azure.core.exceptions import HttpResponseError
@@ -414,35 +429,35 @@ def _renewal(client: Any) -> Callable[[], None]:
     return renew
 
 
-def _holder_in(metadata: Mapping[str, str] | None) -> LockInfo | None:
-    """Who the metadata of a blob say holds the lock; None when they do not."""
+def _parse_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
+    """Return the lock holder in the metadata of a blob, None without one."""
     text = (metadata or {}).get(_LOCK, "")
     try:
         if not text:
             return None
         try:
-            return locks.from_json(base64.b64decode(text))
+            return locks.parse_lock(base64.b64decode(text))
         except ValueError:
-            return locks.from_json(text.encode())
+            return locks.parse_lock(text.encode())
     except ValueError:
         return None
 
 
-def _code(problem: Any) -> str:
-    """The service's own name for what is wrong, "" when it gave none."""
+def _get_error_code(problem: Any) -> str:
+    """Return the error code of the service, "" without one."""
     return str(getattr(problem, "error_code", None) or "")
 
 
-def _reason(problem: Any) -> str:
-    """What is wrong in one line, and what to do where it is known."""
+def _format_reason(problem: Any) -> str:
+    """Return the error in one line, with advice if known."""
     from azure.core.exceptions import ClientAuthenticationError
 
-    if isinstance(problem, ClientAuthenticationError) and not _code(problem):
-        return NOBODY_SIGNED_IN
+    if isinstance(problem, ClientAuthenticationError) and not _get_error_code(problem):
+        return NOT_SIGNED_IN
     status = getattr(problem, "status_code", None) or 0
     if status // 100 == 3:
         return f"the server answered {status}, a redirect, as Azure Storage never does. Correct the address."
-    code = _code(problem)
+    code = _get_error_code(problem)
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
 
@@ -462,27 +477,27 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def open_azurerm(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> AzureBackend:
-    """The backend that the settings describe; raises BackendProblem."""
-    with needing("azurerm", "azure"):
+def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> AzureBackend:
+    """Return the backend of the settings. Raises BackendProblem."""
+    with require_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
-    # What the SDK has to say comes in its exceptions; its log is for those who ask for it.
+    # The SDK reports errors as exceptions; its log is optional.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
     container = ContainerClient(
         endpoint,
         settings["container_name"],
-        credential=blob_credential(settings, account),
-        # The SDK's own pauses (15 s and more) outlast the claim on a lock.
+        credential=create_blob_credential(settings, account),
+        # The SDK's default retry delays (15 s and more) exceed the lease time.
         retry_total=3,
         initial_backoff=1,
         increment_base=2,
         connection_timeout=10,
         read_timeout=60,
-        max_single_get_size=_FIRST_PART,
-        # It would carry the state to whatever host an answer names.
+        max_single_get_size=_FIRST_READ_BYTES,
+        # A redirect would send the state to any host in a response.
         permit_redirects=False,
     )
     snapshots = settings.get("snapshot")
-    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, largest=largest)
+    return AzureBackend(container, settings["key"], snapshots=snapshots is not False, max_bytes=max_bytes)

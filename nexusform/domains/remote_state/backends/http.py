@@ -1,11 +1,9 @@
-"""State behind Terraform's HTTP protocol: GitLab's state store and every server written for Terraform.
-
-GET and POST the document, LOCK and UNLOCK with the holder's information as the body; every method can be
-another one (GitLab: POST and DELETE at `.../lock`). The protocol knows neither a journal nor a lock that runs
-out. So the journal lies on this machine, the state is sent at most every 20 s while an apply runs, and what a
-machine lost between two of these is lost; and who holds the lock of a dead run must break it by hand.
-
-`{workspace}` in the address stands for the workspace's name; without it there is the default workspace only.
+"""State behind Terraform's HTTP protocol: GitLab's state store and every server written for Terraform. GET
+and POST transfer the document, LOCK and UNLOCK have the holder's information as the body; every method is
+configurable (GitLab: POST and DELETE at `.../lock`). The protocol has neither a journal nor expiring locks.
+So the journal is stored locally, and the state is sent at most every 20 s during an apply: changes since the
+last document are lost with the machine. The lock of a dead run must be broken manually. `{workspace}` in the
+address is replaced by the workspace's name; without it only the default workspace exists.
 """
 
 from __future__ import annotations
@@ -23,32 +21,32 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.backends import locks, refusals
-from nexusform.backends.deadlines import still_wanted
-from nexusform.backends.refusals import DEFAULT, check_deletable, check_name
+from nexusform.backends import backend_checks, locks
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
+from nexusform.backends.deadlines import is_wanted
 from nexusform.backends.state_files import JournalFile
 from nexusform.domains.remote_state.backends.http_client import (
     SCHEMES,
-    WebAnswer,
-    WebProblem,
+    WebError,
     WebRequest,
-    ask,
+    WebResponse,
+    send_request,
 )
-from nexusform.regular_files import TooLarge
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
+from nexusform.files.regular_files import TooLarge
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
-_PLACE: Final = "{workspace}"
-_INDEX: Final = "nexusform-workspaces"  # the document that lists workspaces, kept like one of them
-_TAKEN: Final = frozenset({409, 423})
-_GONE: Final = frozenset({204, 404})
-_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-_CHECK_SECONDS: Final = 10.0  # between two looks whether the lock is still held
-_JUST_NOW: Final = 1.0
+_WORKSPACE_MARK: Final = "{workspace}"
+_INDEX: Final = "nexusform-workspaces"  # the document with the list of workspaces, stored like a workspace
+_LOCKED_STATUSES: Final = frozenset({409, 423})
+_MISSING_STATUSES: Final = frozenset({204, 404})
+_RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
+_CHECK_SECONDS: Final = 10.0  # between two checks of the held lock
+_RECENT_SECONDS: Final = 1.0
 _CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
 
 
 class HttpService(Struct, frozen=True):
-    """Addresses, methods and credentials; a lock address of "" means that the server locks nothing."""
+    """Addresses, methods and credentials; a lock address of "" means that the server does not lock."""
 
     address: str
     update_method: str = "POST"
@@ -60,205 +58,219 @@ class HttpService(Struct, frozen=True):
     password: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     verify: bool = True
-    tries: int = 3
+    attempts: int = 3
     pause: float = 1.0  # seconds before the second try, doubled before each further one
-    largest: int = refusals.LARGEST  # bytes of an answer that is read
+    max_bytes: int = backend_checks.MAXIMUM_SIZE  # bytes of an answer that is read
 
-    def at(self, workspace: str) -> HttpService:
-        """The same service with the workspace's name in its addresses."""
+    def expand_workspace(self, workspace: str) -> HttpService:
+        """Return the service with the workspace's name in its addresses."""
         name = urllib.parse.quote(workspace, safe="")
         return replace(
             self,
-            address=self.address.replace(_PLACE, name),
-            lock_address=self.lock_address.replace(_PLACE, name),
-            unlock_address=self.unlock_address.replace(_PLACE, name),
+            address=self.address.replace(_WORKSPACE_MARK, name),
+            lock_address=self.lock_address.replace(_WORKSPACE_MARK, name),
+            unlock_address=self.unlock_address.replace(_WORKSPACE_MARK, name),
         )
 
 
 class HttpBackend:
-    """The state of one workspace behind an address; see the module."""
+    """State of one workspace behind an address; see the module."""
 
-    def __init__(self, service: HttpService, journal_directory: str, workspace: str = DEFAULT) -> None:
+    def __init__(
+        self, service: HttpService, journal_directory: str, workspace: str = DEFAULT_WORKSPACE
+    ) -> None:
         check_name(workspace)
         self._service = service
         self._journal_directory = journal_directory
         self._workspace = workspace
-        self._here = service.at(workspace)
-        digest = hashlib.sha256(self._here.address.encode()).hexdigest()[:16]
+        self._workspace_service = service.expand_workspace(workspace)
+        digest = hashlib.sha256(self._workspace_service.address.encode()).hexdigest()[:16]
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
-        self._journal = JournalFile(self._journal_path, service.largest)
+        self._journal = JournalFile(self._journal_path, service.max_bytes)
         self._lock_id = ""
-        self._seen_held_at = 0.0
+        self._checked_at = 0.0
         self._sent_at = time.monotonic()
 
     def describe(self) -> str:
-        """The address, without credentials."""
-        parts = urllib.parse.urlsplit(self._here.address)
+        """Return the address, without credentials."""
+        parts = urllib.parse.urlsplit(self._workspace_service.address)
         return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
     def read(self) -> bytes | None:
-        """The state document, None when there is none."""
-        return self._document(self._here.address, "read the state")
+        """Return the state document, None if there is none."""
+        return self._read_document(self._workspace_service.address, "read the state")
 
     def write(self, document: bytes) -> None:
-        """Send the document, naming the lock's ID. The same document: nothing, unless a run that ended too
-        early left its workspace out of the list.
+        """Send the document with the lock's id. An equal document is not sent; its workspace is added to the
+        index if an aborted run did not do so.
         """
-        self._check_held(_JUST_NOW)
+        self._check_lock(_RECENT_SECONDS)
         if self.read() == document:
-            self._remember_workspace()
+            self._add_to_index()
             return
-        address = self._here.address
+        address = self._workspace_service.address
         if self._lock_id:
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
-        self._ask(self._here.update_method, address, "write the state", document, headers)
+        self._send_request(
+            self._workspace_service.update_method, address, "write the state", document, headers
+        )
         self._check_written(document)
-        self._remember_workspace()
+        self._add_to_index()
 
     def append(self, record: bytes) -> None:
-        """Add one record to the journal on this machine, durable on return."""
+        """Append one record to the local journal, durable on return."""
         self.append_all([record])
 
     def append_all(self, records: Sequence[bytes]) -> None:
-        """Add records in order, all durable on this machine on return."""
-        self._check_held(_CHECK_SECONDS)
-        self._journal.append(records)
-        self._check_held(_CHECK_SECONDS)  # a holder that slept meanwhile must not act upon what it wrote
+        """Append records to the local journal in order, all durable on return."""
+        self._check_lock(_CHECK_SECONDS)
+        self._journal.append_lines(records)
+        self._check_lock(_CHECK_SECONDS)  # a suspended holder must not continue after its write
 
-    def journal(self) -> list[bytes]:
-        """The records on this machine that are not in the document yet."""
-        return self._journal.pending(self.read)
+    def read_journal(self) -> list[bytes]:
+        """Return the local records not in the document yet."""
+        return self._journal.list_pending(self.read)
 
-    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Send the document and empty the journal, so that a crash in between counts nothing twice."""
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Send the document and empty the journal; a crash in between duplicates no record."""
         self._journal.mark_compacted(document, keep)
         self.write(document)
         if not keep:
             self._journal.remove()
 
-    def checkpoint_due(self) -> bool:
-        """Whether the server's document is older than the journal here should get."""
+    def needs_checkpoint(self) -> bool:
+        """Return whether the server's document should be updated."""
         return time.monotonic() - self._sent_at >= _CHECKPOINT_SECONDS
 
-    def checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Send the document in the middle of an apply; the journal goes on with these records."""
+    def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
+        """Send the document during an apply; the journal continues with these records."""
         self._journal.mark_compacted(document, records)
         self.write(document)
         self._sent_at = time.monotonic()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Take the lock or raise LockHeld; nothing when the server locks nothing."""
-        address = self._here.lock_address
+        """Acquire the lock or raise LockHeld; without a lock address nothing is locked."""
+        address = self._workspace_service.lock_address
         if not address:
             return []
-        body = locks.to_json(info)
-        answer = self._ask(self._here.lock_method, address, "lock the state", body, accepted=_TAKEN)
-        if answer.status in _TAKEN:
-            holder = locks.from_json(answer.content)
+        body = locks.format_lock(info)
+        answer = self._send_request(
+            self._workspace_service.lock_method, address, "lock the state", body, accepted=_LOCKED_STATUSES
+        )
+        if answer.status in _LOCKED_STATUSES:
+            holder = locks.parse_lock(answer.content)
             if holder.id != info.id:  # else an earlier try arrived, and its answer was lost
-                raise LockHeld(holder)
+                raise StateLocked(holder)
         self._lock_id = info.id
-        self._seen_held_at = locks.now()
+        self._checked_at = locks.read_clock()
         return []
 
     def unlock(self, lock_id: str) -> None:
-        """Give the lock back; a BackendProblem when the server refuses."""
+        """Release the lock. Raises BackendProblem if the server rejects it."""
         self._lock_id = ""
-        self._release(lock_id)
+        self._release_lock(lock_id)
 
-    def holder(self) -> LockInfo | None:
-        """Who holds the lock now. The protocol cannot be asked: by trying to take it."""
-        address = self._here.lock_address
+    def read_lock(self) -> LockInfo | None:
+        """Return the current holder of the lock. The protocol has no query: the lock is acquired as a
+        test.
+        """
+        address = self._workspace_service.lock_address
         if not address:
             return None
         probe = LockInfo(
             id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
         )
-        body = locks.to_json(probe)
-        answer = self._ask(self._here.lock_method, address, "look at the lock", body, accepted=_TAKEN)
-        if answer.status in _TAKEN:
-            return locks.from_json(answer.content)
+        body = locks.format_lock(probe)
+        answer = self._send_request(
+            self._workspace_service.lock_method, address, "look at the lock", body, accepted=_LOCKED_STATUSES
+        )
+        if answer.status in _LOCKED_STATUSES:
+            return locks.parse_lock(answer.content)
         self._send_unlock(probe)
         return None
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lock with this id."""
-        holder = self.holder()
+        holder = self.read_lock()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.not_broken(lock_id, holder))
+            raise BackendProblem(locks.format_break_failure(lock_id, holder))
         self._send_unlock(holder)
 
-    def workspaces(self) -> list[str]:
-        """The default workspace and those that were written from nexusform."""
-        return [DEFAULT, *self._listed()]
+    def list_workspaces(self) -> list[str]:
+        """Return the default workspace and those written by nexusform."""
+        return [DEFAULT_WORKSPACE, *self._read_index()]
 
-    def for_workspace(self, name: str) -> HttpBackend:
-        """The same service, another workspace."""
+    def select_workspace(self, name: str) -> HttpBackend:
+        """Return the backend of another workspace of the same service."""
         check_name(name)
-        if name != DEFAULT and _PLACE not in self._service.address:
+        if name != DEFAULT_WORKSPACE and _WORKSPACE_MARK not in self._service.address:
             raise BackendProblem(
-                f'The workspace "{name}" needs an address of its own: put {_PLACE} where its name belongs in '
+                f'The workspace "{name}" needs an address of its own: put {_WORKSPACE_MARK} where its name '
+                f"belongs in "
                 "address, lock_address and unlock_address."
             )
         return HttpBackend(self._service, self._journal_directory, name)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove a workspace's state."""
-        check_deletable(name, self.workspaces())
-        self.for_workspace(name).remove()
-        self._write_index([each for each in self._listed() if each != name])
+        """Delete a workspace's state."""
+        check_deletable(name, self.list_workspaces())
+        self.select_workspace(name).remove()
+        self._write_index([workspace for workspace in self._read_index() if workspace != name])
 
     def remove(self) -> None:
         """Delete state and journal."""
-        self._ask("DELETE", self._here.address, "delete the workspace", accepted=_GONE)
+        self._send_request(
+            "DELETE", self._workspace_service.address, "delete the workspace", accepted=_MISSING_STATUSES
+        )
         self._journal.remove()
 
     # --- how ---------------------------------------------------------------------------------
 
     def _check_written(self, document: bytes) -> None:
-        """Raise a BackendProblem unless the document stands: a proxy says 200 to whatever it is sent."""
-        standing = self.read()
-        if standing != document and not _are_alike(standing, document):
+        """Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything."""
+        current = self.read()
+        if current != document and not _is_same_json(current, document):
             raise BackendProblem(
                 f"Cannot write the state at {self.describe()}: the server said that it took it, and gives "
                 "something else when it is read again. Does that address lead to a state server?"
             )
 
-    def _check_held(self, seconds: float) -> None:
-        """Raise a BackendProblem when the lock was broken, by a look at it of the last so many seconds.
-
-        Servers take what is sent under the ID of a lock that is gone, as long as nobody else holds one.
+    def _check_lock(self, seconds: float) -> None:
+        """Raise a BackendProblem if the lock was broken, unless it was checked within these seconds. Servers
+        accept writes under the id of a removed lock while there is no other.
         """
-        if not self._lock_id or locks.now() - self._seen_held_at < seconds:
+        if not self._lock_id or locks.read_clock() - self._checked_at < seconds:
             return
-        holder = self.holder()
+        holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             raise BackendProblem(
                 f"The lock of {self.describe()} was broken by somebody else while it was held here. Nothing "
                 "more is written, so that two runs do not write over each other."
             )
-        self._seen_held_at = locks.now()
+        self._checked_at = locks.read_clock()
 
-    def _release(self, lock_id: str) -> None:
-        if not self._here.lock_address:
+    def _release_lock(self, lock_id: str) -> None:
+        if not self._workspace_service.lock_address:
             return
-        holder = self.holder()
+        holder = self.read_lock()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.not_released(lock_id, holder))
+            raise BackendProblem(locks.format_release_failure(lock_id, holder))
         self._send_unlock(holder)
 
     def _send_unlock(self, info: LockInfo) -> None:
-        address = self._here.unlock_address or self._here.lock_address
-        self._ask(self._here.unlock_method, address, "unlock the state", locks.to_json(info))
+        address = self._workspace_service.unlock_address or self._workspace_service.lock_address
+        self._send_request(
+            self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info)
+        )
 
-    def _listed(self) -> list[str]:
-        """The workspaces in the index, by name; none where addresses have no place for one."""
-        if _PLACE not in self._service.address:
+    def _read_index(self) -> list[str]:
+        """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
+        if _WORKSPACE_MARK not in self._service.address:
             return []
-        index = self._service.at(_INDEX)
-        content = self._document(index.address, "list the workspaces")
+        index = self._service.expand_workspace(_INDEX)
+        content = self._read_document(index.address, "list the workspaces")
         if content is None:
             return []
         try:
@@ -267,71 +279,74 @@ class HttpBackend:
             raise BackendProblem(f"{index.address} does not hold a list of workspaces.") from None
         return sorted(str(name) for name in names)
 
-    def _document(self, address: str, what: str) -> bytes | None:
-        """What stands at an address; None when the server says that nothing does. Raises BackendProblem."""
-        answer = self._ask("GET", address, what, accepted=_GONE)
-        return None if answer.status in _GONE or answer.says_empty else answer.content
+    def _read_document(self, address: str, operation: str) -> bytes | None:
+        """Return the document at an address; None if the server has none. Raises BackendProblem."""
+        answer = self._send_request("GET", address, operation, accepted=_MISSING_STATUSES)
+        return None if answer.status in _MISSING_STATUSES or answer.is_empty else answer.content
 
-    def _remember_workspace(self) -> None:
-        if self._workspace == DEFAULT:
+    def _add_to_index(self) -> None:
+        if self._workspace == DEFAULT_WORKSPACE:
             return
-        listed = self._listed()
-        if self._workspace not in listed:
-            self._write_index([*listed, self._workspace])
+        names = self._read_index()
+        if self._workspace not in names:
+            self._write_index([*names, self._workspace])
 
     def _write_index(self, names: Sequence[str]) -> None:
-        index = self._service.at(_INDEX)
+        index = self._service.expand_workspace(_INDEX)
         body = json.dumps(
             {"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}
         ).encode()
         headers = {"Content-Type": "application/json"}
-        self._ask(index.update_method, index.address, "list the workspaces", body, headers)
+        self._send_request(index.update_method, index.address, "list the workspaces", body, headers)
 
-    def _ask(
+    def _send_request(
         self,
         method: str,
         address: str,
-        what: str,
+        operation: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         accepted: frozenset[int] = frozenset(),
-    ) -> WebAnswer:
-        """A whole answer; a BackendProblem for a status that is neither 2xx nor accepted."""
-        request = self._request(method, address, body, headers or {})
-        pause = self._here.pause
-        for left in reversed(range(self._here.tries)):
+    ) -> WebResponse:
+        """Return a complete response. Raises BackendProblem for a status neither 2xx nor accepted."""
+        request = self._build_request(method, address, body, headers or {})
+        pause = self._workspace_service.pause
+        for remaining_attempts in reversed(range(self._workspace_service.attempts)):
             hint = ""
             try:
-                answer = ask(request)
+                answer = send_request(request)
                 if answer.is_success or answer.status in accepted:
                     return answer
-                why, may_pass = f"the server answered {answer.status}", answer.status in _AGAIN
+                reason, is_temporary = (
+                    f"the server answered {answer.status}",
+                    answer.status in _RETRY_STATUSES,
+                )
                 hint = _HINTS.get(answer.status, "")
             except TooLarge as problem:
-                raise refusals.too_large(what, f"at {self.describe()}", problem) from None
-            except WebProblem as problem:
-                why, may_pass = str(problem), problem.may_pass
-            if not left or not may_pass or not still_wanted():
+                raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
+            except WebError as problem:
+                reason, is_temporary = str(problem), problem.is_temporary
+            if not remaining_attempts or not is_temporary or not is_wanted():
                 break
             time.sleep(pause)
             pause *= 2
-        raise BackendProblem(f"Cannot {what} at {self.describe()}: {why}.{hint}")
+        raise BackendProblem(f"Cannot {operation} at {self.describe()}: {reason}.{hint}")
 
-    def _request(
+    def _build_request(
         self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
     ) -> WebRequest:
-        """One request with the credentials of the service."""
+        """Return a request with the credentials of the service."""
         login = {}
-        if self._here.username:
-            secret = f"{self._here.username}:{self._here.password}".encode()
+        if self._workspace_service.username:
+            secret = f"{self._workspace_service.username}:{self._workspace_service.password}".encode()
             login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
         return WebRequest(
             method=method,
             address=address,
             body=body,
-            headers={**dict(self._here.headers), **headers, **login},
-            verify=self._here.verify,
-            largest=self._here.largest,
+            headers={**dict(self._workspace_service.headers), **headers, **login},
+            verify=self._workspace_service.verify,
+            max_bytes=self._workspace_service.max_bytes,
         )
 
 
@@ -344,24 +359,24 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 
 
-def _are_alike(standing: bytes | None, document: bytes) -> bool:
-    """Whether two documents are the same JSON: some servers lay it out anew."""
+def _is_same_json(current: bytes | None, document: bytes) -> bool:
+    """Return whether two documents are the same JSON: some servers reformat it."""
     try:
-        return bool(json.loads(standing or b"") == json.loads(document))
+        return bool(json.loads(current or b"") == json.loads(document))
     except (ValueError, RecursionError):
         return False
 
 
 def open_http(
-    settings: Mapping[str, Any], data_directory: str, largest: int = refusals.LARGEST
+    settings: Mapping[str, Any], data_directory: str, max_bytes: int = backend_checks.MAXIMUM_SIZE
 ) -> HttpBackend:
-    """The backend that the settings describe; raises BackendProblem."""
+    """Return the backend of the settings. Raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
-            shown = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
+            address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
             raise BackendProblem(
-                f"The setting {name} is not an http or https address: {shown} must begin so."
+                f"The setting {name} is not an http or https address: {address_text} must begin so."
             )
     lock_address = settings.get("lock_address") or ""
     service = HttpService(
@@ -374,6 +389,6 @@ def open_http(
         username=settings.get("username") or os.environ.get("NF_HTTP_USERNAME", ""),
         password=settings.get("password") or os.environ.get("NF_HTTP_PASSWORD", ""),
         verify=not settings.get("skip_cert_verification"),
-        largest=largest,
+        max_bytes=max_bytes,
     )
     return HttpBackend(service, data_directory)

@@ -1,9 +1,8 @@
-"""State in a PostgreSQL database (14 or newer): a row per workspace, locked by an advisory lock.
-
-The lock is held by one session, which the server ends when it was idle for a minute; a heartbeat keeps it
-busy, and all that the holder writes goes through it. Whoever takes the lock gets the next fencing number of
-the workspace; every write names the writer's number in its own transaction, so that of a holder that slept
-nothing is accepted. Earlier documents are rows of `versions`.
+"""State in a PostgreSQL database (14 or newer): a row per workspace, locked by an advisory lock. One session
+holds the lock; the server ends it after a minute without activity. A heartbeat keeps it active, and all
+writes of the holder use it. Each lock gets the next fencing number of the workspace; every write checks its
+number in its own transaction, so that a suspended holder cannot write. Earlier documents are rows of
+`versions`.
 """
 
 from __future__ import annotations
@@ -14,20 +13,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.backends import journal_lines, locks, refusals
-from nexusform.backends.deadlines import deadline_seconds, silence_seconds
-from nexusform.backends.journal_lines import Gathering
-from nexusform.backends.locks import Lease, lease_seconds, now
-from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
-from nexusform.regular_files import TooLarge
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.backends import backend_checks, journal_lines, locks
+from nexusform.backends.backend_checks import (
+    DEFAULT_WORKSPACE,
+    ReadBudget,
+    check_deletable,
+    check_name,
+    require_package,
+)
+from nexusform.backends.deadlines import compute_silence_limit, read_deadline
+from nexusform.backends.journal_lines import LineBatcher
+from nexusform.backends.locks import Lease, read_clock, read_lease_seconds
+from nexusform.files.regular_files import TooLarge
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_MOST_VERSIONS: Final = 100  # kept per workspace
+_MAX_VERSIONS: Final = 100  # kept per workspace
 _CONNECT_SECONDS: Final = 10
-_OUTDATED: Final = 14  # the first version with idle_session_timeout
+_MIN_SERVER_VERSION: Final = 14  # the first version with idle_session_timeout
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS {schema}.workspaces (
@@ -54,73 +59,75 @@ CREATE INDEX IF NOT EXISTS versions_of_workspace ON {schema}.versions (workspace
 
 
 class PostgresBackend:
-    """The state of one workspace in a row; see the module."""
+    """State of one workspace in a row; see the module."""
 
-    def __init__(self, database: _Database, workspace: str = DEFAULT) -> None:
+    def __init__(self, database: _Database, workspace: str = DEFAULT_WORKSPACE) -> None:
         check_name(workspace)
         self._database = database
         self._workspace = workspace
-        self._held: _HeldLock | None = None
-        self._gathering = Gathering(self._write_lines)
+        self._lock_state: _LockState | None = None
+        self._batch_writer = LineBatcher(self._write_lines)
 
     def describe(self) -> str:
-        """Server, database, schema and workspace, without credentials."""
-        return f"{self._database.place} (workspace {self._workspace})"
+        """Return server, database, schema and workspace, without credentials."""
+        return f"{self._database.location} (workspace {self._workspace})"
 
     def read(self) -> bytes | None:
-        """The state document, None when there is none."""
-        with self._session("read the state") as connection:
-            return self._document(connection)
+        """Return the state document, None if there is none."""
+        with self._open_session("read the state") as connection:
+            return self._read_document(connection)
 
     def write(self, document: bytes) -> None:
-        """Replace the document; the one before becomes a version. The same document: nothing."""
-        with self._writing("write the state") as (connection, row):
-            self._replace(connection, row, document)
+        """Replace the document and keep the previous one as a version. An equal document is not written."""
+        with self._begin_write("write the state") as (connection, row):
+            self._replace_document(connection, row, document)
 
     def append(self, record: bytes) -> None:
-        """Add one record to the journal, durable on return."""
+        """Append one record to the journal, durable on return."""
         self.append_all([record])
 
     def append_all(self, records: Sequence[bytes]) -> None:
-        """Add records in order, durable on return; what threads bring at once is one transaction."""
+        """Append records in order, durable on return; concurrent calls share one transaction."""
         journal_lines.check_records(records)
         if records:
-            self._gathering.add(records)
+            self._batch_writer.add_lines(records)
 
-    def journal(self) -> list[bytes]:
-        """All records since the last compaction."""
+    def read_journal(self) -> list[bytes]:
+        """Return all records since the last compaction."""
         query = (
             "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s THEN "
             "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
             "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
         )
-        with self._session("read the journal") as connection:
-            lines = _bounded(connection, self._database.sql(query), (self._database.largest, self._workspace))
-        return journal_lines.lines_of([lines or b""])
+        with self._open_session("read the journal") as connection:
+            lines = _fetch_limited(
+                connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace)
+            )
+        return journal_lines.split_lines([lines or b""])
 
-    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal in one transaction."""
-        with self._writing("write the state") as (connection, row):
-            self._replace(connection, row, document)
+        with self._begin_write("write the state") as (connection, row):
+            self._replace_document(connection, row, document)
             connection.execute(
-                self._database.sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,)
+                self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,)
             )
             if keep:
                 statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
-                connection.execute(self._database.sql(statement), (row, b"\n".join(keep)))
+                connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Take the lock or raise LockHeld; a holder whose session ended is replaced, with a warning."""
-        seconds = lease_seconds()
-        sent_at = now()
-        with self._explained("lock the state"):
+        """Acquire the lock or raise LockHeld; a holder without a session is replaced, with a warning."""
+        seconds = read_lease_seconds()
+        sent_at = read_clock()
+        with self._translate_errors("lock the state"):
             connection = self._database.connect(idle_seconds=seconds)
             try:
-                row = self._row(connection)
+                row = self._get_row_id(connection)
                 key = (self._database.lock_space, row)
-                if not _first(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
-                    raise LockHeld(self.holder())  # noqa: TRY301 - the session is closed below either way
-                former, fencing = self._take(connection, row, info)
+                if not _fetch_first(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
+                    raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
+                previous_holder, fencing = self._record_holder(connection, row, info)
             except BaseException:
                 connection.close()
                 raise
@@ -130,135 +137,140 @@ class PostgresBackend:
             with guard:
                 connection.execute("SELECT 1")
 
-        self._held = _HeldLock(info.id, fencing, connection, guard, Lease(seconds, renew))
-        self._gathering = Gathering(self._write_lines)
-        self._held.lease.begin(sent_at)
-        if former is None:
+        self._lock_state = _LockState(info.id, fencing, connection, guard, Lease(seconds, renew))
+        self._batch_writer = LineBatcher(self._write_lines)
+        self._lock_state.lease.begin(sent_at)
+        if previous_holder is None:
             return []
-        return [f"The lock of {locks.describe(former)} was taken over: its session had ended."]
+        return [
+            f"The lock of {locks.describe_holder(previous_holder)} was taken over: its session had ended."
+        ]
 
     def unlock(self, lock_id: str) -> None:
-        """Give the lock back; a BackendProblem when it is no longer held under this id."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.lease.end()
+        """Release the lock. Raises BackendProblem if it is not held under this id."""
+        lock_state, self._lock_state = self._lock_state, None
+        if lock_state is not None:
+            lock_state.lease.stop()
         try:
-            holder = self.holder()
-            if held is None or holder is None or holder.id != lock_id:
-                raise BackendProblem(locks.not_released(lock_id, holder))
-            with self._explained("unlock the state"), held.guard:
+            holder = self.read_lock()
+            if lock_state is None or holder is None or holder.id != lock_id:
+                raise BackendProblem(locks.format_release_failure(lock_id, holder))
+            with self._translate_errors("unlock the state"), lock_state.guard:
                 statement = "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
-                held.connection.execute(self._database.sql(statement), (self._workspace, held.fencing))
+                lock_state.connection.execute(
+                    self._database.format_sql(statement), (self._workspace, lock_state.fencing)
+                )
         finally:
-            if held is not None:
-                held.connection.close()
+            if lock_state is not None:
+                lock_state.connection.close()
 
-    def holder(self) -> LockInfo | None:
-        """Who holds the lock now: who took it last, if a session still has it."""
+    def read_lock(self) -> LockInfo | None:
+        """Return the current holder of the lock: the last one, if its session still has it."""
         query = (
             "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces w "
             "WHERE name = %s AND EXISTS (SELECT FROM pg_locks "
             "WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
         )
-        with self._session("look at the lock") as connection:
+        with self._open_session("look at the lock") as connection:
             parameters = (self._workspace, self._database.lock_space)
-            content = _first(connection, self._database.sql(query), parameters)
-        return locks.from_json(bytes(content)) if content is not None else None
+            content = _fetch_first(connection, self._database.format_sql(query), parameters)
+        return locks.parse_lock(bytes(content)) if content is not None else None
 
     def force_unlock(self, lock_id: str) -> None:
-        """End the session that holds the lock with this id; its fencing number counts no more."""
-        holder = self.holder()
+        """Terminate the session of the lock with this id, and invalidate its fencing number."""
+        holder = self.read_lock()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.not_broken(lock_id, holder))
+            raise BackendProblem(locks.format_break_failure(lock_id, holder))
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
             "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
         fence = "UPDATE {schema}.workspaces SET fencing = fencing + 1, holder = NULL WHERE name = %s"
-        with self._session("break the lock") as connection:
-            connection.execute(self._database.sql(fence), (self._workspace,))
-            connection.execute(self._database.sql(end), (self._workspace, self._database.lock_space))
+        with self._open_session("break the lock") as connection:
+            connection.execute(self._database.format_sql(fence), (self._workspace,))
+            connection.execute(self._database.format_sql(end), (self._workspace, self._database.lock_space))
 
-    def workspaces(self) -> list[str]:
-        """The default workspace and those that have a state."""
+    def list_workspaces(self) -> list[str]:
+        """Return the default workspace and those with a state."""
         query = "SELECT name FROM {schema}.workspaces WHERE document IS NOT NULL AND name <> %s ORDER BY name"
-        with self._session("list the workspaces") as connection:
-            rows = connection.execute(self._database.sql(query), (DEFAULT,)).fetchall()
-        return [DEFAULT, *sorted(str(name) for (name,) in rows)]
+        with self._open_session("list the workspaces") as connection:
+            rows = connection.execute(self._database.format_sql(query), (DEFAULT_WORKSPACE,)).fetchall()
+        return [DEFAULT_WORKSPACE, *sorted(str(name) for (name,) in rows)]
 
-    def for_workspace(self, name: str) -> PostgresBackend:
-        """The same database, another workspace."""
+    def select_workspace(self, name: str) -> PostgresBackend:
+        """Return the backend of another workspace in the same database."""
         return PostgresBackend(self._database, name)
 
     def delete_workspace(self, name: str) -> None:
-        """Remove the rows of a workspace, its versions too."""
-        check_deletable(name, self.workspaces())
+        """Delete the rows of a workspace and its versions."""
+        check_deletable(name, self.list_workspaces())
         statement = "DELETE FROM {schema}.workspaces WHERE name = %s"
-        with self._session("delete the workspace") as connection:
-            connection.execute(self._database.sql(statement), (name,))
+        with self._open_session("delete the workspace") as connection:
+            connection.execute(self._database.format_sql(statement), (name,))
 
-    def history(self) -> list[StoredVersion]:
-        """The earlier documents, newest first."""
+    def list_versions(self) -> list[StoredVersion]:
+        """Return the earlier documents, newest first."""
         query = (
             "SELECT v.id, to_char(written AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') "
             "FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "
             "WHERE name = %s ORDER BY v.id DESC"
         )
-        with self._session("list the history") as connection:
-            rows = connection.execute(self._database.sql(query), (self._workspace,)).fetchall()
-        return [StoredVersion(str(number), str(written)) for number, written in rows]
+        with self._open_session("list the history") as connection:
+            rows = connection.execute(self._database.format_sql(query), (self._workspace,)).fetchall()
+        return [StoredVersion(str(number), str(timestamp)) for number, timestamp in rows]
 
     def read_version(self, version: str) -> bytes:
-        """One of `history` by its id."""
+        """Return an earlier document by its id."""
         query = (
             "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN v.document END "
             "FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "
             "WHERE name = %s AND v.id = %s"
         )
-        with self._session("read the history") as connection:
+        with self._open_session("read the history") as connection:
             number = int(version) if version.isdigit() else -1
-            parameters = (self._database.largest, self._workspace, number)
-            content = _bounded(connection, self._database.sql(query), parameters)
+            parameters = (self._database.max_bytes, self._workspace, number)
+            content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:
             raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
         return content
 
     def check_lease(self) -> None:
-        """Raise a BackendProblem when the lock was held here and is lost."""
-        if self._held is not None:
-            self._held.lease.check()
+        """Raise a BackendProblem if the lock was held here and is lost."""
+        if self._lock_state is not None:
+            self._lock_state.lease.check_valid()
 
     # --- how ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[tuple[Connection[Any], int]]:
-        """A transaction in which our fencing number is the workspace's: its connection and the row's id."""
-        held = self._held
-        if held is not None:
-            held.lease.check()
-        with self._session(what) as connection, connection.transaction():
-            row = self._row(connection)
+    def _begin_write(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
+        """Begin a transaction with a check of the fencing number; yield its connection and the row's id."""
+        lock_state = self._lock_state
+        if lock_state is not None:
+            lock_state.lease.check_valid()
+        with self._open_session(operation) as connection, connection.transaction():
+            row = self._get_row_id(connection)
             query = "SELECT fencing FROM {schema}.workspaces WHERE id = %s FOR UPDATE"
-            fencing = _first(connection, self._database.sql(query), (row,))
-            if held is not None and fencing != held.fencing:
+            fencing = _fetch_first(connection, self._database.format_sql(query), (row,))
+            if lock_state is not None and fencing != lock_state.fencing:
                 raise BackendProblem(
-                    f"Cannot {what}: another run has taken the lock of {self.describe()} meanwhile. This one "
+                    f"Cannot {operation}: another run has taken the lock of {self.describe()} meanwhile. "
+                    f"This one "
                     "writes nothing more."
                 )
             yield connection, row
-        if held is not None:
-            held.lease.check()
+        if lock_state is not None:
+            lock_state.lease.check_valid()
 
     @contextmanager
-    def _session(self, what: str) -> Iterator[Connection[Any]]:
-        """The holder's session, else one for this call alone."""
-        held = self._held
-        with self._explained(what):
-            if held is not None:
-                with held.guard:
-                    yield held.connection
+    def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
+        """Yield the holder's session, else one for this call."""
+        lock_state = self._lock_state
+        with self._translate_errors(operation):
+            if lock_state is not None:
+                with lock_state.guard:
+                    yield lock_state.connection
                 return
             connection = self._database.connect()
             try:
@@ -268,68 +280,74 @@ class PostgresBackend:
 
     def _write_lines(self, lines: list[bytes]) -> None:
         statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
-        with self._writing("write to the journal") as (connection, row):
-            connection.execute(self._database.sql(statement), (row, b"\n".join(lines)))
+        with self._begin_write("write to the journal") as (connection, row):
+            connection.execute(self._database.format_sql(statement), (row, b"\n".join(lines)))
 
-    def _document(self, connection: Connection[Any]) -> bytes | None:
+    def _read_document(self, connection: Connection[Any]) -> bytes | None:
         query = (
             "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document END "
             "FROM {schema}.workspaces WHERE name = %s"
         )
-        return _bounded(connection, self._database.sql(query), (self._database.largest, self._workspace))
+        return _fetch_limited(
+            connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace)
+        )
 
-    def _replace(self, connection: Connection[Any], row: int, document: bytes) -> None:
-        """Put a document in place of the one that stands, which is kept as a version."""
-        standing = self._document(connection)
-        if standing == document:
+    def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
+        """Replace the document, keeping the current one as a version."""
+        current = self._read_document(connection)
+        if current == document:
             return
-        sql = self._database.sql
-        if standing is not None:
+        sql = self._database.format_sql
+        if current is not None:
             keep = "INSERT INTO {schema}.versions (workspace, document) VALUES (%s, %s)"
-            connection.execute(sql(keep), (row, standing))
+            connection.execute(sql(keep), (row, current))
             prune = (
                 "DELETE FROM {schema}.versions WHERE workspace = %s AND id <= (SELECT id FROM "
                 "{schema}.versions WHERE workspace = %s ORDER BY id DESC OFFSET %s LIMIT 1)"
             )
-            connection.execute(sql(prune), (row, row, _MOST_VERSIONS))
+            connection.execute(sql(prune), (row, row, _MAX_VERSIONS))
         statement = "UPDATE {schema}.workspaces SET document = %s WHERE id = %s"
         connection.execute(sql(statement), (document, row))
 
-    def _row(self, connection: Connection[Any]) -> int:
-        """The workspace's row, made when there is none."""
+    def _get_row_id(self, connection: Connection[Any]) -> int:
+        """Return the workspace's row, created if needed."""
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
-        connection.execute(self._database.sql(make), (self._workspace,))
-        return int(_first(connection, self._database.sql(find), (self._workspace,)))
+        connection.execute(self._database.format_sql(make), (self._workspace,))
+        return int(_fetch_first(connection, self._database.format_sql(find), (self._workspace,)))
 
-    def _take(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
-        """Note the holder; who had not given the lock back, and our fencing number."""
-        sql = self._database.sql
-        noted = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"
-        former = _first(connection, sql(noted), (row,))
+    def _record_holder(
+        self, connection: Connection[Any], row: int, info: LockInfo
+    ) -> tuple[LockInfo | None, int]:
+        """Record the holder; return the previous holder without a release, and the new fencing number."""
+        sql = self._database.format_sql
+        query = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"
+        previous_holder = _fetch_first(connection, sql(query), (row,))
         take = (
             "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 "
             "WHERE id = %s RETURNING fencing"
         )
-        fencing = int(_first(connection, sql(take), (locks.to_json(info), row)))
-        return (locks.from_json(bytes(former)) if former is not None else None), fencing
+        fencing = int(_fetch_first(connection, sql(take), (locks.format_lock(info), row)))
+        return (locks.parse_lock(bytes(previous_holder)) if previous_holder is not None else None), fencing
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        """Turn what the server or the network says into a BackendProblem."""
+    def _translate_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of the server or the network to a BackendProblem."""
         from psycopg import Error
 
         try:
             yield
         except Error as problem:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-            raise BackendProblem(f"Cannot {what} in {self._database.place}: {line}") from None
+            raise BackendProblem(f"Cannot {operation} in {self._database.location}: {line}") from None
         except TooLarge as problem:
-            raise refusals.too_large(what, f"in {self._database.place}", problem) from None
+            raise backend_checks.build_size_problem(
+                operation, f"in {self._database.location}", problem
+            ) from None
 
 
-class _HeldLock:
-    """The lock that this object holds, and the session that holds it."""
+class _LockState:
+    """Lock held by this object, and its session."""
 
     __slots__ = ("connection", "fencing", "guard", "lease", "lock_id")
 
@@ -344,29 +362,31 @@ class _HeldLock:
 
 
 class _Database:
-    """Where the tables are, and how one connects."""
+    """Location of the tables, and their connections."""
 
-    def __init__(self, connection_string: str, schema: str, *, create: bool, largest: int) -> None:
+    def __init__(self, connection_string: str, schema: str, *, create: bool, max_bytes: int) -> None:
         from psycopg.conninfo import conninfo_to_dict
 
         self._connection_string = connection_string
         self._schema = schema
         self._create = create
-        self.largest = largest  # bytes of a document or a journal that is read
+        self.max_bytes = max_bytes  # bytes of a document or a journal that is read
         parts = conninfo_to_dict(connection_string)
         host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
-        self.place = f"postgres://{host}/{name}, schema {schema}"
+        self.location = f"postgres://{host}/{name}, schema {schema}"
         # Both halves of an advisory lock's key are 32 bits with a sign; pg_locks shows them without one.
         self.lock_space = zlib.crc32(f"nexusform:{schema}".encode()) & 0x7FFFFFFF
 
-    def sql(self, statement: str) -> Any:
-        """The statement with the schema's name in it."""
+    def format_sql(self, statement: str) -> Any:
+        """Return the statement with the schema's name."""
         from psycopg.sql import SQL, Identifier
 
         return SQL(statement).format(schema=Identifier(self._schema))
 
     def connect(self, idle_seconds: int = 0) -> Connection[Any]:
-        """A session; the server ends it after so many idle seconds. Raises psycopg.Error, BackendProblem."""
+        """Open a session; the server ends it after this many idle seconds. Raises psycopg.Error,
+        BackendProblem.
+        """
         import psycopg
 
         connection = psycopg.connect(
@@ -377,15 +397,15 @@ class _Database:
             keepalives_idle=15,
             keepalives_interval=5,
             keepalives_count=3,
-            tcp_user_timeout=int(silence_seconds() * 1000),
+            tcp_user_timeout=int(compute_silence_limit() * 1000),
         )
-        if connection.info.server_version < _OUTDATED * 10_000:
+        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
             connection.close()
-            raise BackendProblem(f"{self.place}: PostgreSQL {_OUTDATED} or newer is needed.")
+            raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
         if self._create:
             self._make_tables(connection)
             self._create = False
-        connection.execute(f"SET statement_timeout = '{deadline_seconds():.0f}s'")
+        connection.execute(f"SET statement_timeout = '{read_deadline():.0f}s'")
         if idle_seconds:
             connection.execute(f"SET idle_session_timeout = '{idle_seconds}s'")
             connection.execute(f"SET idle_in_transaction_session_timeout = '{idle_seconds}s'")
@@ -393,42 +413,43 @@ class _Database:
 
     def _make_tables(self, connection: Connection[Any]) -> None:
         with connection.transaction():
-            # Of two that make the same tables at once one would fail: they take turns.
+            # Concurrent creation of the same tables would fail, so it is serialized.
             connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (self.lock_space,))
-            connection.execute(self.sql("CREATE SCHEMA IF NOT EXISTS {schema}"))
-            connection.execute(self.sql(_TABLES))
+            connection.execute(self.format_sql("CREATE SCHEMA IF NOT EXISTS {schema}"))
+            connection.execute(self.format_sql(_TABLES))
 
 
-def _first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
-    """The first column of the first row, None when there is no row."""
+def _fetch_first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
+    """Return the first column of the first row, None without a row."""
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row is not None else None
 
 
-def _bounded(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
-    """A value, None when there is none; the query gives its size too, and nothing beyond. Raises TooLarge.
-
-    `parameters` begin with the most bytes. Values come as they are: as text they would be twice as long.
+def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
+    """Return a value, None without one; the query also returns its size. Raises TooLarge. `parameters` begin
+    with the maximum number of bytes. Values are transferred in binary form: text would be twice as long.
     """
     row = connection.execute(query, parameters, binary=True).fetchone()
     size, content = row if row is not None else (None, None)
-    Reading(int(parameters[0])).take(int(size or 0))
+    ReadBudget(int(parameters[0])).reserve(int(size or 0))
     return bytes(content) if content is not None else None
 
 
-def open_postgres(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> PostgresBackend:
-    """The backend that the settings describe; raises BackendProblem."""
+def open_postgres(
+    settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE
+) -> PostgresBackend:
+    """Return the backend of the settings. Raises BackendProblem."""
     import os
 
-    with needing("postgres", "postgres"):
+    with require_package("postgres", "postgres"):
         import psycopg
     connection_string = settings.get("conn_str") or os.environ.get("PG_CONN_STR", "")
     schema = settings.get("schema_name") or "nexusform"
     try:
         create = not settings.get("skip_table_creation")
-        database = _Database(connection_string, schema, create=create, largest=largest)
+        database = _Database(connection_string, schema, create=create, max_bytes=max_bytes)
     except psycopg.ProgrammingError:
-        # What psycopg says holds parts of it, and one of these may be a password.
+        # The message of psycopg has parts of it, possibly a password.
         raise BackendProblem(
             "The setting conn_str (or PG_CONN_STR) is not a connection string; it is not shown, since it may "
             "hold a password. In a postgres:// address, write % and @ of a password as %25 and %40."

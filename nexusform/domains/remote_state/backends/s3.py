@@ -1,13 +1,11 @@
-"""State in an object of an S3 bucket, or of any server that speaks S3 with conditional writes.
-
-For a state object K: `K.lock` says who holds the lock and is renewed while it is held; `K.journal/NUMBER` is
-what an apply has done since K was written; the versions of K, where the bucket keeps them, are its history.
-The workspace NAME has its objects below `env:/NAME/`. Settings have OpenTofu's names.
-
-All is decided by conditional writes. A lock object is made with If-None-Match and renewed with If-Match; its
-age is the server's time less the server's time of the last renewal, so no clock of a client counts. Journal
-objects are made with If-None-Match under the next number. Whoever takes over a lock writes the next number
-and changes the ETag of K, so that nothing of the former holder is accepted any more.
+"""State in an object of an S3 bucket, or of any S3-compatible server with conditional writes. For a state
+object K: `K.lock` names the lock holder and is renewed while the lock is held; `K.journal/NUMBER` are the
+operations since K was written; the versions of K, if the bucket keeps them, are its history. The objects of
+workspace NAME are below `env:/NAME/`. Settings have OpenTofu's names. All decisions use conditional writes. A
+lock object is created with If-None-Match and renewed with If-Match; its age is the server's time minus the
+server's time of the last renewal, so client clocks do not matter. Journal objects are created with
+If-None-Match under the next number. A new lock holder writes the next number and changes the ETag of K, so
+that no write of the former holder is accepted.
 """
 
 from __future__ import annotations
@@ -19,24 +17,30 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
 
-from nexusform.backends import journal_lines, locks, refusals
-from nexusform.backends.journal_lines import Gathering, KeepsLines
-from nexusform.backends.locks import Lease, LeaseLost, lease_seconds, now
-from nexusform.backends.refusals import DEFAULT, Reading, check_deletable, check_name, needing
-from nexusform.regular_files import TooLarge
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.backends import backend_checks, journal_lines, locks
+from nexusform.backends.backend_checks import (
+    DEFAULT_WORKSPACE,
+    ReadBudget,
+    check_deletable,
+    check_name,
+    require_package,
+)
+from nexusform.backends.journal_lines import LineBatcher, LineJournal
+from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
+from nexusform.files.regular_files import TooLarge
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
 _RENEWED: Final = "Renewed"
-_REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+_CONFLICT_CODES: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
-_ABSENT: Final = "NoSuchKey"  # a bare 404 may come from anybody on the way
-_GONE: Final = frozenset({_ABSENT, "NotFound", "404"})
-_KEPT_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
+_MISSING_CODE: Final = "NoSuchKey"  # a bare 404 may be from a proxy
+_MISSING_CODES: Final = frozenset({_MISSING_CODE, "NotFound", "404"})
+_JOURNAL_KEEP_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
 
 
-class S3Backend(KeepsLines):
-    """The state of one workspace in a bucket; see the module. `client` is boto3's."""
+class S3Backend(LineJournal):
+    """State of one workspace in a bucket; see the module. `client` is boto3's."""
 
     _journal: _Journal
 
@@ -47,139 +51,139 @@ class S3Backend(KeepsLines):
         key: str,
         *,
         prefix: str = "env:",
-        workspace: str = DEFAULT,
-        largest: int = refusals.LARGEST,
+        workspace: str = DEFAULT_WORKSPACE,
+        max_bytes: int = backend_checks.MAXIMUM_SIZE,
     ) -> None:
         check_name(workspace)
         self._client = client
         self._bucket = bucket
         self._base_key = key
         self._prefix = prefix
-        self._key = key if workspace == DEFAULT else f"{prefix}/{workspace}/{key}"
-        self._objects = _Objects(client, bucket, largest)
+        self._key = key if workspace == DEFAULT_WORKSPACE else f"{prefix}/{workspace}/{key}"
+        self._objects = _Objects(client, bucket, max_bytes)
         self._lock_key = f"{self._key}.lock"
-        self._held: _HeldLock | None = None
+        self._lock_state: _LockState | None = None
         self._journal = _Journal(self._objects, f"{self._key}.journal/", self.check_lease)
 
     def describe(self) -> str:
-        """The S3 URL of the object, and of which service where it is not Amazon's."""
-        place = f"s3://{self._bucket}/{self._key}"
+        """Return the S3 URL of the object, with the service unless it is Amazon's."""
+        location = f"s3://{self._bucket}/{self._key}"
         service = str(self._client.meta.endpoint_url)
-        return place if _AMAZON.fullmatch(service) else f"{place} ({service.rpartition('@')[2]})"
+        return location if _AMAZON.fullmatch(service) else f"{location} ({service.rpartition('@')[2]})"
 
     def read(self) -> bytes | None:
-        """The state document, None when there is none."""
-        with self._explained("read the state"):
-            content, _ = self._objects.get(self._key)
-        return _document(content)
+        """Return the state document, None if there is none."""
+        with self._convert_errors("read the state"):
+            content, _ = self._objects.get_content(self._key)
+        return _strip_document(content)
 
     def write(self, document: bytes) -> None:
-        """Replace the document if it is still the one that was read. The same document: nothing."""
+        """Replace the document if it is unchanged since it was read. An equal document is not written."""
         self.check_lease()
-        with self._explained("write the state"):
-            content, etag = self._objects.get(self._key)
-            if _document(content) == document:
+        with self._convert_errors("write the state"):
+            content, etag = self._objects.get_content(self._key)
+            if _strip_document(content) == document:
                 return
             self._objects.put(self._key, document, etag)
         self.check_lease()
 
-    def compact(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that a crash in between counts nothing twice."""
-        with self._explained("write to the journal"):
-            begun = bool(keep) or self._journal.begun()
-            if begun:
-                self._journal.add([journal_lines.compaction_mark(document), *keep])
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Write the document and empty the journal; a crash in between duplicates no record."""
+        with self._convert_errors("write to the journal"):
+            has_lines = bool(keep) or self._journal.has_lines()
+            if has_lines:
+                self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        if begun:
-            with self._explained("empty the journal"):
-                self._journal.remove_old(_KEPT_LEASES * lease_seconds())
+        if has_lines:
+            with self._convert_errors("empty the journal"):
+                self._journal.remove_old(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Take the lock or raise LockHeld; one not renewed in its time is replaced, with a warning."""
-        seconds = lease_seconds()
-        sent_at = now()
-        with self._explained("lock the state"):
-            standing = self._standing_lock()
-            if standing is not None and standing.age < standing.seconds:
-                raise LockHeld(standing.holder)
-            etag = standing.etag if standing is not None else ""
+        """Acquire the lock or raise LockHeld; an expired one is replaced, with a warning."""
+        seconds = read_lease_seconds()
+        sent_at = read_clock()
+        with self._convert_errors("lock the state"):
+            current = self._read_lock()
+            if current is not None and current.age < current.seconds:
+                raise StateLocked(current.holder)
+            etag = current.etag if current is not None else ""
             try:
-                etag = self._objects.put(self._lock_key, _lock_content(info, seconds, 0), etag)
-            except _Refused:
-                raise LockHeld(self.holder()) from None
-            held = _HeldLock(info, seconds, etag)
+                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, 0), etag)
+            except _WriteConflict:
+                raise StateLocked(self.read_lock()) from None
+            lock_state = _LockState(info, seconds, etag)
             self._journal.reset()
-            if standing is not None:
-                self._fence(info.id)
-        held.lease = Lease(seconds, self._renewal(held))
-        held.lease.begin(sent_at)
-        self._held = held
-        if standing is None:
+            if current is not None:
+                self._block_former_holder(info.id)
+        lock_state.lease = Lease(seconds, self._create_renewal(lock_state))
+        lock_state.lease.begin(sent_at)
+        self._lock_state = lock_state
+        if current is None:
             return []
-        who = locks.describe(standing.holder) if standing.holder else "somebody"
-        return [f"The lock of {who} was taken over: it was not renewed for {standing.age:.0f} s."]
+        previous_holder = locks.describe_holder(current.holder) if current.holder else "somebody"
+        return [f"The lock of {previous_holder} was taken over: it was not renewed for {current.age:.0f} s."]
 
     def unlock(self, lock_id: str) -> None:
-        """Give the lock back; a BackendProblem when it is no longer held under this id."""
-        held, self._held = self._held, None
-        if held is not None and held.lease is not None:
-            held.lease.end()
-        with self._explained("unlock the state"):
-            standing = self._standing_lock()
-            holder = standing.holder if standing is not None else None
-            if held is None or holder is None or holder.id != lock_id:
-                raise BackendProblem(locks.not_released(lock_id, holder))
+        """Release the lock. Raises BackendProblem if it is not held under this id."""
+        lock_state, self._lock_state = self._lock_state, None
+        if lock_state is not None and lock_state.lease is not None:
+            lock_state.lease.stop()
+        with self._convert_errors("unlock the state"):
+            current = self._read_lock()
+            holder = current.holder if current is not None else None
+            if lock_state is None or holder is None or holder.id != lock_id:
+                raise BackendProblem(locks.format_release_failure(lock_id, holder))
             self._objects.delete(self._lock_key)
 
-    def holder(self) -> LockInfo | None:
-        """Who holds the lock now."""
-        with self._explained("look at the lock"):
-            standing = self._standing_lock()
-        return standing.holder if standing is not None and standing.age < standing.seconds else None
+    def read_lock(self) -> LockInfo | None:
+        """Return the current holder of the lock."""
+        with self._convert_errors("look at the lock"):
+            current = self._read_lock()
+        return current.holder if current is not None and current.age < current.seconds else None
 
     def force_unlock(self, lock_id: str) -> None:
-        """Remove the lock object with this id; its holder cannot write any more."""
-        holder = self.holder()
+        """Delete the lock object with this id; its holder cannot write any more."""
+        holder = self.read_lock()
         if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.not_broken(lock_id, holder))
-        with self._explained("break the lock"):
-            self._fence(f"broken {lock_id}")
+            raise BackendProblem(locks.format_break_failure(lock_id, holder))
+        with self._convert_errors("break the lock"):
+            self._block_former_holder(f"broken {lock_id}")
             self._objects.delete(self._lock_key)
 
-    def workspaces(self) -> list[str]:
-        """The default workspace and those that have a state."""
-        with self._explained("list the workspaces"):
-            keys = self._objects.keys(f"{self._prefix}/")
+    def list_workspaces(self) -> list[str]:
+        """Return the default workspace and those with a state."""
+        with self._convert_errors("list the workspaces"):
+            keys = self._objects.list_keys(f"{self._prefix}/")
         ends = f"/{self._base_key}"
         middle = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]
-        return [DEFAULT, *sorted(name for name in middle if "/" not in name)]
+        return [DEFAULT_WORKSPACE, *sorted(name for name in middle if "/" not in name)]
 
-    def for_workspace(self, name: str) -> S3Backend:
-        """The same bucket and key, another workspace."""
+    def select_workspace(self, name: str) -> S3Backend:
+        """Return the backend of another workspace in the same bucket and key."""
         return S3Backend(
             self._client,
             self._bucket,
             self._base_key,
             prefix=self._prefix,
             workspace=name,
-            largest=self._objects.largest,
+            max_bytes=self._objects.max_bytes,
         )
 
     def delete_workspace(self, name: str) -> None:
-        """Remove the objects of a workspace."""
-        check_deletable(name, self.workspaces())
-        self.for_workspace(name).remove()
+        """Delete the objects of a workspace."""
+        check_deletable(name, self.list_workspaces())
+        self.select_workspace(name).remove()
 
     def remove(self) -> None:
         """Delete state, lock and journal."""
-        with self._explained("delete the workspace"):
-            for key in self._objects.keys(self._key):
+        with self._convert_errors("delete the workspace"):
+            for key in self._objects.list_keys(self._key):
                 self._objects.delete(key)
 
-    def history(self) -> list[StoredVersion]:
-        """The earlier versions, newest first; none where the bucket keeps no versions."""
-        with self._explained("list the history"):
-            versions = self._objects.versions(self._key)
+    def list_versions(self) -> list[StoredVersion]:
+        """Return the earlier versions, newest first; none without bucket versioning."""
+        with self._convert_errors("list the history"):
+            versions = self._objects.list_versions(self._key)
         return [
             StoredVersion(version["VersionId"], version["LastModified"].strftime("%Y-%m-%dT%H:%M:%SZ"))
             for version in versions
@@ -187,74 +191,80 @@ class S3Backend(KeepsLines):
         ]
 
     def read_version(self, version: str) -> bytes:
-        """One of `history` by its id."""
-        with self._explained("read the history"):
+        """Return an earlier document by its id."""
+        with self._convert_errors("read the history"):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, VersionId=version)
-            return _document(_content(answer, Reading(self._objects.largest))) or b""
+            return _strip_document(_read_content(answer, ReadBudget(self._objects.max_bytes))) or b""
 
     # --- how ---------------------------------------------------------------------------------
 
-    def _standing_lock(self) -> _StandingLock | None:
-        answer = self._objects.get_answer(self._lock_key)
+    def _read_lock(self) -> _StoredLock | None:
+        answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
-        content = _content(answer, Reading(refusals.LARGEST_LOCK))
-        return _StandingLock(locks.from_json(content), _lease_of(content), _age(answer), str(answer["ETag"]))
+        content = _read_content(answer, ReadBudget(backend_checks.MAXIMUM_LOCK_SIZE))
+        return _StoredLock(
+            locks.parse_lock(content),
+            _parse_lease_seconds(content),
+            _compute_age(answer),
+            str(answer["ETag"]),
+        )
 
-    def _fence(self, lock_id: str) -> None:
-        """Make sure that nothing which a former holder has under way is accepted."""
-        self._journal.take_over(lock_id)
-        content, etag = self._objects.get(self._key)
+    def _block_former_holder(self, lock_id: str) -> None:
+        """Ensure that no write in progress of a former holder is accepted."""
+        self._journal.write_seal(lock_id)
+        content, etag = self._objects.get_content(self._key)
         # One more line end: the same document under another ETag (see `_document`).
         self._objects.put(self._key, (content or b"") + b"\n", etag)
 
-    def _renewal(self, held: _HeldLock) -> Callable[[], None]:
+    def _create_renewal(self, lock_state: _LockState) -> Callable[[], None]:
         def renew() -> None:
-            held.renewals += 1
-            content = _lock_content(held.info, held.seconds, held.renewals)
+            lock_state.renewals += 1
+            content = _build_lock_content(lock_state.info, lock_state.seconds, lock_state.renewals)
             try:
-                held.etag = self._objects.put(self._lock_key, content, held.etag)
-            except _Refused:
+                lock_state.etag = self._objects.put(self._lock_key, content, lock_state.etag)
+            except _WriteConflict:
                 raise LeaseLost("it was broken, or another run has it") from None
 
         return renew
 
     def check_lease(self) -> None:
-        """Raise a BackendProblem when the lock was held here and is lost."""
-        if self._held is not None and self._held.lease is not None:
-            self._held.lease.check()
+        """Raise a BackendProblem if the lock was held here and is lost."""
+        if self._lock_state is not None and self._lock_state.lease is not None:
+            self._lock_state.lease.check_valid()
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        """Turn what the service or the network says into a BackendProblem."""
+    def _convert_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of the service or the network to a BackendProblem."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             yield
-        except _Refused:
+        except _WriteConflict:
             raise BackendProblem(
-                f"Cannot {what} at {self.describe()}: it was changed by another run meanwhile."
+                f"Cannot {operation} at {self.describe()}: it was changed by another run meanwhile."
             ) from None
-        except (BotoCoreError, ClientError, _Cut) as problem:
-            words = self._elsewhere(problem) if _is_redirect(problem) else f"{problem}"
-            raise BackendProblem(f"Cannot {what} at {self.describe()}: {words}") from None
+        except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
+            message = self._describe_redirect(problem) if _is_redirect(problem) else f"{problem}"
+            raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except TooLarge as problem:
-            raise refusals.too_large(what, f"at {self.describe()}", problem) from None
+            raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
-    def _elsewhere(self, problem: Exception) -> str:
-        """What a redirect comes to: the bucket is of another region."""
-        answered = getattr(problem, "response", {}).get("ResponseMetadata", {}).get("HTTPHeaders", {})
-        region, ours = answered.get("x-amz-bucket-region"), self._client.meta.region_name
-        where = f'in the region "{region}"' if region else "in another region or at another address"
+    def _describe_redirect(self, problem: Exception) -> str:
+        """Return the explanation of a redirect: the bucket is in another region."""
+        headers = getattr(problem, "response", {}).get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region, client_region = headers.get("x-amz-bucket-region"), self._client.meta.region_name
+        location = f'in the region "{region}"' if region else "in another region or at another address"
         return (
-            f'the service answers with a redirect: the bucket "{self._bucket}" is {where}, and "{ours}" was '
+            f'the service answers with a redirect: the bucket "{self._bucket}" is {location}, and '
+            f'"{client_region}" was '
             f'asked. Write region = "{region or "REGION"}", and the endpoint of that region where one is '
             "named."
         )
 
 
-class _HeldLock:
-    """The lock that this object holds, and the ETag of its last renewal."""
+class _LockState:
+    """Lock held by this object, and the ETag of its last renewal."""
 
     __slots__ = ("etag", "info", "lease", "renewals", "seconds")
 
@@ -266,8 +276,8 @@ class _HeldLock:
         self.lease: Lease | None = None
 
 
-class _StandingLock:
-    """A lock object as it stands: `age` and `seconds` say whether it has run out."""
+class _StoredLock:
+    """Stored lock object; it is expired if `age` exceeds `seconds`."""
 
     __slots__ = ("age", "etag", "holder", "seconds")
 
@@ -278,144 +288,150 @@ class _StandingLock:
         self.etag = etag
 
 
-class _Refused(Exception):
-    """A conditional write found another version than it named."""
+class _WriteConflict(Exception):
+    """A conditional write met another version than expected."""
 
 
-class _Cut(Exception):
-    """An answer that ended before its end, or that does not say how long it is."""
+class _IncompleteResponse(Exception):
+    """Response that is incomplete, or without a length."""
 
 
 class _Objects:
-    """The objects of a bucket, written on condition."""
+    """Objects of a bucket with conditional writes."""
 
-    def __init__(self, client: Any, bucket: str, largest: int) -> None:
+    def __init__(self, client: Any, bucket: str, max_bytes: int) -> None:
         self._client = client
         self._bucket = bucket
-        self.largest = largest  # bytes of an object that is read
+        self.max_bytes = max_bytes  # bytes of an object that is read
 
-    def get_answer(self, key: str) -> Mapping[str, Any] | None:
-        """The server's answer with body and headers, None when there is no such object."""
+    def get_response(self, key: str) -> Mapping[str, Any] | None:
+        """Return the server's response with body and headers, None if there is no such object."""
         from botocore.exceptions import ClientError
 
         try:
             answer: Mapping[str, Any] = self._client.get_object(Bucket=self._bucket, Key=key)
         except ClientError as problem:
-            if _code(problem) == _ABSENT:
+            if _get_error_code(problem) == _MISSING_CODE:
                 return None
             raise
         return answer
 
-    def get(self, key: str, reading: Reading | None = None) -> tuple[bytes | None, str]:
-        """Content and ETag; None and "" when there is no such object. Raises TooLarge."""
-        answer = self.get_answer(key)
+    def get_content(self, key: str, reading: ReadBudget | None = None) -> tuple[bytes | None, str]:
+        """Return content and ETag; None and "" if there is no such object. Raises TooLarge."""
+        answer = self.get_response(key)
         if answer is None:
             return None, ""
-        return _content(answer, reading or Reading(self.largest)), str(answer["ETag"])
+        return _read_content(answer, reading or ReadBudget(self.max_bytes)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
-        """Write over the version with this ETag ("": there must be none); the new ETag. Raises _Refused."""
+        """Write over the version with this ETag ("": there must be none), and return the new ETag. Raises
+        _WriteConflict.
+        """
         from botocore.exceptions import ClientError
 
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
         try:
             answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
         except ClientError as problem:
-            if _code(problem) not in _REFUSED | _GONE:
+            if _get_error_code(problem) not in _CONFLICT_CODES | _MISSING_CODES:
                 raise
-            # The answer to an earlier try may have been lost on its way: then our bytes stand there.
-            standing, standing_etag = self.get(key)
-            if standing != content:
-                raise _Refused from None
-            return standing_etag
+            # The response to an earlier attempt may be lost: then the object has our content.
+            current, current_etag = self.get_content(key)
+            if current != content:
+                raise _WriteConflict from None
+            return current_etag
         return str(answer["ETag"])
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is gone is no error."""
+        """Delete an object; a missing one is no error."""
         self._client.delete_object(Bucket=self._bucket, Key=key)
 
-    def keys(self, prefix: str) -> list[str]:
-        """The keys below a prefix, sorted."""
-        return [entry["Key"] for entry in self.entries(prefix)]
+    def list_keys(self, prefix: str) -> list[str]:
+        """Return the keys below a prefix, sorted."""
+        return [entry["Key"] for entry in self.list_entries(prefix)]
 
-    def entries(self, prefix: str) -> list[Mapping[str, Any]]:
-        """Keys with their times, sorted by key."""
+    def list_entries(self, prefix: str) -> list[Mapping[str, Any]]:
+        """Return keys with their times, sorted by key."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-        entries = _entries(pages, "Contents")
+        entries = _collect_entries(pages, "Contents")
         return sorted(entries, key=lambda entry: str(entry["Key"]))
 
-    def versions(self, key: str) -> list[Mapping[str, Any]]:
-        """The versions of one object, newest first."""
+    def list_versions(self, key: str) -> list[Mapping[str, Any]]:
+        """Return the versions of one object, newest first."""
         pages = self._client.get_paginator("list_object_versions").paginate(Bucket=self._bucket, Prefix=key)
-        entries = _entries(pages, "Versions")
+        entries = _collect_entries(pages, "Versions")
         return [entry for entry in entries if entry["Key"] == key and entry["VersionId"] != "null"]
 
 
-def _content(answer: Mapping[str, Any], reading: Reading) -> bytes:
-    """The body of an answer, which is closed unread when it is too large. Raises TooLarge."""
+def _read_content(answer: Mapping[str, Any], reading: ReadBudget) -> bytes:
+    """Return the body of a response; a body that is too large is closed unread. Raises TooLarge."""
     length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
-        content = reading.take_all(body, length or 0)
+        content = reading.read_all(body, length or 0)
     if length is None or len(content) != length:
-        raise _Cut(f"the answer was cut off: {len(content)} of {length} bytes came")
+        raise _IncompleteResponse(f"the answer was cut off: {len(content)} of {length} bytes came")
     return content
 
 
-def _entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
-    # A page without any has no list of them either.
+def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    # A page without entries has no list.
     entries: list[Mapping[str, Any]] = []
     for page in pages:
         if "Name" not in page:  # of the bucket; without it this is no list at all
-            raise _Cut("the answer is no list of objects")
+            raise _IncompleteResponse("the answer is no list of objects")
         entries += page.get(name, ())
     return entries
 
 
 class _Journal:
-    """Numbered objects; a number is taken once, so of two writers one loses."""
+    """Numbered objects; each number is used once, so that one of two concurrent writers fails."""
 
     def __init__(self, objects: _Objects, prefix: str, check_lease: Callable[[], None]) -> None:
         self._objects = objects
         self._prefix = prefix
         self._check_lease = check_lease
-        self._gathering = Gathering(self._write)
-        self._last: int | None = None  # the number written last; None: not looked up yet
+        self._batch_writer = LineBatcher(self._write_lines)
+        self._last_written: int | None = None  # the number written last; None: not looked up yet
 
-    def add(self, lines: Sequence[bytes]) -> None:
-        """Write lines as the next object. Raises _Refused when somebody else took its number."""
+    def add_lines(self, lines: Sequence[bytes]) -> None:
+        """Write lines as the next object. Raises _WriteConflict if another writer used its number."""
         if lines:
-            self._gathering.add(lines)
+            self._batch_writer.add_lines(lines)
 
-    def lines(self) -> list[bytes]:
-        """Every line of every object, in order."""
-        reading = Reading(self._objects.largest)
-        texts = [self._objects.get(key, reading)[0] or b"" for key in self._objects.keys(self._prefix)]
-        return journal_lines.lines_of(texts)
+    def list_lines(self) -> list[bytes]:
+        """Return every line of every object, in order."""
+        reading = ReadBudget(self._objects.max_bytes)
+        texts = [
+            self._objects.get_content(key, reading)[0] or b"" for key in self._objects.list_keys(self._prefix)
+        ]
+        return journal_lines.split_lines(texts)
 
-    def begun(self) -> bool:
-        """Whether there is any line."""
-        return bool(self._last) or bool(self._objects.keys(self._prefix))
+    def has_lines(self) -> bool:
+        """Return whether there is any line."""
+        return bool(self._last_written) or bool(self._objects.list_keys(self._prefix))
 
     def reset(self) -> None:
-        """Look the end up anew: others may have written since."""
-        self._gathering = Gathering(self._write)
-        self._last = None
+        """Reset the position: other writers may have appended."""
+        self._batch_writer = LineBatcher(self._write_lines)
+        self._last_written = None
 
-    def take_over(self, lock_id: str) -> None:
-        """Take the number that a former holder would write next."""
-        self._last = self._last_number()
+    def write_seal(self, lock_id: str) -> None:
+        """Write the next number of a former holder, so that it cannot append."""
+        self._last_written = self._find_last_number()
         while True:
             try:
-                self._objects.put(self._key(self._last + 1), journal_lines.seal(lock_id) + b"\n", "")
-            except _Refused:
-                self._last += 1  # it was still writing
+                self._objects.put(
+                    self._format_key(self._last_written + 1), journal_lines.build_seal(lock_id) + b"\n", ""
+                )
+            except _WriteConflict:
+                self._last_written += 1  # it was still writing
             else:
-                self._last += 1
+                self._last_written += 1
                 return
 
     def remove_old(self, seconds: float) -> None:
-        """Remove objects older than this but for the last: nobody can still write under their numbers."""
-        entries = self._objects.entries(self._prefix)
+        """Delete objects older than this except the last, whose numbers can no longer be written."""
+        entries = self._objects.list_entries(self._prefix)
         if not entries:
             return
         newest = max(entry["LastModified"] for entry in entries)
@@ -423,73 +439,73 @@ class _Journal:
             if (newest - entry["LastModified"]).total_seconds() > seconds:
                 self._objects.delete(str(entry["Key"]))
 
-    def _write(self, lines: list[bytes]) -> None:
+    def _write_lines(self, lines: list[bytes]) -> None:
         self._check_lease()
-        if self._last is None:
-            self._last = self._last_number()
-        self._objects.put(self._key(self._last + 1), b"\n".join([*lines, b""]), "")
-        self._last += 1
+        if self._last_written is None:
+            self._last_written = self._find_last_number()
+        self._objects.put(self._format_key(self._last_written + 1), b"\n".join([*lines, b""]), "")
+        self._last_written += 1
         self._check_lease()  # a holder that slept meanwhile must not act upon what it wrote
 
-    def _last_number(self) -> int:
-        keys = self._objects.keys(self._prefix)
+    def _find_last_number(self) -> int:
+        keys = self._objects.list_keys(self._prefix)
         return int(keys[-1].removeprefix(self._prefix)) if keys else 0
 
-    def _key(self, number: int) -> str:
+    def _format_key(self, number: int) -> str:
         return f"{self._prefix}{number:010}"
 
 
-def _document(content: bytes | None) -> bytes | None:
-    """The document without the line ends that a taking over added; None when nothing else is there."""
+def _strip_document(content: bytes | None) -> bytes | None:
+    """Return the document without the line ends added on a lock takeover; None if it is empty."""
     if content is None:
         return None
-    bare = content.rstrip(b"\n")
-    return bare + b"\n" if bare and content.endswith(b"\n") else bare or None
+    stripped = content.rstrip(b"\n")
+    return stripped + b"\n" if stripped and content.endswith(b"\n") else stripped or None
 
 
-def _lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
-    return locks.to_json(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
+def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
+    return locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
 
 
-def _lease_of(content: bytes) -> float:
-    text = locks.member(content, _LEASE)
-    return float(text) if text.isdigit() else float(lease_seconds())
+def _parse_lease_seconds(content: bytes) -> float:
+    text = locks.read_member(content, _LEASE)
+    return float(text) if text.isdigit() else float(read_lease_seconds())
 
 
-def _age(answer: Mapping[str, Any]) -> float:
-    """Seconds from the last renewal to the answer, both by the server's clock."""
-    asked = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-    return float((asked - answer["LastModified"]).total_seconds())
+def _compute_age(answer: Mapping[str, Any]) -> float:
+    """Return the seconds from the last renewal to the response, by the server's clock."""
+    response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+    return float((response_time - answer["LastModified"]).total_seconds())
 
 
 def _is_redirect(problem: Exception) -> bool:
-    """Whether the service says that a bucket is elsewhere."""
-    answered = getattr(problem, "response", {}).get("ResponseMetadata", {})
-    return 300 <= int(answered.get("HTTPStatusCode") or 0) < 400
+    """Return whether the service redirects to another region."""
+    metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
+    return 300 <= int(metadata.get("HTTPStatusCode") or 0) < 400
 
 
-def _ask_once(context: dict[str, Any], **_more: Any) -> None:
-    """Let the client not ask for the region of a bucket because of a redirect of just that question: a server
-    that redirects everything, and names no region, would be asked until the stack is full.
+def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:
+    """Prevent repeated region lookups after a redirect: a server that redirects everything without a region
+    would be queried endlessly.
     """
     context.get("s3_redirect", {})["redirected"] = True
 
 
-def _code(problem: Any) -> str:
+def _get_error_code(problem: Any) -> str:
     return str(problem.response.get("Error", {}).get("Code", ""))
 
 
 @cache
-def _models(data_path: str | None) -> Any:
-    """What botocore knows of services, read once for all workspaces: it takes 0.1 s."""
+def _load_service_models(data_path: str | None) -> Any:
+    """Return botocore's service models, loaded once for all workspaces (0.1 s)."""
     from botocore.loaders import create_loader
 
     return create_loader(data_path)
 
 
-def open_s3(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> S3Backend:
-    """The backend that the settings describe; raises BackendProblem."""
-    with needing("s3", "s3"):
+def open_s3(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> S3Backend:
+    """Return the backend of the settings. Raises BackendProblem."""
+    with require_package("s3", "s3"):
         import boto3
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
@@ -497,7 +513,7 @@ def open_s3(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> S3B
     style = {"addressing_style": "path"} if settings.get("use_path_style") else {}
     try:
         core = Session()
-        core.register_component("data_loader", _models(core.get_config_variable("data_path")))
+        core.register_component("data_loader", _load_service_models(core.get_config_variable("data_path")))
         session = boto3.Session(
             botocore_session=core,
             aws_access_key_id=settings.get("access_key"),
@@ -520,6 +536,6 @@ def open_s3(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> S3B
         )
     except (BotoCoreError, ValueError) as problem:
         raise BackendProblem(f'The backend "s3" cannot be opened: {problem}') from None
-    client.meta.events.register("before-call.s3.HeadBucket", _ask_once)
+    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
     prefix = settings.get("workspace_key_prefix") or "env:"
-    return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, largest=largest)
+    return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, max_bytes=max_bytes)

@@ -1,1 +1,1 @@
-"""`nexusform sites ...`."""
+"""Commands of sites."""

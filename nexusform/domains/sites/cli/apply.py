@@ -9,60 +9,68 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.apply import verification_of
-from nexusform.cli.arguments import group, optional, switch, text, texts
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, duration, place_of
-from nexusform.cli.interrupts import graceful_interrupts
-from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
-from nexusform.cli.screen import Screen, input_allowed
-from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.domains.sites.cli.flags import EngineFlags
+from nexusform.cli.apply import parse_verification
+from nexusform.cli.arguments import (
+    declare_group,
+    declare_optional,
+    declare_switch,
+    declare_text,
+    declare_texts,
+)
+from nexusform.cli.commands import define_command
+from nexusform.cli.interrupts import handle_interrupts
+from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
+from nexusform.cli.screen import Screen, is_input_allowed
+from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.sites.cli.plan import FORMATS
-from nexusform.domains.sites.rendering.outcome import outcome_outline
-from nexusform.domains.sites.types.definition import Wave
+from nexusform.domains.sites.cli.site_flags import EngineFlags
+from nexusform.domains.sites.rendering.apply_report import build_apply_report
+from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
-from nexusform.domains.sites.types.work import Answer, Status
-from nexusform.domains.sites.workflow.fleet_file import read_fleet_plan
-from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, OpenedFleet, open_fleet
-from nexusform.domains.sites.workflow.progress import Progress, read_progress
-from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
-from nexusform.domains.sites.workflow.waves import Applying, Stop, Watching, apply_waves
-from nexusform.ports import FileProblem
-from nexusform.rendering.answers.outline import outline_text
-from nexusform.source import SourceFile
-from nexusform.words import counted, form
-from nexusform.workflow.opening.place import confinement_of
-from nexusform.workflow.opening.surroundings import SystemClock
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, read_progress
+from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.rendering.answers.answer_report import render_report_text
+from nexusform.workflow.opening.command_context import parse_confinement
+from nexusform.workflow.opening.system_io import SystemClock
 
-_FEW_SITES: Final = 30  # so many are told of one by one
+_MAX_LISTED_SITES: Final = 30  # limit for a line per site
 
 
 class ApplyArguments(Struct, frozen=True, kw_only=True):
-    """What `sites apply` takes."""
+    """Arguments of `sites apply`."""
 
-    planfile: str | None = optional(None)
-    wave: str = text("Approve and apply only this wave", metavar="WAVE")
-    resume: bool = switch("Continue an interrupted apply")
-    verify: tuple[str, ...] = texts("Reject a plan without this signature", metavar="key:FILE")
-    lock_timeout: str = text("Wait this long for the lock of a site", metavar="DURATION", default="0s")
-    input: bool = switch("Stop before a wave without approval", default=True)
-    as_json: bool = switch("Print a JSON document", flag="json")
-    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
-    engine: EngineFlags = group(EngineFlags)
-    view: ViewFlags = group(ViewFlags)
+    planfile: str | None = declare_optional(None)
+    wave: str = declare_text("Approve and apply only this wave", metavar="WAVE")
+    resume: bool = declare_switch("Continue an interrupted apply")
+    verify: tuple[str, ...] = declare_texts("Reject a plan without this signature", metavar="key:FILE")
+    lock_timeout: str = declare_text(
+        "Wait this long for the lock of a site", metavar="DURATION", default="0s"
+    )
+    input: bool = declare_switch("Stop before a wave without approval", default=True)
+    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    engine: EngineFlags = declare_group(EngineFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-class _Job(Struct, frozen=True):
-    """A plan of sites that is to be applied."""
+class _ApplyJob(Struct, frozen=True):
+    """Plan of sites to apply."""
 
     plan: FleetPlan
     opened: OpenedFleet
-    progress: Progress
+    progress: ApplyProgress
     waves: tuple[Wave, ...]
 
 
-@command("apply", ApplyArguments)
+@define_command("apply", ApplyArguments)
 def apply(arguments: ApplyArguments) -> int:
     """Apply a plan saved by `sites plan -out=FILE`, wave by wave.
 
@@ -70,196 +78,213 @@ def apply(arguments: ApplyArguments) -> int:
     one stops the wave before its first write. Exit code 0, or 1 if a site is rejected or fails, or
     a wave stops.
     """
-    screen = arguments.view.screen()
+    screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
-    if verification_of(arguments.verify).replan:
+    if parse_verification(arguments.verify).replan:
         raise click.UsageError("-verify=replan: plans of sites are made anew before every wave.")
-    aside = arguments.as_json or to_stdout(reports)
-    if not arguments.engine.usable(screen):
+    is_on_stderr = arguments.as_json or has_stdout_report(reports)
+    if not arguments.engine.check_usable(screen):
         return 1
-    job, problems, sources = _opened(arguments)
-    screen.diagnostics(problems, sources, aside=aside)
+    job, problems, sources = _open_job(arguments)
+    screen.print_diagnostics(problems, sources, is_aside=is_on_stderr)
     if job is None:
         return 1
-    applying, stop = _applied(job, arguments, screen)
-    if applying is None:
+    fleet_apply, stop = _apply_job(job, arguments, screen)
+    if fleet_apply is None:
         return 1
-    remember_states(job.opened, place_of(), applying.answers.values())
-    outcome = _outcome(job, applying)
+    record_states(job.opened, create_context(), fleet_apply.results.values())
+    outcome = _build_outcome(job, fleet_apply)
     for report in reports:
         write_report(FORMATS[report.format](outcome), report)
     if arguments.as_json:
         write_to_stdout(FORMATS["json"](outcome) + b"\n", "json")
-    elif not to_stdout(reports):
-        outline = outcome_outline(outcome, bad=stop is not None)
-        screen.out(outline_text(outline, colour=screen.colour, width=screen.width), end="")
+    elif not has_stdout_report(reports):
+        report_sections = build_apply_report(outcome, is_stopped=stop is not None)
+        screen.print_text(
+            render_report_text(report_sections, colour=screen.colour, width=screen.width), end=""
+        )
     if stop is not None:
-        resume = f" `nexusform sites apply -resume {arguments.planfile}` goes on once that is mended."
-        screen.diagnostics([error(stop.id, f"{stop.why}{resume if stop.resumable else ''}")], {})
+        resume_hint = f" `nexusform sites apply -resume {arguments.planfile}` goes on once that is mended."
+        screen.print_diagnostics(
+            [build_error(stop.id, f"{stop.reason}{resume_hint if stop.is_resumable else ''}")], {}
+        )
         return 1
-    return 1 if outcome.of_status(Status.REFUSED, Status.FAILED, Status.SKIPPED) else 0
+    return 1 if outcome.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
 
 
-def _opened(
+def _open_job(
     arguments: ApplyArguments,
-) -> tuple[_Job | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """The plan, the sites as they are now, how far it was applied before, and the text of the sites' file."""
+) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Open the plan, the current definition and the progress so far."""
     if arguments.planfile is None:
         detail = (
             "Name the plan: nexusform sites plan -out=FILE makes one, nexusform sites apply FILE applies it."
         )
-        return None, [error("approval-is-needed", detail)], {}
-    place = place_of()
-    plan, problems = read_fleet_plan(arguments.planfile, place, verification_of(arguments.verify).key_files)
+        return None, [build_error("approval-is-needed", detail)], {}
+    location = create_context()
+    plan, problems = read_fleet_plan(
+        arguments.planfile, location, parse_verification(arguments.verify).key_files
+    )
     if plan is None:
         return None, problems, {}
-    if plan.confined and not place.confinement.root:
-        # It stays as far trusted as it was reviewed.
-        confinement = confinement_of("true", place.environment)
-        place = replace(place, confinement=confinement, allow_remote=plan.allow_remote)
-    terms = FleetTerms(lock_timeout=duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
-    opened = open_fleet(place, terms, plan.now)
+    if plan.is_confined and not location.confinement.root:
+        # Apply trusts it no further than the plan did.
+        confinement = parse_confinement("true", location.environment)
+        location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
+    options = FleetOptions(
+        lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources
+    )
+    opened = open_fleet(location, options, plan.now)
     problems += opened.diagnostics
     if opened.definition is None:
         return None, problems, opened.sources
-    if opened.definition.digest != plan.definition:
+    if opened.definition.digest != plan.definition_digest:
         detail = (
             "nexusform.sites.hcl, or a file that it reads, is another one than the plan was made of. Sites "
             "whose plan comes to the same are applied as they were approved; waves run as they were planned."
         )
-        problems.append(warning("sites-changed-since-the-plan", detail))
+        problems.append(build_warning("sites-changed-since-the-plan", detail))
     try:
         progress = read_progress(arguments.planfile, plan.identity)
     except FileProblem as problem:
-        return None, [*problems, error("the-plan-cannot-be-read", str(problem))], opened.sources
-    waves, wrong = _waves(arguments, plan, progress)
-    problems += wrong
-    job = _Job(plan, opened, progress, waves)
+        return None, [*problems, build_error("the-plan-cannot-be-read", str(problem))], opened.sources
+    waves, wave_problems = _select_waves(arguments, plan, progress)
+    problems += wave_problems
+    job = _ApplyJob(plan, opened, progress, waves)
     return (None if has_errors(problems) else job), problems, opened.sources
 
 
-def _waves(
-    arguments: ApplyArguments, plan: FleetPlan, progress: Progress
+def _select_waves(
+    arguments: ApplyArguments, plan: FleetPlan, progress: ApplyProgress
 ) -> tuple[tuple[Wave, ...], list[Diagnostic]]:
-    """The waves that are to be applied now."""
-    peopled = tuple(wave for wave in plan.waves if plan.of_wave(wave.name))
-    names = [wave.name for wave in peopled]
-    left = [name for name in names if not progress.is_finished(name)]
-    # A wave in which nothing changes holds up nobody.
-    due = [name for name in left if plan.has_work(name)]
-    unfinished = progress.unfinished()
-    if not left or (progress.lines and not due and not unfinished):
+    """Select the waves to apply now."""
+    waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
+    names = [wave.name for wave in waves_with_sites]
+    unfinished_names = [name for name in names if not progress.is_finished(name)]
+    # A wave without changes blocks no other wave.
+    pending_names = [name for name in unfinished_names if plan.has_work(name)]
+    started_wave = progress.find_unfinished()
+    if not unfinished_names or (progress.list_lines and not pending_names and not started_wave):
         detail = "All of it was applied already. Plan again to see what else there is to do."
-        return (), [error("saved-plan-was-applied-already", detail)]
-    if arguments.wave in names and arguments.wave not in left:
-        return (), [_applied_before(arguments, plan, due or left)]
-    if unfinished and not arguments.resume:
+        return (), [build_error("saved-plan-was-applied-already", detail)]
+    if arguments.wave in names and arguments.wave not in unfinished_names:
+        return (), [_build_already_applied_error(arguments, plan, pending_names or unfinished_names)]
+    if started_wave and not arguments.resume:
         detail = (
-            f'The wave "{unfinished}" was begun and did not come to its end. '
+            f'The wave "{started_wave}" was begun and did not come to its end. '
             f"`nexusform sites apply -resume {arguments.planfile}` goes on with it."
         )
-        return (), [error("fleet-apply-was-begun-before", detail)]
-    if not unfinished and arguments.resume and len(left) == len(names):
-        return (), [error("nothing-to-resume", "No apply of this plan was begun.")]
+        return (), [build_error("fleet-apply-was-begun-before", detail)]
+    if not started_wave and arguments.resume and len(unfinished_names) == len(names):
+        return (), [build_error("nothing-to-resume", "No apply of this plan was begun.")]
     if not arguments.wave:
-        return peopled, []
+        return waves_with_sites, []
     if arguments.wave not in names:
-        known = ", ".join(f'"{name}"' for name in names)
+        wave_list = ", ".join(f'"{name}"' for name in names)
         return (), [
-            error("unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {known}.')
+            build_error(
+                "unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {wave_list}.'
+            )
         ]
-    if due and arguments.wave in due[1:]:
+    if pending_names and arguments.wave in pending_names[1:]:
         detail = (
-            f'The wave "{due[0]}" comes before "{arguments.wave}" and was not applied yet. To do '
+            f'The wave "{pending_names[0]}" comes before "{arguments.wave}" and was not applied yet. To do '
             f"without it, plan -wave={arguments.wave} alone."
         )
-        return (), [error("wave-was-stopped", detail)]
-    return (plan.wave_named(arguments.wave),), []
+        return (), [build_error("wave-was-stopped", detail)]
+    return (plan.find_wave(arguments.wave),), []
 
 
-def _applied_before(arguments: ApplyArguments, plan: FleetPlan, due: Sequence[str]) -> Diagnostic:
-    """That the wave which was named is done, and what of the plan is left."""
-    count = sum(len(plan.of_wave(name)) for name in due)
+def _build_already_applied_error(
+    arguments: ApplyArguments, plan: FleetPlan, pending_names: Sequence[str]
+) -> Diagnostic:
+    """Build the error for a finished wave, with the remaining ones."""
+    count = sum(len(plan.select_wave(name)) for name in pending_names)
     detail = (
-        f'The wave "{arguments.wave}" of this plan was applied already. {counted(count, "site")} of it '
-        f"{form(count, 'waits', 'wait')} in other waves: `nexusform sites apply -wave={due[0]} "
+        f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} of it '
+        f"{select_form(count, 'waits', 'wait')} in other waves: `nexusform sites apply "
+        f"-wave={pending_names[0]} "
         f"{arguments.planfile}` goes on."
     )
-    return error("wave-was-applied-already", detail)
+    return build_error("wave-was-applied-already", detail)
 
 
-def _applied(job: _Job, arguments: ApplyArguments, screen: Screen) -> tuple[Applying | None, Stop | None]:
-    """Apply, telling what happens; None where no engine or no file can be used."""
+def _apply_job(
+    job: _ApplyJob, arguments: ApplyArguments, screen: Screen
+) -> tuple[FleetApply | None, WaveStop | None]:
+    """Apply the waves with progress messages; return None if an engine or file is unusable."""
     assert job.opened.fleet is not None, "a fleet that was read"
-    with arguments.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
+    with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is None:
             return None, None
-        watching = _watching(job, arguments, screen, interrupts.stopping)
-        applying = Applying(job.plan, job.opened.fleet, engine, job.progress, SystemClock(), watching)
+        observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
+        fleet_apply = FleetApply(job.plan, job.opened.fleet, engine, job.progress, SystemClock(), observer)
         try:
-            return applying, apply_waves(applying, job.waves)
+            return fleet_apply, apply_waves(fleet_apply, job.waves)
         except FileProblem as problem:
-            screen.diagnostics([error("wave-was-stopped", str(problem))], {})
+            screen.print_diagnostics([build_error("wave-was-stopped", str(problem))], {})
     return None, None
 
 
-def _watching(job: _Job, arguments: ApplyArguments, screen: Screen, stopping: object) -> Watching:
-    """Who looks on: the screen."""
-    assert callable(stopping), "asked before each site"
-    few = len(job.plan.sites) <= _FEW_SITES
-    say = screen.err if arguments.as_json else screen.out
+def _build_observer(
+    job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object
+) -> ApplyObserver:
+    """Build the observer on the screen."""
+    assert callable(is_stopping), "asked before each site"
+    lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
+    print_message = screen.print_error if arguments.as_json else screen.print_text
 
-    def told(answer: Answer) -> None:
-        bad = answer.status in (Status.REFUSED, Status.FAILED)
-        if few or bad:
-            why = f": {answer.reason}" if answer.reason else ""
-            say(f"  {answer.site}: {answer.status.value}{why}")
+    def print_result(result: SiteResult) -> None:
+        is_failed = result.status in (SiteStatus.REFUSED, SiteStatus.FAILED)
+        if lists_every_site or is_failed:
+            reason_text = f": {result.reason}" if result.reason else ""
+            print_message(f"  {result.site}: {result.status.value}{reason_text}")
 
-    def approves(wave: Wave, count: int) -> bool:
+    def approve_wave(wave: Wave, count: int) -> bool:
         if arguments.wave == wave.name:
             return True
-        if not input_allowed(arguments.input) or arguments.as_json or not _somebody_answers():
+        if not is_input_allowed(arguments.input) or arguments.as_json or not _is_interactive():
             return False
-        question = f'Do you want to apply the wave "{wave.name}" ({counted(count, "site")})?'
-        return screen.ask(question, "  Only 'yes' will be accepted to approve.") == "yes"
+        question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
+        return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
 
-    return Watching(say, told, approves, stopping)
+    return ApplyObserver(print_message, print_result, approve_wave, is_stopping)
 
 
-def _somebody_answers() -> bool:
+def _is_interactive() -> bool:
     import sys
 
     return sys.stdin.isatty()
 
 
-def _outcome(job: _Job, applying: Applying) -> FleetPlan:
-    """The plan with what came of its sites; those of waves that were not begun are skipped."""
-    wanted = {wave.name for wave in job.waves}
+def _build_outcome(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
+    """Build the plan with the results of its sites; those of waves not started are skipped."""
+    wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
-        answer = applying.answers.get(site.name)
-        if answer is None and site.wave not in wanted:
+        result = fleet_apply.results.get(site.name)
+        if result is None and site.wave not in wave_names:
             continue
-        if answer is None and job.progress.is_finished(site.wave):
-            answer = replace(site.answer, status=Status.APPLIED)
-            if site.answer.status is not Status.PLANNED:
-                answer = site.answer
-        elif answer is None:
-            answer = Answer(site.name, Status.SKIPPED, "Its wave was not begun.")
-        sites.append(replace(site, answer=_as_planned(answer, site.answer)))
-    undeclared = undeclared_sites(job.opened, place_of())
+        if result is None and job.progress.is_finished(site.wave):
+            result = replace(site.result, status=SiteStatus.APPLIED)
+            if site.result.status is not SiteStatus.PLANNED:
+                result = site.result
+        elif result is None:
+            result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not begun.")
+        sites.append(replace(site, result=_add_planned_rows(result, site.result)))
+    undeclared = find_undeclared_sites(job.opened, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
 
 
-def _as_planned(answer: Answer, planned: Answer) -> Answer:
-    """What came of a site, with what its plan said that it does."""
-    if answer.status is not Status.APPLIED:
-        return replace(answer, rows=answer.rows or planned.rows)
+def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:
+    """Add the planned rows and impact to a result."""
+    if result.status is not SiteStatus.APPLIED:
+        return replace(result, rows=result.rows or planned.rows)
     return replace(
-        answer,
-        rows=answer.rows or planned.rows,
-        stake=planned.stake,
-        leaving=planned.leaving,
-        at_stake=planned.at_stake,
+        result,
+        rows=result.rows or planned.rows,
+        impact=planned.impact,
+        disruptions=planned.disruptions,
+        availability_losses=planned.availability_losses,
         redundancy_lost=planned.redundancy_lost,
     )

@@ -1,4 +1,4 @@
-"""`nexusform sites replay` and `simulate failure -site=*`: questions to all sites, on an engine's workers."""
+"""`nexusform sites replay` and `simulate failure -site=*`: questions to all sites on an engine."""
 
 from __future__ import annotations
 
@@ -7,55 +7,59 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFlags, AnswerFormFlags, tell
-from nexusform.cli.arguments import group, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.cli.interrupts import graceful_interrupts
-from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
-from nexusform.domains.sites.engines.choice import PROCESSES
-from nexusform.domains.sites.rendering.findings import findings_document, findings_outline, unasked_sites
-from nexusform.domains.sites.types.definition import FILE_NAME
-from nexusform.domains.sites.types.work import Asked, Question
-from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
-from nexusform.domains.sites.workflow.fleet_questions import ask_fleet
+from nexusform.cli.answer_output import Answer, AnswerFlags, AnswerFormFlags, write_answer
+from nexusform.cli.arguments import declare_group, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.interrupts import handle_interrupts
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.engines.engine_choice import PROCESSES
+from nexusform.domains.sites.rendering.question_report import (
+    build_question_document,
+    build_question_report,
+    select_failed_results,
+)
+from nexusform.domains.sites.types.fleet_definition import FILE_NAME
+from nexusform.domains.sites.types.site_tasks import Question, QuestionKind
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
+from nexusform.domains.sites.workflow.fleet_questions import run_fleet_question
 from nexusform.domains.whatif.cli.simulate import FailureArguments
 
 
-class WhomFlags(Struct, frozen=True, kw_only=True):
-    """Which sites are asked, on which workers."""
+class QuestionTargetFlags(Struct, frozen=True, kw_only=True):
+    """Flags for sites, sources and engine of a question."""
 
-    selection: SelectionFlags = group(SelectionFlags)
-    sources: SourceFlags = group(SourceFlags)
-    engine: EngineFlags = group(EngineFlags)
+    selection: SelectionFlags = declare_group(SelectionFlags)
+    sources: SourceFlags = declare_group(SourceFlags)
+    engine: EngineFlags = declare_group(EngineFlags)
 
 
 class ReplayArguments(Struct, frozen=True, kw_only=True):
-    """What `sites replay` takes."""
+    """Arguments of `sites replay`."""
 
-    source: str = text(
+    source: str = declare_text(
         "Read DIR (SITE is replaced by the site name) or azure",
         metavar="DIR|azure",
         flag="from",
     )
-    whom: WhomFlags = group(WhomFlags)
-    answer: AnswerFormFlags = group(AnswerFormFlags)
-    view: ViewFlags = group(ViewFlags)
+    targets: QuestionTargetFlags = declare_group(QuestionTargetFlags)
+    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
 def simulate_failure(arguments: FailureArguments) -> int:
-    """Lose each rack of the sites that `-site` matches, one at a time; return the exit code."""
+    """Simulate the loss of each rack of the matching sites, one at a time; return the exit code."""
     if arguments.answer.plan or arguments.state or arguments.variables:
         raise click.UsageError("-plan, -state and variables go with one site, not with -site=*.")
-    whom = WhomFlags(
+    targets = QuestionTargetFlags(
         selection=SelectionFlags(site=(arguments.site,), wave=""),
         sources=SourceFlags(allow_source=arguments.allow_source),
         engine=EngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
     )
-    return _asked(Question(Asked.FAILURE), whom, arguments.answer, arguments.view)
+    return _run_question(Question(QuestionKind.FAILURE), targets, arguments.answer, arguments.view)
 
 
-@command("replay", ReplayArguments)
+@define_command("replay", ReplayArguments)
 def replay(arguments: ReplayArguments) -> int:
     """Re-place the VMs of every site and count those that the placement rule explains.
 
@@ -66,27 +70,31 @@ def replay(arguments: ReplayArguments) -> int:
         raise click.UsageError("Say what to compare with: -from=DIR, SITE in it being the site's name.")
     is_directory = arguments.source != "azure"
     source = os.path.abspath(arguments.source) if is_directory else arguments.source  # noqa: PTH100
-    return _asked(Question(Asked.REPLAY, source=source), arguments.whom, arguments.answer, arguments.view)
+    return _run_question(
+        Question(QuestionKind.REPLAY, source=source), arguments.targets, arguments.answer, arguments.view
+    )
 
 
-def _asked(question: Question, whom: WhomFlags, flags: AnswerFlags | AnswerFormFlags, view: ViewFlags) -> int:
-    """Ask all sites, and tell what they answer."""
-    screen = view.screen()
-    if not whom.engine.usable(screen):
+def _run_question(
+    question: Question, targets: QuestionTargetFlags, flags: AnswerFlags | AnswerFormFlags, view: ViewFlags
+) -> int:
+    """Run a question on all sites and print the answer."""
+    screen = view.create_screen()
+    if not targets.engine.check_usable(screen):
         return 1
-    opened = open_fleet(place_of(), FleetTerms(allowed_sources=whom.sources.allow_source))
-    screen.diagnostics(opened.diagnostics, opened.sources, aside=True)
+    opened = open_fleet(create_context(), FleetOptions(allowed_sources=targets.sources.allow_source))
+    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=True)
     if opened.definition is None:
         return 1
-    names, problems = selected(opened.definition, whom.selection.site, whom.selection.wave)
-    screen.diagnostics(problems, {}, aside=True)
+    names, problems = select_sites(opened.definition, targets.selection.site, targets.selection.wave)
+    screen.print_diagnostics(problems, {}, is_aside=True)
     if problems:
         return 1
-    with whom.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
+    with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is None:
             return 1
-        answers = ask_fleet(opened, names, engine, question, interrupts.stopping)
-    outline = findings_outline(question.asked, answers)
-    document = findings_document(question.asked, answers)
-    code = tell(Answer(question.asked.value, FILE_NAME, outline, document), flags, screen)
-    return 1 if unasked_sites(answers) else code
+        results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping)
+    report = build_question_report(question.kind, results)
+    document = build_question_document(question.kind, results)
+    code = write_answer(Answer(question.kind.value, FILE_NAME, report, document), flags, screen)
+    return 1 if select_failed_results(results) else code

@@ -8,172 +8,178 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, switch, text, texts
-from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, place_of
-from nexusform.cli.interrupts import graceful_interrupts
-from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
+from nexusform.cli.arguments import declare_group, declare_switch, declare_text, declare_texts
+from nexusform.cli.commands import define_command
+from nexusform.cli.interrupts import handle_interrupts
+from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
-from nexusform.domains.sites.rendering.fleet_document import fleet_document, fleet_sarif
-from nexusform.domains.sites.rendering.summary import fleet_markdown, fleet_outline
+from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
+from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
-from nexusform.domains.sites.types.work import Answer, Status
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_planning import (
-    FleetTerms,
-    Made,
+    FleetOptions,
     OpenedFleet,
+    PlanningResult,
     open_fleet,
     plan_fleet,
-    selected,
+    select_sites,
 )
-from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
-from nexusform.rendering.answers.outline import outline_text
-from nexusform.rendering.json.json_document import json_bytes
-from nexusform.workflow.opening.surroundings import unwritable
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.rendering.answers.answer_report import render_report_text
+from nexusform.rendering.json.json_document import encode_document
+from nexusform.workflow.opening.system_io import explain_unwritable
+from nexusform.workflow.plan_files.plan_signing import create_signer
 from nexusform.workflow.plan_files.saved_plans import Signer
-from nexusform.workflow.plan_files.signed_plans import signer_of
 
-CHANGES: Final = 2  # exit code of -detailed-exitcode
+EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
-    """What `sites plan` takes."""
+    """Arguments of `sites plan`."""
 
-    out: str = text("Save the plans of all sites to a file", metavar="FILE")
-    sign: str = text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
-    as_json: bool = switch("Print a JSON document", flag="json")
-    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
-    detailed_exitcode: bool = switch("Exit with 2 if a site changes")
-    selection: SelectionFlags = group(SelectionFlags)
-    sources: SourceFlags = group(SourceFlags)
-    lock: LockFlags = group(LockFlags)
-    engine: EngineFlags = group(EngineFlags)
-    view: ViewFlags = group(ViewFlags)
+    out: str = declare_text("Save the plans of all sites to a file", metavar="FILE")
+    sign: str = declare_text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    detailed_exitcode: bool = declare_switch("Exit with 2 if a site changes")
+    selection: SelectionFlags = declare_group(SelectionFlags)
+    sources: SourceFlags = declare_group(SourceFlags)
+    lock: LockFlags = declare_group(LockFlags)
+    engine: EngineFlags = declare_group(EngineFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-def _html(plan: FleetPlan) -> bytes:
-    from nexusform.domains.sites.rendering.fleet_page import fleet_page
+def _render_html(plan: FleetPlan) -> bytes:
+    from nexusform.domains.sites.rendering.fleet_page import render_fleet_plan_page
 
-    return fleet_page(plan).encode()
+    return render_fleet_plan_page(plan).encode()
 
 
 FORMATS: Final[Mapping[str, Callable[[FleetPlan], bytes]]] = {
-    "text": lambda plan: outline_text(fleet_outline(plan)).encode(),
-    "markdown": lambda plan: fleet_markdown(plan).encode(),
-    "json": lambda plan: json_bytes(fleet_document(plan)),
-    "html": _html,
-    "sarif": lambda plan: json_bytes(fleet_sarif(plan), pretty=True),
+    "text": lambda plan: render_report_text(build_fleet_summary(plan)).encode(),
+    "markdown": lambda plan: build_fleet_markdown(plan).encode(),
+    "json": lambda plan: encode_document(build_fleet_document(plan)),
+    "html": _render_html,
+    "sarif": lambda plan: encode_document(build_fleet_sarif(plan), pretty=True),
 }
 
 
-@command("plan", PlanArguments)
+@define_command("plan", PlanArguments)
 def plan(arguments: PlanArguments) -> int:
     """Plan every site of nexusform.sites.hcl and show one summary.
 
     Sites with equal changes share a row. A failed site is a row with its reason and blocks no
     other. Exit code 0, or 1 if a site is rejected. With -detailed-exitcode, 2 if sites change.
     """
-    screen = arguments.view.screen()
+    screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
-    if not arguments.engine.usable(screen):
+    if not arguments.engine.check_usable(screen):
         return 1
-    signer, problems = _output(arguments)
+    signer, problems = _prepare_output(arguments)
     if problems:
-        screen.diagnostics(problems, {})
+        screen.print_diagnostics(problems, {})
         return 1
-    locking = arguments.lock.locking()
-    terms = FleetTerms(locking.enabled, locking.timeout, arguments.sources.allow_source)
-    opened = open_fleet(place_of(), terms)
-    aside = arguments.as_json or to_stdout(reports)
-    screen.diagnostics(opened.diagnostics, opened.sources, aside=aside)
+    locking = arguments.lock.build_options()
+    options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
+    opened = open_fleet(create_context(), options)
+    is_on_stderr = arguments.as_json or has_stdout_report(reports)
+    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_on_stderr)
     if opened.definition is None:
         return 1
     selection = arguments.selection
-    undeclared = undeclared_sites(opened, place_of(), selection.site)
-    names, problems = selected(opened.definition, selection.site, selection.wave, undeclared)
-    screen.diagnostics(problems, {}, aside=aside)
+    undeclared = find_undeclared_sites(opened, create_context(), selection.site)
+    names, problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
+    screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
     if problems:
         return 1
-    made = _made(opened, names, undeclared, arguments, signer, screen)
-    if made is None:
+    result = _run_planning(opened, names, undeclared, arguments, signer, screen)
+    if result is None:
         return 1
     for report in reports:
-        write_report(FORMATS[report.format](made.plan), report)
+        write_report(FORMATS[report.format](result.plan), report)
     if arguments.as_json:
-        write_to_stdout(FORMATS["json"](made.plan) + b"\n", "json")
-    elif not to_stdout(reports):
-        _tell_what_next(made, screen, arguments.out)
-    screen.diagnostics(made.diagnostics, opened.sources, aside=aside)
-    return _exit_code(made, detailed=arguments.detailed_exitcode)
+        write_to_stdout(FORMATS["json"](result.plan) + b"\n", "json")
+    elif not has_stdout_report(reports):
+        _print_next_steps(result, screen, arguments.out)
+    screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_on_stderr)
+    return _compute_exit_code(result, is_detailed=arguments.detailed_exitcode)
 
 
-def _output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
-    """What signs the plan, and whether it can be written; before anything is planned. Raises UsageError."""
+def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
+    """Return the signer, and check that the plan can be written, before planning. Raises UsageError."""
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
-    if arguments.out and (reason := unwritable(arguments.out)):
-        return None, [error("the-plan-cannot-be-saved", reason)]
-    return signer_of(arguments.sign, place_of().confinement) if arguments.sign else (None, [])
+    if arguments.out and (reason := explain_unwritable(arguments.out)):
+        return None, [build_error("the-plan-cannot-be-saved", reason)]
+    return create_signer(arguments.sign, create_context().confinement) if arguments.sign else (None, [])
 
 
-def _made(
+def _run_planning(
     opened: OpenedFleet,
     names: list[str],
     undeclared: tuple[UndeclaredSite, ...],
     arguments: PlanArguments,
     signer: Signer | None,
     screen: Screen,
-) -> Made | None:
-    """Plan on the engine that is asked for, with a line that counts where somebody looks on."""
-    made: Made | None = None
-    counting = screen.live and not arguments.as_json
-    for_people = not arguments.as_json and not to_stdout(parse_reports(arguments.report, FORMATS.keys()))
-    done = 0
+) -> PlanningResult | None:
+    """Plan on the requested engine, with a progress line on a terminal."""
+    result: PlanningResult | None = None
+    has_progress = screen.is_live and not arguments.as_json
+    has_text_output = not arguments.as_json and not has_stdout_report(
+        parse_reports(arguments.report, FORMATS.keys())
+    )
+    planned_count = 0
 
-    def told(_: Answer) -> None:
-        nonlocal done
-        done += 1
-        if counting:
-            screen.err(f"\rPlanned {done:,} of {len(names):,} sites", end="")
+    def count_result(_: SiteResult) -> None:
+        nonlocal planned_count
+        planned_count += 1
+        if has_progress:
+            screen.print_error(f"\rPlanned {planned_count:,} of {len(names):,} sites", end="")
 
-    def planned(plan: FleetPlan) -> None:
-        """Nobody waits for the disk to read what happens."""
-        if counting:
-            screen.err()
-        if for_people:
-            screen.out(outline_text(fleet_outline(plan), colour=screen.colour, width=screen.width))
+    def print_plan(plan: FleetPlan) -> None:
+        """Print the plan before it is written."""
+        if has_progress:
+            screen.print_error()
+        if has_text_output:
+            screen.print_text(
+                render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width)
+            )
 
-    with arguments.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
+    with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is not None:
-            made = plan_fleet(
+            result = plan_fleet(
                 opened,
                 names,
                 engine,
-                place=place_of(),
+                location=create_context(),
                 out=arguments.out,
                 signer=signer,
                 undeclared=undeclared,
-                told=told,
-                planned=planned,
-                stopping=interrupts.stopping,
+                on_result=count_result,
+                on_plan=print_plan,
+                is_stopping=interrupts.is_stopping,
             )
-    if made is not None:
-        remember_states(opened, place_of(), (site.answer for site in made.plan.sites))
-    return made
+    if result is not None:
+        record_states(opened, create_context(), (site.result for site in result.plan.sites))
+    return result
 
 
-def _tell_what_next(made: Made, screen: Screen, out: str) -> None:
-    """Where the plan is, what to do with it, and what is approved."""
-    if out and not has_errors(made.diagnostics):
-        screen.out(f"Saved the plan to: {out}   (nexusform sites apply {out})")
-    elif made.plan.of_status(Status.PLANNED) and not out:
-        screen.out("Not saved: with -out=FILE, sites apply does exactly this.")
-    screen.out(f"Digest: {made.plan.digest}")
+def _print_next_steps(result: PlanningResult, screen: Screen, out: str) -> None:
+    """Print the plan's file, the next command and the approved digest."""
+    if out and not has_errors(result.diagnostics):
+        screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
+    elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:
+        screen.print_text("Not saved: with -out=FILE, sites apply does exactly this.")
+    screen.print_text(f"Digest: {result.plan.digest}")
 
 
-def _exit_code(made: Made, *, detailed: bool) -> int:
-    if has_errors(made.diagnostics) or made.plan.of_status(Status.REFUSED, Status.FAILED, Status.SKIPPED):
+def _compute_exit_code(result: PlanningResult, *, is_detailed: bool) -> int:
+    if has_errors(result.diagnostics) or result.plan.select_by_status(
+        SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED
+    ):
         return 1
-    return CHANGES if detailed and made.plan.of_status(Status.PLANNED) else 0
+    return EXIT_CHANGES if is_detailed and result.plan.select_by_status(SiteStatus.PLANNED) else 0

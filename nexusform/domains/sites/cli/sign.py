@@ -5,29 +5,29 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, optional, text
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.domains.sites.workflow.fleet_file import sign_fleet_plan
+from nexusform.cli.arguments import declare_group, declare_optional, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.domains.sites.workflow.fleet_plan_file import sign_fleet_plan
 
 
 class SignArguments(Struct, frozen=True, kw_only=True):
-    """What `sites sign` takes."""
+    """Arguments of `sites sign`."""
 
-    planfile: str | None = optional(None)
-    key: str = text("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
-    view: ViewFlags = group(ViewFlags)
+    planfile: str | None = declare_optional(None)
+    key: str = declare_text("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("sign", SignArguments)
+@define_command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
     """Sign an approved plan of sites, for `sites apply -verify=key:FILE`."""
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Name the plan and the key: nexusform sites sign -key=KEYFILE F.nfsites.")
-    screen = arguments.view.screen()
-    problems = sign_fleet_plan(arguments.planfile, arguments.key, place_of())
-    screen.diagnostics(problems, {})
+    screen = arguments.view.create_screen()
+    problems = sign_fleet_plan(arguments.planfile, arguments.key, create_context())
+    screen.print_diagnostics(problems, {})
     if problems:
         return 1
-    screen.out(f"Signed: {arguments.planfile}")
+    screen.print_text(f"Signed: {arguments.planfile}")
     return 0

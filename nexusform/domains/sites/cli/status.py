@@ -6,39 +6,39 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import group, number, switch
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.cli.interrupts import graceful_interrupts
+from nexusform.cli.arguments import declare_group, declare_number, declare_switch
+from nexusform.cli.commands import define_command
+from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import write_to_stdout
-from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
-from nexusform.domains.sites.rendering.findings import unasked_sites
-from nexusform.domains.sites.rendering.status import status_document, status_outline
-from nexusform.domains.sites.types.work import Asked, Question, Status
-from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
-from nexusform.domains.sites.workflow.fleet_questions import RUNS_OF_A_PART, ask_fleet
-from nexusform.domains.sites.workflow.fleet_status import fleet_status
-from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
-from nexusform.rendering.answers.outline import outline_text
-from nexusform.rendering.json.json_document import json_bytes
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.rendering.question_report import select_failed_results
+from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report
+from nexusform.domains.sites.types.site_tasks import Question, QuestionKind, SiteStatus
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
+from nexusform.domains.sites.workflow.fleet_questions import RUNS_PER_PART, run_fleet_question
+from nexusform.domains.sites.workflow.fleet_status import read_fleet_status
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.rendering.answers.answer_report import render_report_text
+from nexusform.rendering.json.json_document import encode_document
 
 
 class StatusArguments(Struct, frozen=True, kw_only=True):
-    """What `sites status` takes."""
+    """Arguments of `sites status`."""
 
-    as_json: bool = switch("Print a JSON document", flag="json")
-    tie_breaks: int = number(
+    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    tie_breaks: int = declare_number(
         "Compute certainty per site with N tie-break samples",
         default=0,
-        at_least=0,
+        minimum=0,
     )
-    selection: SelectionFlags = group(SelectionFlags)
-    sources: SourceFlags = group(SourceFlags)
-    engine: EngineFlags = group(EngineFlags)
-    view: ViewFlags = group(ViewFlags)
+    selection: SelectionFlags = declare_group(SelectionFlags)
+    sources: SourceFlags = declare_group(SourceFlags)
+    engine: EngineFlags = declare_group(EngineFlags)
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("status", StatusArguments)
+@define_command("status", StatusArguments)
 def status(arguments: StatusArguments) -> int:
     """Show the status of every site: applied, interrupted or not applied yet.
 
@@ -46,34 +46,35 @@ def status(arguments: StatusArguments) -> int:
     code 1 if a state cannot be read, an apply was interrupted, or a site cannot be planned.
     """
     runs = arguments.tie_breaks
-    if runs > RUNS_OF_A_PART and runs % RUNS_OF_A_PART:
-        raise click.UsageError(f"-tie-breaks above {RUNS_OF_A_PART} are a multiple of it, not {runs}.")
-    screen = arguments.view.screen()
-    if not arguments.engine.usable(screen):
+    if runs > RUNS_PER_PART and runs % RUNS_PER_PART:
+        raise click.UsageError(f"-tie-breaks above {RUNS_PER_PART} are a multiple of it, not {runs}.")
+    screen = arguments.view.create_screen()
+    if not arguments.engine.check_usable(screen):
         return 1
-    opened = open_fleet(place_of(), FleetTerms(allowed_sources=arguments.sources.allow_source))
-    screen.diagnostics(opened.diagnostics, opened.sources, aside=arguments.as_json)
+    opened = open_fleet(create_context(), FleetOptions(allowed_sources=arguments.sources.allow_source))
+    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=arguments.as_json)
     if opened.definition is None:
         return 1
     selection = arguments.selection
-    undeclared = undeclared_sites(opened, place_of(), selection.site)
-    names, problems = selected(opened.definition, selection.site, selection.wave, undeclared)
-    screen.diagnostics(problems, {}, aside=arguments.as_json)
+    undeclared = find_undeclared_sites(opened, create_context(), selection.site)
+    names, problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
+    screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
     if problems:
         return 1
-    with arguments.engine.opened(screen) as engine, graceful_interrupts(screen.err) as interrupts:
+    with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is None:
             return 1
-        plan = fleet_status(opened, names, engine, interrupts.stopping)
-        question = Question(Asked.CERTAINTY, runs=runs)
-        answers = ask_fleet(opened, names, engine, question, interrupts.stopping) if runs else []
-    remember_states(opened, place_of(), (site.answer for site in plan.sites))
+        plan = read_fleet_status(opened, names, engine, interrupts.is_stopping)
+        question = Question(QuestionKind.CERTAINTY, runs=runs)
+        results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping) if runs else []
+    record_states(opened, create_context(), (site.result for site in plan.sites))
     plan = replace(plan, undeclared=undeclared)
     if arguments.as_json:
-        write_to_stdout(json_bytes(status_document(plan, answers)) + b"\n", "json")
+        write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
     else:
-        screen.out(
-            outline_text(status_outline(plan, answers), colour=screen.colour, width=screen.width), end=""
+        screen.print_text(
+            render_report_text(build_status_report(plan, results), colour=screen.colour, width=screen.width),
+            end="",
         )
-    bad = plan.of_status(Status.REFUSED, Status.FAILED)
-    return 1 if bad or unasked_sites(answers) or len(plan.sites) < len(names) else 0
+    failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
+    return 1 if failed or select_failed_results(results) or len(plan.sites) < len(names) else 0

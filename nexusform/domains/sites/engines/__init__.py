@@ -1,1 +1,1 @@
-"""Who does the work of many sites: warm processes of this machine, or a Dask cluster."""
+"""Engines for many sites: worker processes of this machine, or a Dask cluster."""

@@ -1,5 +1,5 @@
-"""The workers of a Dask cluster. They see the directory of the sites under the same path, and have the
-credentials that states and providers ask for: a task names a site and holds neither.
+"""Workers of a Dask cluster. They need the sites' directory under the same path, and the credentials for
+states and providers; tasks contain neither.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nexusform.domains.sites.engines.dask_task import hear, work
-from nexusform.domains.sites.ports import Done, EngineProblem, lost
-from nexusform.domains.sites.types.work import Kind, Task, answer_of, encode
+from nexusform.domains.sites.engines.dask_task import record_heartbeat, run_task
+from nexusform.domains.sites.ports import EngineError, OnResult, build_lost_result
+from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
 
 CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")
-_CONNECTING: Final = 15.0  # seconds
-_ANSWERING: Final = 600.0
-_HEARING: Final = 20.0  # seconds between signs of life
-_IDLE: Final = 0.2
-_COUNTED_FOR: Final = 2.0  # seconds
-_WITHOUT_WORKERS: Final = 120.0  # seconds that a cluster may have none
+_CONNECT_TIMEOUT: Final = 15.0  # seconds
+_RESULT_TIMEOUT: Final = 600.0
+_HEARTBEAT_SECONDS: Final = 20.0  # seconds between heartbeats
+_POLL_SECONDS: Final = 0.2
+_THREADS_CACHE_SECONDS: Final = 2.0  # seconds
+_NO_WORKERS_TIMEOUT: Final = 120.0  # maximum seconds without a worker
 _RETRIES: Final = 2
 
 
-def _address(word: str) -> tuple[str, bool]:
-    """The scheduler's address and whether it is spoken to under TLS. Raises EngineProblem."""
-    parts = urlsplit(word)
+def _parse_address(engine_name: str) -> tuple[str, bool]:
+    """Parse the scheduler's address; return it with True for TLS. Raises EngineError."""
+    parts = urlsplit(engine_name)
     try:
         host, port = parts.hostname or "", parts.port or 8786
     except ValueError:
         host, port = "", 0
     if not host or parts.username or parts.path not in ("", "/"):
-        raise EngineProblem(f'"{word}" names no scheduler. Write -engine=dask://HOST:8786.')
-    shown = f"[{host}]" if ":" in host else host
-    secure = parts.scheme == "tls" or not _is_loopback(host)
-    if parts.scheme == "tcp" and secure:
-        raise EngineProblem(
+        raise EngineError(f'"{engine_name}" names no scheduler. Write -engine=dask://HOST:8786.')
+    host_text = f"[{host}]" if ":" in host else host
+    is_secure = parts.scheme == "tls" or not _is_loopback(host)
+    if parts.scheme == "tcp" and is_secure:
+        raise EngineError(
             f'Plain tcp to "{host}" would let anybody on the way run what they like on the workers and here. '
-            f"Use tls://{shown}:{port} with certificates ({', '.join(CERTIFICATES)})."
+            f"Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
         )
-    return f"{'tls' if secure else 'tcp'}://{shown}:{port}", secure
+    return f"{'tls' if is_secure else 'tcp'}://{host_text}:{port}", is_secure
 
 
 def _is_loopback(host: str) -> bool:
@@ -55,22 +55,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_cluster(word: str) -> Any:
-    """Look whether a cluster is named as one may be; the library. Raises EngineProblem."""
-    _address(word)
+def check_cluster(engine_name: str) -> Any:
+    """Check the address of a cluster and return the library. Raises EngineError."""
+    _parse_address(engine_name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import distributed
     except ImportError:
-        raise EngineProblem(
+        raise EngineError(
             "The engine dask needs the package distributed: pip install 'nexusform[cluster]'."
         ) from None
     return distributed
 
 
-class _Handed(Struct, frozen=True):
-    """A task that was handed to the scheduler; `home`: for that worker alone."""
+class _SubmittedTask(Struct, frozen=True):
+    """Submitted task; `home` is its required worker, "" for any."""
 
     task: Task
     future: Any
@@ -78,159 +78,170 @@ class _Handed(Struct, frozen=True):
 
 
 class DaskCluster:
-    """An engine of whatever workers a scheduler has; they may come and go."""
+    """Engine on the workers of a scheduler; workers may join and leave."""
 
-    def __init__(self, word: str, environment: Mapping[str, str]) -> None:
-        library = check_cluster(word)
-        address, secure = _address(word)
-        security = library.Security(**_certificates(environment, address)) if secure else None
+    def __init__(self, engine_name: str, environment: Mapping[str, str]) -> None:
+        library = check_cluster(engine_name)
+        address, is_secure = _parse_address(engine_name)
+        security = library.Security(**_read_certificates(environment, address)) if is_secure else None
         try:
             self._client: Any = library.Client(
-                address, timeout=_CONNECTING, security=security, set_as_default=False, name="nexusform"
+                address, timeout=_CONNECT_TIMEOUT, security=security, set_as_default=False, name="nexusform"
             )
         except (OSError, ValueError) as problem:
-            raise EngineProblem(f"The scheduler at {address} does not answer: {problem}.") from None
+            raise EngineError(f"The scheduler at {address} does not answer: {problem}.") from None
         self._address = address
         self._homes: dict[str, str] = {}
-        self._heard = monotonic()
-        self._numbered = 0
-        self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._known_threads, self._counted = 1, 0.0
+        self._last_heartbeat = monotonic()
+        self._task_counter = 0
+        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._thread_count, self._counted_at = 1, 0.0
 
     @property
-    def workers(self) -> int:
-        """How many tasks the workers have at a time: one for each of their threads and one that waits."""
-        return 2 * self._threads()
+    def parallelism(self) -> int:
+        """Number of tasks on the cluster: one per thread, and one waiting for each."""
+        return 2 * self._count_threads()
 
-    def _threads(self) -> int:
-        """How many threads there are, as of a moment ago."""
-        if monotonic() - self._counted > _COUNTED_FOR:
+    def _count_threads(self) -> int:
+        """Return the number of threads, cached for a moment."""
+        if monotonic() - self._counted_at > _THREADS_CACHE_SECONDS:
             threads: dict[str, int] = self._client.nthreads()
-            self._known_threads, self._counted = max(sum(threads.values()), 1), monotonic()
-        return self._known_threads
+            self._thread_count, self._counted_at = max(sum(threads.values()), 1), monotonic()
+        return self._thread_count
 
-    def _most(self, task: Task, at_once: int) -> int:
-        """How many tasks may be handed out: of those that write none waits on the cluster, where a failure
-        elsewhere could not stop it any more.
+    def _compute_limit(self, task: Task, max_running: int) -> int:
+        """Compute the maximum of submitted tasks. Writing tasks never wait on the cluster, so that a failure
+        can stop them.
         """
-        return min(at_once, self._threads() if task.kind is Kind.APPLY else self.workers)
+        return min(max_running, self._count_threads() if task.kind is TaskKind.APPLY else self.parallelism)
 
-    def run(
-        self, tasks: Sequence[Task], done: Done, *, at_once: Callable[[], int], stopping: Callable[[], bool]
+    def run_tasks(
+        self,
+        tasks: Sequence[Task],
+        on_result: OnResult,
+        *,
+        max_running: Callable[[], int],
+        is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """See Engine."""
-        waiting = list(reversed(tasks))
-        under_way: dict[str, _Handed] = {}
-        seen = monotonic()
-        while waiting or under_way:
-            while waiting and not stopping() and len(under_way) < self._most(waiting[-1], at_once()):
-                self._hand(waiting.pop(), under_way)
-            if not under_way and (stopping() or not at_once()):
+        """Run tasks as described by Engine."""
+        pending = list(reversed(tasks))
+        running: dict[str, _SubmittedTask] = {}
+        last_progress = monotonic()
+        while pending or running:
+            while (
+                pending
+                and not is_stopping()
+                and len(running) < self._compute_limit(pending[-1], max_running())
+            ):
+                self._submit(pending.pop(), running)
+            if not running and (is_stopping() or not max_running()):
                 break
             try:
-                key = self._ended.get(timeout=_IDLE)
+                key = self._finished.get(timeout=_POLL_SECONDS)
             except queue.Empty:
-                seen = self._look(seen, under_way)
+                last_progress = self._check_cluster(last_progress, running)
                 continue
-            handed = under_way.pop(key, None)
-            if handed is not None:  # what was taken back ends, too
-                seen = monotonic()
-                self._take(handed.task, handed.future, done)
-                self._sign_of_life(handed.task)
-        return list(reversed(waiting))
+            submitted = running.pop(key, None)
+            if submitted is not None:  # cancelled tasks end, too
+                last_progress = monotonic()
+                self._receive_result(submitted.task, submitted.future, on_result)
+                self._send_heartbeat(submitted.task)
+        return list(reversed(pending))
 
     def close(self) -> None:
-        """Leave the cluster; it goes on without us."""
+        """Close the connection; the cluster keeps running."""
         self._client.close()
 
-    # --- how -----------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
-    def _hand(self, task: Task, under_way: dict[str, _Handed]) -> None:
-        """Hand a task to the scheduler, for the worker that holds the site's lock if there is one.
-
-        For that one alone: another that takes it over would find the lock held.
+    def _submit(self, task: Task, running: dict[str, _SubmittedTask]) -> None:
+        """Submit a task, only to the worker with the site's lock if there is one: another worker would find
+        it locked.
         """
-        self._numbered += 1
-        home = self._homes.get(task.site, "") if task.kind in (Kind.APPLY, Kind.RELEASE) else ""
+        self._task_counter += 1
+        home = self._homes.get(task.site, "") if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else ""
         future = self._client.submit(
-            work,
-            encode(task),
-            key=f"{_label(task)} {task.site}-{task.fleet.session}{self._numbered:08x}",
+            run_task,
+            encode_message(task),
+            key=f"{_build_label(task)} {task.site}-{task.fleet.session}{self._task_counter:08x}",
             workers=[home] if home else None,
             retries=_RETRIES,
             pure=False,
         )
-        under_way[future.key] = _Handed(task, future, home)
-        future.add_done_callback(lambda each: self._ended.put(each.key))
+        running[future.key] = _SubmittedTask(task, future, home)
+        future.add_done_callback(lambda finished_future: self._finished.put(finished_future.key))
 
-    def _without_gone(self, under_way: dict[str, _Handed]) -> None:
-        """Hand anew what waits for a worker that is gone, and its lock with it."""
-        there = self._client.nthreads()
-        for key, handed in list(under_way.items()):
-            if handed.home and handed.home not in there:
-                del under_way[key]
-                handed.future.cancel()
-                self._homes.pop(handed.task.site, None)
-                self._hand(handed.task, under_way)
+    def _submit_lost_again(self, running: dict[str, _SubmittedTask]) -> None:
+        """Submit again the tasks of a lost worker, whose lock is lost too."""
+        workers = self._client.nthreads()
+        for key, submitted in list(running.items()):
+            if submitted.home and submitted.home not in workers:
+                del running[key]
+                submitted.future.cancel()
+                self._homes.pop(submitted.task.site, None)
+                self._submit(submitted.task, running)
 
-    def _take(self, task: Task, future: Any, done: Done) -> None:
-        """Take the answer of a task."""
+    def _receive_result(self, task: Task, future: Any, on_result: OnResult) -> None:
+        """Receive the result of a task."""
         try:
-            # An answer that was lost with its worker is made again: what was applied is known by its state.
-            address, message = future.result(timeout=_ANSWERING)
-            answer = answer_of(message)
+            # A result lost with its worker is computed again; an applied change is visible in the state.
+            address, message = future.result(timeout=_RESULT_TIMEOUT)
+            result = decode_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)
-            done(task, lost(task, f"The cluster could not do it: {type(problem).__name__}: {problem}"))
+            on_result(
+                task,
+                build_lost_result(task, f"The cluster could not do it: {type(problem).__name__}: {problem}"),
+            )
             return
         finally:
             future.release()
-        if answer.held and task.kind is Kind.PREPARE:
+        if result.is_locked and task.kind is TaskKind.PREPARE:
             self._homes[task.site] = address
         else:
             self._homes.pop(task.site, None)
-        done(task, answer)
+        on_result(task, result)
 
-    def _look(self, seen: float, under_way: dict[str, _Handed]) -> float:
-        """While nothing comes: whether there is still anybody. Raises EngineProblem."""
-        for handed in under_way.values():
-            self._sign_of_life(handed.task)
+    def _check_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
+        """Check that the cluster and its workers exist while no result arrives. Raises EngineError."""
+        for submitted in running.values():
+            self._send_heartbeat(submitted.task)
             break
         if self._client.status != "running":
-            raise EngineProblem(f"{self._address} is gone; -resume goes on.")
-        self._without_gone(under_way)
+            raise EngineError(f"{self._address} is gone; -resume goes on.")
+        self._submit_lost_again(running)
         if self._client.nthreads():
-            return monotonic() if self._client.processing() else seen
-        if monotonic() - seen > _WITHOUT_WORKERS:
-            raise EngineProblem(
+            return monotonic() if self._client.processing() else last_progress
+        if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
+            raise EngineError(
                 f"The cluster at {self._address} has had no worker for two minutes. Start workers; "
                 "`sites apply -resume` goes on."
             )
-        return seen
+        return last_progress
 
-    def _sign_of_life(self, task: Task) -> None:
-        """Tell all workers that we go on, so that they keep our locks."""
-        if monotonic() - self._heard < _HEARING:
+    def _send_heartbeat(self, task: Task) -> None:
+        """Send a heartbeat to all workers, so that they keep the locks."""
+        if monotonic() - self._last_heartbeat < _HEARTBEAT_SECONDS:
             return
-        self._heard = monotonic()
-        self._client.run(hear, task.fleet.session, on_error="ignore")
+        self._last_heartbeat = monotonic()
+        self._client.run(record_heartbeat, task.fleet.session, on_error="ignore")
 
 
-def _label(task: Task) -> str:
-    """What the dashboard calls a task."""
-    return task.question.asked.value if task.question is not None else task.kind.value
+def _build_label(task: Task) -> str:
+    """Build the label of a task on the dashboard."""
+    return task.question.kind.value if task.question is not None else task.kind.value
 
 
-def _certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:
-    """What TLS takes. Raises EngineProblem."""
+def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:
+    """Read the TLS options from the environment. Raises EngineError."""
     values = [environment.get(name, "") for name in CERTIFICATES]
     if not all(values):
         missing = ", ".join(name for name, value in zip(CERTIFICATES, values, strict=True) if not value)
-        raise EngineProblem(
+        raise EngineError(
             f"{address} is on another machine, which takes TLS and certificates on both sides: set {missing}."
         )
     for name, path in zip(CERTIFICATES, values, strict=True):
         if not Path(path).is_file():
-            raise EngineProblem(f'{name}: there is no file "{path}".')
+            raise EngineError(f'{name}: there is no file "{path}".')
     names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
     return {**dict(zip(names, values, strict=True)), "require_encryption": True}

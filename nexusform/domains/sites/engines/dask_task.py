@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster runs: bytes in, bytes out, whatever else is read where it is."""
+"""Task of a Dask worker: bytes in, bytes out; everything else is read locally."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import time
 from threading import Thread
 from typing import Final
 
-from nexusform.domains.sites.engines.warm_worker import done_safely
-from nexusform.domains.sites.types.work import encode, task_of
-from nexusform.domains.sites.workflow.site_work import Worker
+from nexusform.domains.sites.engines.warm_worker import run_safely
+from nexusform.domains.sites.types.site_tasks import decode_task, encode_message
+from nexusform.domains.sites.workflow.site_worker import SiteWorker
 
-_LOOKS: Final = 10.0  # seconds between looks for locks that nobody wants any more
-_WORKERS: Final[list[Worker]] = []  # the one of this process
+_CHECK_SECONDS: Final = 10.0  # seconds between checks for abandoned locks
+_WORKERS: Final[list[SiteWorker]] = []  # the worker of this process
 
 
-def _worker() -> Worker:
-    """The worker of this process, made when it gets its first task."""
+def _get_worker() -> SiteWorker:
+    """Return the worker of this process, created on the first task."""
     if not _WORKERS:
-        _WORKERS.append(Worker())
-        Thread(target=_look, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
+        _WORKERS.append(SiteWorker())
+        Thread(
+            target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks"
+        ).start()
     return _WORKERS[0]
 
 
-def _look(worker: Worker) -> None:
+def _release_abandoned_locks(worker: SiteWorker) -> None:
     while True:
-        time.sleep(_LOOKS)
-        worker.forget_the_unheard()
+        time.sleep(_CHECK_SECONDS)
+        worker.release_abandoned_locks()
 
 
-def work(message: bytes) -> tuple[str, bytes]:
-    """Do the task in these bytes: the address of the worker that did, and its answer."""
+def run_task(message: bytes) -> tuple[str, bytes]:
+    """Run the task in these bytes; return the worker's address and the result."""
     from distributed import get_worker
 
-    answer = encode(done_safely(_worker(), task_of(message)))
-    return str(get_worker().address), answer
+    result = encode_message(run_safely(_get_worker(), decode_task(message)))
+    return str(get_worker().address), result
 
 
-def hear(session: str) -> None:
-    """Note that a command goes on, so that this worker keeps its locks."""
+def record_heartbeat(session: str) -> None:
+    """Record the heartbeat of a command, so that this worker keeps its locks."""
     for worker in _WORKERS:
-        worker.hear(session)
+        worker.record_heartbeat(session)

@@ -1,4 +1,4 @@
-"""Warm worker processes of this machine: started once, each does many sites one after the other."""
+"""Worker processes of this machine, started once for many sites."""
 
 from __future__ import annotations
 
@@ -13,168 +13,177 @@ from typing import IO, Final
 
 from msgspec import Struct, field
 
-from nexusform.domains.sites.engines.warm_worker import receive, send
-from nexusform.domains.sites.ports import Done, EngineProblem, lost
-from nexusform.domains.sites.types.work import Answer, Kind, Task, answer_of, encode
+from nexusform.domains.sites.engines.warm_worker import receive_message, send_message
+from nexusform.domains.sites.ports import EngineError, OnResult, build_lost_result
+from nexusform.domains.sites.types.site_tasks import SiteResult, Task, TaskKind, decode_result, encode_message
 
 _MODULE: Final = "nexusform.domains.sites.engines.warm_worker"
 _ATTEMPTS: Final = 3
-_IDLE: Final = 0.2  # seconds between looks at whether more may be begun
+_POLL_SECONDS: Final = 0.2  # seconds between checks for further starts
 
 
-class _Process(Struct):
-    """One worker process and what it is doing."""
+class _WorkerProcess(Struct):
+    """Worker process and its current task."""
 
     process: subprocess.Popen[bytes]
     tasks: IO[bytes]
-    answers: IO[bytes]
+    results: IO[bytes]
     task: Task | None = None
 
 
-class _Work(Struct):
-    """What one call of `run` has to do."""
+class _Batch(Struct):
+    """Tasks of one call of `run_tasks`."""
 
-    done: Done
-    waiting: deque[Task]
-    own: dict[int, deque[Task]] = field(default_factory=dict)
+    on_result: OnResult
+    pending: deque[Task]
+    assigned: dict[int, deque[Task]] = field(default_factory=dict)
     attempts: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 class WarmWorkers:
-    """An engine of worker processes, as many as there are cores."""
+    """Engine of worker processes, one per core by default."""
 
     def __init__(self, count: int = 0) -> None:
         self._count = count or len(os.sched_getaffinity(0))
-        self._processes: list[_Process] = []
-        self._homes: dict[str, int] = {}  # site -> the worker that holds its lock
+        self._processes: list[_WorkerProcess] = []
+        self._homes: dict[str, int] = {}  # worker with the lock, by site
 
     @property
-    def workers(self) -> int:
-        """How many there are."""
+    def parallelism(self) -> int:
+        """Number of worker processes."""
         return self._count
 
-    def run(
-        self, tasks: Sequence[Task], done: Done, *, at_once: Callable[[], int], stopping: Callable[[], bool]
+    def run_tasks(
+        self,
+        tasks: Sequence[Task],
+        on_result: OnResult,
+        *,
+        max_running: Callable[[], int],
+        is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """See Engine."""
-        work = _Work(done, deque())
+        """Run tasks as described by Engine."""
+        batch = _Batch(on_result, deque())
         for task in tasks:
-            self._queue(task, work)
+            self._enqueue(task, batch)
         while True:
-            self._begin(work, at_once, stopping)
-            busy = [number for number, each in enumerate(self._processes) if each.task is not None]
-            left = bool(work.waiting) or any(work.own.values())
-            if not busy and (not left or stopping()):
-                return [*work.waiting, *(task for queue in work.own.values() for task in queue)]
-            self._wait(busy, work)
+            self._start_tasks(batch, max_running, is_stopping)
+            busy_numbers = [
+                number for number, worker in enumerate(self._processes) if worker.task is not None
+            ]
+            has_pending = bool(batch.pending) or any(batch.assigned.values())
+            if not busy_numbers and (not has_pending or is_stopping()):
+                return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
+            self._wait_for_results(busy_numbers, batch)
 
     def close(self) -> None:
-        """End the processes: each ends when nobody can ask it any more."""
-        for each in self._processes:
-            self._end(each)
+        """Close the processes; each ends at the end of its input."""
+        for worker in self._processes:
+            self._close_worker(worker)
         self._processes = []
         self._homes = {}
 
-    # --- how -----------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
-    def _queue(self, task: Task, work: _Work) -> None:
-        """To the worker that holds the site's lock, else to whoever is free."""
-        home = self._homes.get(task.site) if task.kind in (Kind.APPLY, Kind.RELEASE) else None
-        queue = work.waiting if home is None else work.own.setdefault(home, deque())
+    def _enqueue(self, task: Task, batch: _Batch) -> None:
+        """Add a task to the worker with the site's lock, else to all."""
+        home = self._homes.get(task.site) if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else None
+        queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
         queue.append(task)
 
-    def _begin(self, work: _Work, at_once: Callable[[], int], stopping: Callable[[], bool]) -> None:
-        """Hand out tasks to whoever is free, as far as that is allowed."""
-        wanted = min(self._count, len(work.waiting))
-        while len(self._processes) < max(wanted, min(1, len(work.waiting) + len(work.own))):
-            self._processes.append(_started())
-        for number, each in enumerate(self._processes):
-            under_way = sum(other.task is not None for other in self._processes)
-            if stopping() or under_way >= at_once():
+    def _start_tasks(
+        self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]
+    ) -> None:
+        """Start tasks on idle workers within the limit."""
+        required = min(self._count, len(batch.pending))
+        while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
+            self._processes.append(_start_process())
+        for number, worker in enumerate(self._processes):
+            running_count = sum(running_worker.task is not None for running_worker in self._processes)
+            if is_stopping() or running_count >= max_running():
                 return
-            queue = work.own.get(number) or work.waiting
-            if each.task is None and queue:
-                self._hand(number, queue.popleft(), work)
+            queue = batch.assigned.get(number) or batch.pending
+            if worker.task is None and queue:
+                self._send_task(number, queue.popleft(), batch)
 
-    def _hand(self, number: int, task: Task, work: _Work) -> None:
-        """Give a task to a worker."""
-        each = self._processes[number]
-        each.task = task
-        work.attempts[task.identity] = work.attempts.get(task.identity, 0) + 1
+    def _send_task(self, number: int, task: Task, batch: _Batch) -> None:
+        """Send a task to a worker."""
+        worker = self._processes[number]
+        worker.task = task
+        batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
         try:
-            send(each.tasks, encode(task))
+            send_message(worker.tasks, encode_message(task))
         except OSError:
-            self._lost(number, work)
+            self._replace_worker(number, batch)
 
-    def _wait(self, busy: Sequence[int], work: _Work) -> None:
-        """Take the answers that are there, or wait a moment for one."""
+    def _wait_for_results(self, busy: Sequence[int], batch: _Batch) -> None:
+        """Receive the available results, or wait a moment for one."""
         with selectors.DefaultSelector() as selector:
             for number in busy:
-                selector.register(self._processes[number].answers, selectors.EVENT_READ, number)
-            ready = [key.data for key, _ in selector.select(_IDLE)]
+                selector.register(self._processes[number].results, selectors.EVENT_READ, number)
+            ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
         for number in ready:
-            self._take(number, work)
+            self._receive_result(number, batch)
 
-    def _take(self, number: int, work: _Work) -> None:
-        """Take the answer of a worker, or see that it is gone."""
-        each = self._processes[number]
-        message = receive(each.answers)
-        if message is None or each.task is None:
-            self._lost(number, work)
+    def _receive_result(self, number: int, batch: _Batch) -> None:
+        """Receive the result of a worker, or replace a crashed one."""
+        worker = self._processes[number]
+        message = receive_message(worker.results)
+        if message is None or worker.task is None:
+            self._replace_worker(number, batch)
             return
-        task, each.task = each.task, None
-        answer = answer_of(message)
-        self._note_home(task, answer, number)
-        work.done(task, answer)
+        task, worker.task = worker.task, None
+        result = decode_result(message)
+        self._record_lock(task, result, number)
+        batch.on_result(task, result)
 
-    def _note_home(self, task: Task, answer: Answer, number: int) -> None:
-        if answer.held and task.kind is Kind.PREPARE:
+    def _record_lock(self, task: Task, result: SiteResult, number: int) -> None:
+        if result.is_locked and task.kind is TaskKind.PREPARE:
             self._homes[task.site] = number
         else:
             self._homes.pop(task.site, None)
 
-    def _lost(self, number: int, work: _Work) -> None:
-        """A worker is gone: another takes its place, and its task once more; then the task has failed."""
-        gone = self._processes[number]
-        self._end(gone)
-        self._processes[number] = _started()
+    def _replace_worker(self, number: int, batch: _Batch) -> None:
+        """Replace a crashed worker and retry its task; report a failure after the last attempt."""
+        crashed = self._processes[number]
+        self._close_worker(crashed)
+        self._processes[number] = _start_process()
         self._homes = {site: home for site, home in self._homes.items() if home != number}
-        work.waiting.extend(work.own.pop(number, ()))  # what it held is held no more
-        if gone.task is None:
+        batch.pending.extend(batch.assigned.pop(number, ()))  # its locks are released
+        if crashed.task is None:
             return
-        if work.attempts[gone.task.identity] < _ATTEMPTS:
-            work.waiting.append(gone.task)
+        if batch.attempts[crashed.task.identity] < _ATTEMPTS:
+            batch.pending.append(crashed.task)
             return
-        work.done(gone.task, lost(gone.task, _how(gone.process)))
+        batch.on_result(crashed.task, build_lost_result(crashed.task, _describe_exit(crashed.process)))
 
-    def _end(self, each: _Process) -> None:
-        for stream in (each.tasks, each.answers):
+    def _close_worker(self, worker: _WorkerProcess) -> None:
+        for stream in (worker.tasks, worker.results):
             try:
                 stream.close()
             except OSError:
-                continue  # its other end is gone
-        each.process.wait()
+                continue  # the other end is closed
+        worker.process.wait()
 
 
-def _started() -> _Process:
-    """A new worker process. -P: what lies in the directory is not imported."""
+def _start_process() -> _WorkerProcess:
+    """Start a worker process. -P: modules in the directory are not imported."""
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
             [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
     except OSError as problem:
-        raise EngineProblem(f"No worker process can be started: {problem.strerror}.") from None
+        raise EngineError(f"No worker process can be started: {problem.strerror}.") from None
     assert process.stdin is not None, "a pipe"
     assert process.stdout is not None, "a pipe"
-    return _Process(process, process.stdin, process.stdout)
+    return _WorkerProcess(process, process.stdin, process.stdout)
 
 
-def _how(process: subprocess.Popen[bytes]) -> str:
-    """How a process ended, in words."""
+def _describe_exit(process: subprocess.Popen[bytes]) -> str:
+    """Describe the exit of a process."""
     code = process.returncode
-    why = (
+    exit_text = (
         f"was ended by {signal.Signals(-code).name}"
         if code is not None and code < 0
         else f"ended with {code}"
     )
-    return f"The worker process that did this {why}, and so did those that tried again."
+    return f"The worker process that did this {exit_text}, and so did those that tried again."

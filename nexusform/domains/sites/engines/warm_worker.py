@@ -1,6 +1,5 @@
-"""A warm worker process: reads tasks from stdin, writes answers to stdout, until stdin ends.
-
-Whatever else anybody prints goes to stderr.
+"""Worker process: reads tasks from stdin and writes results to stdout until stdin ends. All other output is
+sent to stderr.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from typing import IO, Final
 
 import click
 
-from nexusform.domains.sites.ports import lost
-from nexusform.domains.sites.types.work import Answer, Task, encode, task_of
-from nexusform.domains.sites.workflow.site_work import Worker
-from nexusform.log import start
+from nexusform.domains.sites.ports import build_lost_result
+from nexusform.domains.sites.types.site_tasks import SiteResult, Task, decode_task, encode_message
+from nexusform.domains.sites.workflow.site_worker import SiteWorker
+from nexusform.files.log import start_log
 
 LENGTH: Final = struct.Struct("<I")  # before each message
 
 
-def send(stream: IO[bytes], message: bytes) -> None:
-    """Write one message."""
+def send_message(stream: IO[bytes], message: bytes) -> None:
+    """Send one message."""
     stream.write(LENGTH.pack(len(message)) + message)
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> bytes | None:
-    """Read one message; None at the end."""
+def receive_message(stream: IO[bytes]) -> bytes | None:
+    """Receive one message, None at the end."""
     head = stream.read(LENGTH.size)
     if head is None or len(head) < LENGTH.size:
         return None
@@ -36,33 +35,35 @@ def receive(stream: IO[bytes]) -> bytes | None:
     return body if body is not None and len(body) == length else None
 
 
-def done_safely(worker: Worker, task: Task) -> Answer:
-    """The answer of a worker; a bug is one site's, and said so."""
+def run_safely(worker: SiteWorker, task: Task) -> SiteResult:
+    """Run a task; convert an exception to the result of its site."""
     try:
-        return worker.do(task)
+        return worker.run_task(task)
     except Exception as bug:  # noqa: BLE001 - one site's bug must not stop the others
         from traceback import format_exception
 
         if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
             click.echo("".join(format_exception(bug)), err=True)
-        what = (
+        cause = (
             "the memory did not suffice" if isinstance(bug, MemoryError) else f"{type(bug).__name__}: {bug}"
         )
-        return lost(task, f"nexusform met a bug of its own with this site ({what}). NF_LOG=debug tells more.")
+        return build_lost_result(
+            task, f"nexusform met a bug of its own with this site ({cause}). NF_LOG=debug tells more."
+        )
 
 
 def main() -> None:
-    """Work until nobody asks any more."""
+    """Run tasks until stdin ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # whoever asks decides when to stop
+        signal.signal(number, signal.SIG_IGN)  # the parent process decides on the end
     tasks = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb")
+    results = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    start(os.environ)  # what is wrong with NF_LOG was told by whoever started us
-    worker = Worker()
-    while (message := receive(tasks)) is not None:
-        send(answers, encode(done_safely(worker, task_of(message))))
+    start_log(os.environ)  # the parent process reported errors in NF_LOG
+    worker = SiteWorker()
+    while (message := receive_message(tasks)) is not None:
+        send_message(results, encode_message(run_safely(worker, decode_task(message))))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Many sites in one summary: folded rows, and what differs by site."""
+"""Summary of many sites: folded rows, and differences by site."""

@@ -1,4 +1,4 @@
-"""The plan of a fleet for machines: JSON, and SARIF for code hosts."""
+"""Plan of a fleet as JSON data, and as SARIF for code hosts."""
 
 from __future__ import annotations
 
@@ -8,96 +8,123 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostic_kinds import summary_of
-from nexusform.diagnostics import Severity, diagnostic
-from nexusform.domains.sites.rendering.at_stake import fleet_stake, heaviest, losses, site_level, site_stake
-from nexusform.domains.sites.rendering.summary import groups_of
-from nexusform.domains.sites.rendering.undeclared import UNDECLARED, undeclared_document, undeclared_findings
+from nexusform.diagnostics.diagnostic import Severity, build_diagnostic
+from nexusform.diagnostics.levels import Impact, Level, get_level, get_warning_level
+from nexusform.diagnostics.source import Position, Span
+from nexusform.diagnostics.summaries import get_summary
+from nexusform.domains.sites.rendering.fleet_impact import (
+    compute_fleet_impact,
+    compute_site_impact,
+    compute_site_level,
+    find_highest_level,
+    list_losses,
+)
+from nexusform.domains.sites.rendering.fleet_summary import group_sites
+from nexusform.domains.sites.rendering.undeclared_report import (
+    UNDECLARED,
+    build_undeclared_document,
+    build_undeclared_findings,
+)
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.work import Status, Trouble
-from nexusform.json_forms import Form
-from nexusform.rendering.pull_request.sarif import findings_document
+from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.pull_request.sarif import build_findings_document
 from nexusform.rendering.report.entries import Finding
-from nexusform.source import Position, Span
-from nexusform.weights import Level, Stake, level_of, level_of_warning
 
 FORMAT_VERSION: Final = "1.0"
 
 
-def fleet_document(plan: FleetPlan) -> dict[str, Any]:
-    """The whole plan as JSON data."""
-    groups = groups_of(site.answer for site in plan.sites)
+def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
+    """Build the whole plan as JSON data."""
+    groups = group_sites(site.result for site in plan.sites)
     return {
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
         "digest": plan.digest,
-        "level": heaviest(_levels(plan)).value,
-        "stake": fleet_stake(plan).value,
+        "level": find_highest_level(_list_levels(plan)).value,
+        "stake": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
         "sites": [SITE(site) for site in plan.sites],
-        "undeclared": undeclared_document(plan.undeclared),
+        "undeclared": build_undeclared_document(plan.undeclared),
     }
 
 
-def _levels(plan: FleetPlan) -> Iterator[Level]:
-    """How much each site weighs, and that sites were left out."""
-    yield from (site_level(site.answer) for site in plan.sites)
+def _list_levels(plan: FleetPlan) -> Iterator[Level]:
+    """List the levels of all sites, and that of undeclared sites."""
+    yield from (compute_site_level(site.result) for site in plan.sites)
     if plan.undeclared:
-        yield level_of_warning(UNDECLARED)
+        yield get_warning_level(UNDECLARED)
 
 
-SITE: Final = Form(
+SITE: Final = RecordForm(
     PlannedSite,
-    "name wave status=answer.status reason=answer.reason digest=answer.digest level=answer stake=answer "
-    "placed=answer.placed moved=answer.moved removed=answer.removed loses_machine=answer.lost "
-    "forgotten=answer.forgotten at_stake=answer labels redundancy_lost=answer.redundancy_lost after "
-    "diagnostics=answer.troubles",
-    level=lambda answer: site_level(answer).value,
-    stake=lambda answer: site_stake(answer).value,
-    at_stake=lambda answer: list(losses(answer)),
-    diagnostics="severity level held_before id summary detail file line address",
+    "name wave status=result.status reason=result.reason digest=result.digest level=result stake=result "
+    "placed=result.placed moved=result.moved removed=result.removed loses_machine=result.lost "
+    "forgotten=result.forgotten at_stake=result labels redundancy_lost=result.redundancy_lost "
+    "after=dependencies "
+    "diagnostics=result.troubles",
+    level=lambda answer: compute_site_level(answer).value,
+    stake=lambda answer: compute_site_impact(answer).value,
+    at_stake=lambda answer: list(list_losses(answer)),
+    diagnostics="severity level held_before=is_preexisting id summary detail file line address",
 )
 
 
-def fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
-    """What is wrong with sites and what they lose, at the lines that it speaks of, else at the site's own."""
-    missing = [Finding(each, level_of(each)) for each in undeclared_findings(plan.undeclared)]
-    findings = [*_findings(plan.sites), *missing]
-    findings.sort(key=lambda finding: (finding.level.order, finding.held_before))
-    return findings_document(findings, nexusform.__version__)
+def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
+    """Build the findings and losses of sites as SARIF, located at their line, else at the site's."""
+    undeclared = [
+        Finding(diagnostic_item, get_level(diagnostic_item))
+        for diagnostic_item in build_undeclared_findings(plan.undeclared)
+    ]
+    findings = [*_build_findings(plan.sites), *undeclared]
+    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
+    return build_findings_document(findings, nexusform.__version__)
 
 
-def _findings(sites: Iterable[PlannedSite]) -> list[Finding]:
-    """Errors of every site, and warnings once for all sites that share them."""
+def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
+    """Build the errors of every site, and shared warnings once."""
     findings: list[Finding] = []
-    seen: set[tuple[str, str, int, bool]] = set()
+    known_keys: set[tuple[str, str, int, bool]] = set()
     for site in sites:
-        for trouble in site.answer.troubles:
-            is_error = trouble.severity == Severity.ERROR
-            key = (trouble.id, trouble.file, trouble.line, trouble.held_before)
-            if not trouble.id or (key in seen and not is_error):
+        for site_diagnostic in site.result.diagnostics:
+            is_error = site_diagnostic.severity == Severity.ERROR
+            key = (
+                site_diagnostic.id,
+                site_diagnostic.file,
+                site_diagnostic.line,
+                site_diagnostic.is_preexisting,
+            )
+            if not site_diagnostic.id or (key in known_keys and not is_error):
                 continue
-            seen.add(key)
-            findings.append(_finding(site, trouble))
-        if site.answer.status in (Status.REFUSED, Status.FAILED) and not site.answer.troubles:
-            findings.append(_finding(site, Trouble("error", "site-is-refused", "", site.answer.reason)))
-        elif site_stake(site.answer) is Stake.LOSES and site.answer.status is Status.PLANNED:
-            words = "; ".join((*losses(site.answer), *site.answer.redundancy_lost))
-            lost = Trouble("warning", "site-loses-what-runs", "", f"{words}.", level=Level.WARNING.value)
-            findings.append(_finding(site, lost))
+            known_keys.add(key)
+            findings.append(_build_finding(site, site_diagnostic))
+        if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED) and not site.result.diagnostics:
+            findings.append(
+                _build_finding(site, SiteDiagnostic("error", "site-is-refused", "", site.result.reason))
+            )
+        elif compute_site_impact(site.result) is Impact.LOSES and site.result.status is SiteStatus.PLANNED:
+            loss_text = "; ".join((*list_losses(site.result), *site.result.redundancy_lost))
+            loss_diagnostic = SiteDiagnostic(
+                "warning", "site-loses-what-runs", "", f"{loss_text}.", level=Level.WARNING.value
+            )
+            findings.append(_build_finding(site, loss_diagnostic))
     return findings
 
 
-def _finding(site: PlannedSite, trouble: Trouble) -> Finding:
-    """A trouble as a finding that names its site."""
-    file, line = (trouble.file, trouble.line) if trouble.file else (site.file, site.line)
-    at = Position(max(line, 1), 1, 0)
-    told = diagnostic(
-        Severity(trouble.severity),
-        trouble.id,
-        trouble.detail,
-        Span(file, at, at),
-        headline=f"{site.name}: {trouble.summary or summary_of(trouble.id)}",
+def _build_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:
+    """Build a finding with its site's name."""
+    file, line = (
+        (site_diagnostic.file, site_diagnostic.line) if site_diagnostic.file else (site.file, site.line)
     )
-    return Finding(replace(told, held_before=trouble.held_before), Level(trouble.level))
+    position = Position(max(line, 1), 1, 0)
+    site_finding = build_diagnostic(
+        Severity(site_diagnostic.severity),
+        site_diagnostic.id,
+        site_diagnostic.detail,
+        Span(file, position, position),
+        headline=f"{site.name}: {site_diagnostic.summary or get_summary(site_diagnostic.id)}",
+    )
+    return Finding(
+        replace(site_finding, is_preexisting=site_diagnostic.is_preexisting), Level(site_diagnostic.level)
+    )

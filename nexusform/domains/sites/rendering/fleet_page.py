@@ -1,108 +1,115 @@
-"""The plan of a fleet as a page: a map with a square per site, then the summary."""
+"""Plan of a fleet as a page: a map with a square per site, then the summary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.domains.sites.rendering.at_stake import losses, site_stake
-from nexusform.domains.sites.rendering.summary import fleet_outline
+from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list, select_form
+from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_losses
+from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.work import Status
-from nexusform.rendering.answers.answer_page import answer_page
-from nexusform.rendering.notation.markup import Markup, element, shape
-from nexusform.rendering.page.page_parts import section
-from nexusform.weights import Stake
-from nexusform.words import counted, form, listed, natural
+from nexusform.domains.sites.types.site_tasks import SiteStatus
+from nexusform.rendering.answers.answer_page import render_answer_page
+from nexusform.rendering.notation.markup import Markup, build_element, build_svg_element
+from nexusform.rendering.page.page_parts import build_section
 
-_SIDE: Final = 14  # of a square, with the gap beside it
-_ACROSS: Final = 60  # squares
-_COLOURS: Final = {
-    Status.UNCHANGED: "#b8bec6",
-    Status.PLANNED: "#2f7ed8",
-    Status.APPLIED: "#2e9e5b",
-    Status.REFUSED: "#d03b3b",
-    Status.FAILED: "#d03b3b",
-    Status.SKIPPED: "#ffffff",
+_SQUARE_SIZE: Final = 14  # of a square, including the gap
+_SQUARES_PER_ROW: Final = 60  # squares
+_STATUS_COLORS: Final = {
+    SiteStatus.UNCHANGED: "#b8bec6",
+    SiteStatus.PLANNED: "#2f7ed8",
+    SiteStatus.APPLIED: "#2e9e5b",
+    SiteStatus.REFUSED: "#d03b3b",
+    SiteStatus.FAILED: "#d03b3b",
+    SiteStatus.SKIPPED: "#ffffff",
 }
-_LOSING: Final = "#e08a00"
-_ALL: Final = 1_000_000
+_LOSS_COLOR: Final = "#e08a00"
+_UNLIMITED: Final = 1_000_000
 
 
-def fleet_page(plan: FleetPlan) -> str:
-    """The page."""
-    outline = fleet_outline(plan, _ALL)
-    return answer_page(outline, section("fleet-map", "Sites by wave", [_legend(plan), *_maps(plan)]))
+def render_fleet_plan_page(plan: FleetPlan) -> str:
+    """Render the page."""
+    report = build_fleet_summary(plan, _UNLIMITED)
+    return render_answer_page(
+        report, build_section("fleet-map", "Sites by wave", [_render_legend(plan), *_render_maps(plan)])
+    )
 
 
-def _legend(plan: FleetPlan) -> Markup:
-    """What the colours mean, with figures."""
+def _render_legend(plan: FleetPlan) -> Markup:
+    """Render the legend with counts."""
     parts = []
-    for status in _COLOURS:
-        count = len(plan.of_status(status))
+    for status in _STATUS_COLORS:
+        count = len(plan.select_by_status(status))
         if count:
-            parts += [_swatch(_COLOURS[status]), f" {count:,} {status.value}  "]
-    losing = sum(_loses(site) for site in plan.sites)
+            parts += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
+    losing = sum(_has_losses(site) for site in plan.sites)
     if losing:
-        words = form(losing, "loses", "lose")
-        parts += [_swatch(_LOSING), f" {losing:,} of them {words} what runs, or rack redundancy"]
-    return element("p", parts)
+        verb = select_form(losing, "loses", "lose")
+        parts += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
+    return build_element("p", parts)
 
 
-def _loses(site: PlannedSite) -> bool:
-    """Whether a site that is planned loses something."""
-    is_planned = site.answer.status in (Status.PLANNED, Status.APPLIED)
-    return is_planned and site_stake(site.answer) is Stake.LOSES
+def _has_losses(site: PlannedSite) -> bool:
+    """Return True if a planned site has losses."""
+    is_planned = site.result.status in (SiteStatus.PLANNED, SiteStatus.APPLIED)
+    return is_planned and compute_site_impact(site.result) is Impact.LOSES
 
 
-def _swatch(colour: str) -> Markup:
-    square = shape("rect", width="12", height="12", fill=colour, stroke="#555")
-    return element("svg", square, width="12", height="12", aria_hidden="true")
+def _render_swatch(color: str) -> Markup:
+    square = build_svg_element("rect", width="12", height="12", fill=color, stroke="#555")
+    return build_element("svg", square, width="12", height="12", aria_hidden="true")
 
 
-def _maps(plan: FleetPlan) -> list[Markup]:
-    """A map for each wave: sites by region where labels name one, then by name."""
+def _render_maps(plan: FleetPlan) -> list[Markup]:
+    """Render a map for each wave: sites by the label region, then by name."""
     maps: list[Markup] = []
     for wave in plan.waves:
-        sites = plan.of_wave(wave.name)
+        sites = plan.select_wave(wave.name)
         if sites:
-            maps.append(element("h3", f"{wave.name}: {counted(len(sites), 'site')}"))
-            maps.append(_map(sorted(sites, key=_place), wave.name))
+            maps.append(build_element("h3", f"{wave.name}: {format_count(len(sites), 'site')}"))
+            maps.append(_render_map(sorted(sites, key=_build_sort_key), wave.name))
     return maps
 
 
-def _place(site: PlannedSite) -> tuple[str, list[tuple[int, int, str]]]:
-    return site.labels.get("region", ""), natural(site.name)
+def _build_sort_key(site: PlannedSite) -> tuple[str, list[tuple[int, int, str]]]:
+    return site.labels.get("region", ""), compute_natural_key(site.name)
 
 
-def _map(sites: Sequence[PlannedSite], wave: str) -> Markup:
-    """Squares in rows; each says of its site what becomes of it."""
-    squares = [_square(site, number) for number, site in enumerate(sites)]
-    width = min(len(sites), _ACROSS) * _SIDE
-    height = ((len(sites) - 1) // _ACROSS + 1) * _SIDE
-    return element(
+def _render_map(sites: Sequence[PlannedSite], wave: str) -> Markup:
+    """Render squares in rows with the status of each site."""
+    squares = [_render_square(site, number) for number, site in enumerate(sites)]
+    width = min(len(sites), _SQUARES_PER_ROW) * _SQUARE_SIZE
+    height = ((len(sites) - 1) // _SQUARES_PER_ROW + 1) * _SQUARE_SIZE
+    return build_element(
         "svg",
         squares,
         width=str(width),
         height=str(height),
         role="img",
-        aria_label=f"{counted(len(sites), 'site')} of the wave {wave}",
+        aria_label=f"{format_count(len(sites), 'site')} of the wave {wave}",
     )
 
 
-def _square(site: PlannedSite, number: int) -> Markup:
-    answer = site.answer
-    words = [f"{site.name}: {answer.status.value}", answer.reason, *losses(answer), *answer.redundancy_lost]
+def _render_square(site: PlannedSite, number: int) -> Markup:
+    result = site.result
+    texts = [
+        f"{site.name}: {result.status.value}",
+        result.reason,
+        *list_losses(result),
+        *result.redundancy_lost,
+    ]
     if site.labels:
-        words.append(listed(f"{name} {value}" for name, value in site.labels.items()))
-    colour = _LOSING if _loses(site) else _COLOURS[answer.status]
-    return shape(
+        texts.append(format_list(f"{name} {value}" for name, value in site.labels.items()))
+    color = _LOSS_COLOR if _has_losses(site) else _STATUS_COLORS[result.status]
+    return build_svg_element(
         "rect",
-        shape("title", ". ".join(word for word in words if word)),
-        x=str(number % _ACROSS * _SIDE),
-        y=str(number // _ACROSS * _SIDE),
-        width=str(_SIDE - 2),
-        height=str(_SIDE - 2),
-        fill=colour,
+        build_svg_element("title", ". ".join(text for text in texts if text)),
+        x=str(number % _SQUARES_PER_ROW * _SQUARE_SIZE),
+        y=str(number // _SQUARES_PER_ROW * _SQUARE_SIZE),
+        width=str(_SQUARE_SIZE - 2),
+        height=str(_SQUARE_SIZE - 2),
+        fill=color,
         stroke="#555",
     )

@@ -1,1 +1,1 @@
-"""What is said of sites: their definition, what is asked of workers, what they answer."""
+"""Records of sites: definition, tasks and results of workers, fleet plan."""

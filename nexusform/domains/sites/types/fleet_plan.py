@@ -1,4 +1,4 @@
-"""The plan of a whole fleet: what every site's plan comes to, under one digest."""
+"""Plan of a fleet: plans of all sites under one digest."""
 
 from __future__ import annotations
 
@@ -8,106 +8,99 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from nexusform.domains.sites.types.definition import SiteEntry, Wave
-from nexusform.domains.sites.types.work import Answer, Status
+from nexusform.domains.sites.types.fleet_definition import SiteEntry, Wave
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 
 
 class PlannedSite(Struct, frozen=True):
-    """A site in a fleet's plan. `after` are sites whose states it reads, which are applied before it.
-
-    `file` and `line` are where the site stands in the fleet's file.
+    """Site in a fleet's plan. `after`: sites applied earlier, since it reads their states. `file` and `line`:
+    location in the sites file.
     """
 
     wave: str
-    answer: Answer
+    result: SiteResult
     labels: Mapping[str, str] = {}
-    after: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
 
     @property
     def name(self) -> str:
-        """The site's name."""
-        return self.answer.site
+        """Name of the site."""
+        return self.result.site
 
 
 class UndeclaredSite(Struct, frozen=True):
-    """A site that nexusform.sites.hcl does not name any more.
-
-    Its state, in `state`, has so many objects (None: `reason` says why it could not be read); `placed` counts
-    VMs, bindings and pods, by kind.
+    """Site no longer in nexusform.sites.hcl. `objects`: number of objects in its `state` (None: unreadable,
+    with `reason`); `placed`: VMs, bindings and pods by kind.
     """
 
     name: str
-    state: str
+    state_location: str
     objects: int | None = None
-    placed: dict[str, int] = {}
+    placement_counts: dict[str, int] = {}
     serial: int = 0
     reason: str = ""
 
 
 class FleetPlan(Struct, frozen=True):
-    """All sites that were planned, in their order, and the waves that they are applied in.
-
-    `now` is the time that all plans took as now; `confined` and `allow_remote` say how far configuration
-    was trusted, and is when it is applied. `undeclared` are sites that have a state and are in no file any
-    more: nothing is done to them, so they are no part of what is approved. `definition` is the digest of
-    nexusform.sites.hcl and what it read; `digest` is what is approved.
+    """Planned sites in order, and their waves. `now`: current time of all plans. `confined` and
+    `allow_remote`: trust in the configuration, also on apply. `undeclared`: sites with a state but no longer
+    declared; they are not changed and not part of the approval. `definition`: digest of nexusform.sites.hcl
+    and the files it reads; `digest`: the approved digest.
     """
 
     sites: tuple[PlannedSite, ...]
     waves: tuple[Wave, ...]
     now: str
-    definition: str
+    definition_digest: str
     digest: str = ""
     allowed_sources: tuple[str, ...] = ()
-    confined: bool = False
+    is_confined: bool = False
     allow_remote: tuple[str, ...] = ()
     undeclared: tuple[UndeclaredSite, ...] = ()
 
     @property
     def identity(self) -> str:
-        """What tells this very plan from another one that comes to the same."""
-        plans = [site.answer.plan for site in self.sites]
+        """Id of this plan, different for an equal plan made later."""
+        plans = [site.result.plan_digest for site in self.sites]
         return sha256(msgspec.json.encode([self.digest, self.now, plans])).hexdigest()
 
-    def of_status(self, *statuses: Status) -> list[PlannedSite]:
-        """The sites with one of these statuses."""
-        return [site for site in self.sites if site.answer.status in statuses]
+    def select_by_status(self, *statuses: SiteStatus) -> list[PlannedSite]:
+        """Select the sites with one of these statuses."""
+        return [site for site in self.sites if site.result.status in statuses]
 
-    def wave_named(self, name: str) -> Wave:
-        """The wave of this name, which is there."""
+    def find_wave(self, name: str) -> Wave:
+        """Find the wave of this name."""
         return next(wave for wave in self.waves if wave.name == name)
 
-    def of_wave(self, wave: str) -> list[PlannedSite]:
-        """The sites of a wave."""
+    def select_wave(self, wave: str) -> list[PlannedSite]:
+        """Select the sites of a wave."""
         return [site for site in self.sites if site.wave == wave]
 
     def has_work(self, wave: str) -> bool:
-        """Whether anything changes on a site of a wave, or cannot be planned."""
-        return any(site.answer.status is not Status.UNCHANGED for site in self.of_wave(wave))
+        """Return True if a site of the wave changes or cannot be planned."""
+        return any(site.result.status is not SiteStatus.UNCHANGED for site in self.select_wave(wave))
 
 
-def fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
-    """What is approved: which sites, what is done to each or why nothing can be, and in which waves under
-    which terms.
-
-    Planning the same once more gives the same, whenever and by whichever workers.
+def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
+    """Compute the approved digest: sites, their changes or rejections, waves and limits. It does not depend
+    on time and workers.
     """
-    listed = [
+    rows = [
         (
             site.name,
             site.wave,
-            site.answer.status,
-            site.answer.digest or site.answer.reason,
-            site.after,
+            site.result.status,
+            site.result.digest or site.result.reason,
+            site.dependencies,
         )
         for site in sites
     ]
-    return sha256(msgspec.json.encode([listed, waves])).hexdigest()
+    return sha256(msgspec.json.encode([rows, waves])).hexdigest()
 
 
-def planned_site(entry: SiteEntry, answer: Answer, after: tuple[str, ...]) -> PlannedSite:
-    """A site's answer with what the definition says of it."""
+def build_planned_site(entry: SiteEntry, answer: SiteResult, after: tuple[str, ...]) -> PlannedSite:
+    """Combine a site's result with its definition."""
     span = entry.span
     return PlannedSite(entry.wave, answer, entry.labels, after, span.filename, span.start.line)

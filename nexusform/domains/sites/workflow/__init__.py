@@ -1,1 +1,1 @@
-"""From nexusform.sites.hcl to plans of all sites and to waves that apply them."""
+"""From nexusform.sites.hcl to plans of all sites and waves of applies."""

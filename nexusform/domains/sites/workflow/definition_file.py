@@ -1,4 +1,4 @@
-"""nexusform.sites.hcl to a FleetDefinition, with everything that is wrong with it."""
+"""Parser of nexusform.sites.hcl to a FleetDefinition, with all diagnostics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_evaluation import prepare_body
-from nexusform.configuration.loader import hidden_characters
-from nexusform.configuration.prepared_body import PreparedBody, missing_argument
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.domains.sites.types.definition import (
+from nexusform.configuration.loader import find_hidden_characters
+from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.domains.sites.types.fleet_definition import (
     ANY_SITE,
     FILE_NAME,
     ONLY_WAVE,
@@ -26,55 +28,57 @@ from nexusform.domains.sites.types.definition import (
     SiteEntry,
     Wave,
 )
-from nexusform.domains.sites.workflow import schemas
-from nexusform.domains.sites.workflow.listed_sites import from_root, where_listed
-from nexusform.language.bodies import BodySchema, content
-from nexusform.language.evaluator import evaluate
-from nexusform.language.functions.registry import standard_functions
+from nexusform.domains.sites.workflow import definition_schemas
+from nexusform.domains.sites.workflow.site_data_location import convert_to_relative, describe_data_location
+from nexusform.files.regular_files import Confinement
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.json_data.plain_data import has_unknown
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_file
-from nexusform.language.syntax.nodes import Block, Body, Expression, Traversal
-from nexusform.language.syntax.positions import describe
-from nexusform.plain_data import has_unknown
-from nexusform.planning.names.setting import NotedFiles, PlanClock
-from nexusform.ports import FileProblem
-from nexusform.regular_files import Confinement
-from nexusform.source import SourceFile, Span
-from nexusform.value_types import MapType, ObjectType, SetType
-from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value, all_marks, object_value, string
-from nexusform.words import counted
-from nexusform.workflow.opening.surroundings import RealFiles, read_file
+from nexusform.language.syntax.positions import describe_span
+from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Traversal
+from nexusform.planning.name_resolution.evaluation_settings import PlanClock, RecordedFiles
+from nexusform.schemas.value_types import MapType, ObjectType, SetType
+from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
+from nexusform.workflow.opening.system_io import RealFiles, read_file
 
-_LARGEST: Final = 16 << 20  # bytes
-_MOST_SITES: Final = 20_000
-_REPEATING: Final = ("for_each", "name")
-_FACE: Final = BodySchema(
+_MAX_BYTES: Final = 16 << 20  # bytes
+_MAX_SITES: Final = 20_000
+_REPETITION_ARGUMENTS: Final = ("for_each", "name")
+_FILE_SCHEMA: Final = BodySchema(
     blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()},
 )
 
 
-class Names(Struct, frozen=True):
-    """The names that an expression of the file may use (a Scope of the evaluator)."""
+class NameScope(Struct, frozen=True):
+    """Names available to an expression of the file (a Scope of the evaluator)."""
 
     functions: Mapping[str, Any]
     values: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """The value of a root name."""
+        """Return the value of a root name, with diagnostics if it is unknown."""
         name = traversal.root.name
         value = self.values.get(name)
         if value is not None:
             return value, 0, []
-        known = ", ".join(f"{each}.*" for each in self.values) or "functions alone"
-        detail = f'"{name}" means nothing here. In this place {FILE_NAME} knows: {known}.'
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [error("invalid-reference", detail, traversal.span)]
+        candidates = ", ".join(f"{candidate}.*" for candidate in self.values) or "functions alone"
+        detail = f'"{name}" means nothing here. In this place {FILE_NAME} knows: {candidates}.'
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [build_error("invalid-reference", detail, traversal.span)],
+        )
 
-    def knowing(self, **more: Value) -> Names:
-        """The same with further names."""
-        return Names(self.functions, {**self.values, **more})
+    def add_names(self, **values: Value) -> NameScope:
+        """Return a copy with further names."""
+        return NameScope(self.functions, {**self.values, **values})
 
 
 class _SiteBlock(Struct, frozen=True):
-    """`defaults`, `site` or `sites`: its body apart from the backend, and the backend's."""
+    """`defaults`, `site` or `sites` block: its body without the backend, and the backend's."""
 
     header: Span
     body: PreparedBody
@@ -82,139 +86,142 @@ class _SiteBlock(Struct, frozen=True):
     settings: PreparedBody | None = None
 
 
-class _Reading(Struct):
-    """One reading of the file."""
+class _FileReading(Struct):
+    """State of one reading of the file."""
 
-    names: Names
+    names: NameScope
     root: str
     problems: list[Diagnostic]
     allowed_sources: tuple[str, ...]
     read: dict[str, str]
     confinement: Confinement
     defaults: _SiteBlock | None = None
-    repeated: list[_SiteBlock] = field(default_factory=list)
-    requests: int = 0
+    repeated_blocks: list[_SiteBlock] = field(default_factory=list)
+    requests_per_minute: int = 0
 
 
 def read_definition(
     root: str, confinement: Confinement, now: str, allowed_sources: tuple[str, ...] = ()
 ) -> tuple[FleetDefinition | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """The definition in a directory; None, with why, when there is none or it is wrong.
-
-    `allowed_sources` are directories outside of it that sources may lead below.
+    """Read the definition in a directory; None with diagnostics if it is missing or invalid.
+    `allowed_sources`: further directories for sources.
     """
     path = str(Path(root, FILE_NAME))
     try:
-        text = read_file(path, _LARGEST, confinement).decode()
+        text = read_file(path, _MAX_BYTES, confinement).decode()
     except FileProblem as problem:
-        return None, [error("no-sites-file", f"{problem} {_WHAT_IT_IS}")], {}
+        return None, [build_error("no-sites-file", f"{problem} {_FILE_HINT}")], {}
     except UnicodeDecodeError:
-        return None, [error("invalid-character-encoding", f'"{FILE_NAME}" is not UTF-8.')], {}
+        return None, [build_error("invalid-character-encoding", f'"{FILE_NAME}" is not UTF-8.')], {}
     source = SourceFile(FILE_NAME, text)
     sources = {FILE_NAME: source}
     body, problems = parse_file(source)
-    problems += hidden_characters(source)
+    problems += find_hidden_characters(source)
     if has_errors(problems):
         return None, problems, sources
-    read: dict[str, str] = {}
-    files = NotedFiles(RealFiles(confinement), read)
-    functions = standard_functions(files, PlanClock(now), root)
-    path_names = object_value({"root": string("."), "module": string("."), "cwd": string(".")})
-    names = Names(functions, {"path": path_names})
-    reading = _Reading(names, root, problems, allowed_sources, read, confinement)
+    read_digests: dict[str, str] = {}
+    files = RecordedFiles(RealFiles(confinement), read_digests)
+    functions = build_functions(files, PlanClock(now), root)
+    path_names = build_object(
+        {"root": build_string("."), "module": build_string("."), "cwd": build_string(".")}
+    )
+    names = NameScope(functions, {"path": path_names})
+    reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
     sites, waves = _read_blocks(body, reading)
-    problems[:] = _folded(problems, {site.name for site in sites})
+    problems[:] = _fold_problems(problems, {site.name for site in sites})
     if has_errors(problems):
         return None, problems, sources
-    listed = "".join(f"{name} {digest}\n" for name, digest in sorted(read.items()))
-    digest = sha256(f"{text}\0{listed}\0{allowed_sources}".encode()).hexdigest()
+    file_lines = "".join(f"{name} {digest}\n" for name, digest in sorted(read_digests.items()))
+    digest = sha256(f"{text}\0{file_lines}\0{allowed_sources}".encode()).hexdigest()
     definition = FleetDefinition(
         sites=tuple(sites),
         waves=tuple(waves),
         digest=digest,
-        templates=tuple(_templates(reading, body.span)),
-        requests=reading.requests,
+        templates=tuple(_build_templates(reading, body.span)),
+        requests_per_minute=reading.requests_per_minute,
         sources=sources,
     )
     return definition, problems, sources
 
 
-_WHAT_IT_IS: Final = (
+_FILE_HINT: Final = (
     f"{FILE_NAME} names the sites: a `defaults` block, `site` or `sites` blocks and a `strategy` "
     "(docs/many-sites.md shows one)."
 )
 
 
-def _read_blocks(body: Body, reading: _Reading) -> tuple[list[SiteEntry], list[Wave]]:
-    """All sites and all waves."""
-    parts, wrong = content(body, _FACE)
+def _read_blocks(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], list[Wave]]:
+    """Read all sites and waves."""
+    parts, content_problems = decode_body(body, _FILE_SCHEMA)
     problems = reading.problems
-    problems += wrong
+    problems += content_problems
     strategies = [block for block in parts.blocks if block.type == "strategy"]
     defaults = [block for block in parts.blocks if block.type == "defaults"]
-    for further in (*strategies[1:], *defaults[1:]):
-        detail = f"Only one `{further.type}` block is allowed."
-        problems.append(error("duplicate-block", detail, further.header_span))
-    waves = _waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
+    for duplicate in (*strategies[1:], *defaults[1:]):
+        detail = f"Only one `{duplicate.type}` block is allowed."
+        problems.append(build_error("duplicate-block", detail, duplicate.header_span))
+    waves = _read_waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
     if defaults:
-        reading.defaults = _site_block(defaults[0], schemas.DEFAULTS, problems)
-    known = {wave.name for wave in waves}
-    last = waves[-1].name if waves else ""
+        reading.defaults = _prepare_block(defaults[0], definition_schemas.DEFAULTS, problems)
+    wave_names = {wave.name for wave in waves}
+    last_wave = waves[-1].name if waves else ""
     sites: dict[str, SiteEntry] = {}
     for block in parts.blocks:
         if block.type not in ("site", "sites"):
             continue
-        for site in _sites_of(block, reading):
-            _add(sites, replace(site, wave=site.wave or last), known, problems)
-        if len(sites) > _MOST_SITES:
-            detail = f"There are more than {_MOST_SITES:,} sites; split them over several directories."
-            problems.append(error("too-many-sites", detail, block.header_span))
+        for site in _read_sites(block, reading):
+            _add_site(sites, replace(site, wave=site.wave or last_wave), wave_names, problems)
+        if len(sites) > _MAX_SITES:
+            detail = f"There are more than {_MAX_SITES:,} sites; split them over several directories."
+            problems.append(build_error("too-many-sites", detail, block.header_span))
             break
     if not sites and not has_errors(problems):
-        problems.append(error("no-sites", f"There is no site in it. {_WHAT_IT_IS}", body.span))
-    problems += _same_states(sites.values())
+        problems.append(build_error("no-sites", f"There is no site in it. {_FILE_HINT}", body.span))
+    problems += _find_shared_states(sites.values())
     return list(sites.values()), waves
 
 
-def _add(sites: dict[str, SiteEntry], site: SiteEntry, known: set[str], problems: list[Diagnostic]) -> None:
-    """Take a site in, unless its name is taken or its wave unknown."""
+def _add_site(
+    sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]
+) -> None:
+    """Add a site; report a duplicate name or an unknown wave."""
     earlier = sites.get(site.name)
     if earlier is not None:
-        where = describe(earlier.span)
-        detail = f'A site "{site.name}" was already given at {where}. Every site needs a name of its own.'
-        problems.append(error("site-given-twice", detail, site.span))
+        location = describe_span(earlier.span)
+        detail = f'A site "{site.name}" was already given at {location}. Every site needs a name of its own.'
+        problems.append(build_error("site-given-twice", detail, site.span))
     else:
         sites[site.name] = site
-    if site.wave not in known:
-        waves = ", ".join(f'"{name}"' for name in sorted(known))
+    if site.wave not in wave_names:
+        waves = ", ".join(f'"{name}"' for name in sorted(wave_names))
         detail = (
             f'The site "{site.name}" is to be applied in the wave "{site.wave}", which the strategy does not '
-            f"have. It has: {waves}.{did_you_mean(site.wave, known)}"
+            f"have. It has: {waves}.{suggest_name(site.wave, wave_names)}"
         )
-        problems.append(error("unknown-wave", detail, site.span))
+        problems.append(build_error("unknown-wave", detail, site.span))
 
 
-def _folded(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
-    """One message for one mistake: a `sites` block makes it once for each of its sites."""
+def _fold_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
+    """Fold equal messages about the sites of one `sites` block."""
 
-    def unnamed(match: re.Match[str]) -> str:
+    def replace_name(match: re.Match[str]) -> str:
         return "SITE" if match[1] or match[2] in sites else match[0]
 
-    alike: dict[tuple[str, Span | None, str], list[Diagnostic]] = {}
+    groups: dict[tuple[str, Span | None, str], list[Diagnostic]] = {}
     for problem in problems:
-        words = _NAMED.sub(unnamed, problem.detail)
-        alike.setdefault((problem.id, problem.subject, words), []).append(problem)
-    for first, *others in alike.values():
-        count = counted(len(others), "further site")
+        neutral_detail = _QUOTED_NAME.sub(replace_name, problem.detail)
+        groups.setdefault((problem.id, problem.subject, neutral_detail), []).append(problem)
+    for first, *further_problems in groups.values():
+        count = format_count(len(further_problems), "further site")
         detail = f"{first.detail} So it is with {count} of this block."
-        yield replace(first, detail=detail) if others else first
+        yield replace(first, detail=detail) if further_problems else first
 
 
-_NAMED: Final = re.compile(r'(site )?"([^"]*)"')
+_QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
-def _same_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
-    """An error for every site whose state is that of an earlier one."""
+def _find_shared_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
+    """Return an error for every site with the state location of an earlier one."""
     first: dict[tuple[str, str], SiteEntry] = {}
     for site in sites:
         key = (site.backend, repr(sorted(site.settings.items())))
@@ -224,45 +231,45 @@ def _same_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
                 f'"{earlier.name}" and "{site.name}" would keep their states at the same place. Let the '
                 'settings of the backend hold the name: path = "states/${site.name}.nfstate".'
             )
-            yield error("sites-share-a-state", detail, site.span)
+            yield build_error("sites-share-a-state", detail, site.span)
 
 
 # --- waves -------------------------------------------------------------------------------------
 
 
-def _waves(block: Block, reading: _Reading) -> list[Wave]:
-    """The waves of the strategy, what it says for all filled in."""
-    body, problems = prepare_body(block.body, schemas.STRATEGY, block.header_span)
-    values, _, wrong = body.evaluate(reading.names)
-    reading.problems += [*problems, *wrong]
-    if has_errors([*problems, *wrong]):
+def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
+    """Read the waves of the strategy, with its common values."""
+    body, problems = prepare_body(block.body, definition_schemas.STRATEGY, block.header_span)
+    values, _, value_problems = body.evaluate(reading.names)
+    reading.problems += [*problems, *value_problems]
+    if has_errors([*problems, *value_problems]):
         return [Wave(ONLY_WAVE)]
-    reading.requests = int(values.pop("max_requests_per_minute") or 0)
+    reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)
     waves = []
     for name in values["wave_order"]:
-        own = {key: value for key, value in values["wave"][name].items() if value is not None}
-        waves.append(_wave(name, {**_without_nulls(values), **own}))
-    return waves or [_wave(ONLY_WAVE, _without_nulls(values))]
+        wave_values = {key: value for key, value in values["wave"][name].items() if value is not None}
+        waves.append(_build_wave(name, {**_remove_nulls(values), **wave_values}))
+    return waves or [_build_wave(ONLY_WAVE, _remove_nulls(values))]
 
 
-def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _wave(name: str, values: Mapping[str, Any]) -> Wave:
+def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
     return Wave(
         name,
         max_parallel=values.get("max_parallel"),
         max_unavailable=values.get("max_unavailable"),
         max_failures=int(values.get("max_failures", 0)),
         max_miss_rate=float(values.get("max_miss_rate", 1)),
-        soak=seconds_of(values.get("soak", "")),
-        approve=values.get("gate") == "approve",
+        soak=parse_duration_seconds(values.get("soak", "")),
+        needs_approval=values.get("gate") == "approve",
     )
 
 
-def seconds_of(duration: str) -> float:
-    """The seconds of `1h30m`, which fits schemas.DURATION; 0 of nothing."""
+def parse_duration_seconds(duration: str) -> float:
+    """Parse the seconds of `1h30m` (valid by DURATION); 0 for ""."""
     units = {"h": 3600, "m": 60, "s": 1}
     return float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
 
@@ -270,230 +277,255 @@ def seconds_of(duration: str) -> float:
 # --- sites -------------------------------------------------------------------------------------
 
 
-def _site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
-    """A block made ready to be evaluated for each of its sites."""
+def _prepare_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
+    """Prepare a block for evaluation by site."""
     assert isinstance(block.body, Body), "the file is of native syntax"
     backends = [inner for inner in block.body.blocks if inner.type == "backend"]
-    rest = replace(block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend"))
-    body, wrong = prepare_body(rest, schema, block.header_span)
-    problems += wrong
+    body_without_backend = replace(
+        block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend")
+    )
+    body, body_problems = prepare_body(body_without_backend, schema, block.header_span)
+    problems += body_problems
     if not backends:
         return _SiteBlock(block.header_span, body)
     if len(backends) > 1:
         detail = "Only one backend block is allowed: a site has one state."
-        problems.append(error("duplicate-backend-configuration", detail, backends[1].header_span))
-    return _with_backend(_SiteBlock(block.header_span, body), backends[0], problems)
+        problems.append(build_error("duplicate-backend-configuration", detail, backends[1].header_span))
+    return _add_backend(_SiteBlock(block.header_span, body), backends[0], problems)
 
 
-def _with_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -> _SiteBlock:
-    """The block with its backend, if there is such a one."""
+def _add_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -> _SiteBlock:
+    """Add a backend to a block if it is known."""
     kind = backend.labels[0].value if backend.labels else ""
     if kind not in BACKENDS or kind == "memory":
-        known = ", ".join(each for each in BACKENDS if each != "memory")
-        detail = f'There is no backend "{kind}" for sites. Known are: {known}.{did_you_mean(kind, BACKENDS)}'
-        problems.append(error("unknown-backend", detail, backend.header_span))
+        backend_names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
+        detail = (
+            f'There is no backend "{kind}" for sites. Known are: '
+            f"{backend_names}.{suggest_name(kind, BACKENDS)}"
+        )
+        problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
-    settings, wrong = prepare_body(backend.body, BACKENDS[kind].schema, backend.header_span)
-    problems += wrong
+    settings, setting_problems = prepare_body(backend.body, BACKENDS[kind].schema, backend.header_span)
+    problems += setting_problems
     return replace(site, backend=kind, settings=settings)
 
 
-def _sites_of(block: Block, reading: _Reading) -> Iterator[SiteEntry]:
-    """The sites of one `site` or `sites` block."""
+def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
+    """Read the sites of one `site` or `sites` block."""
     if block.type == "site":
-        prepared = _site_block(block, schemas.SITE, reading.problems)
-        site = _site(block.labels[0].value, prepared, reading.names, reading)
+        prepared = _prepare_block(block, definition_schemas.SITE, reading.problems)
+        site = _build_site(block.labels[0].value, prepared, reading.names, reading)
         if site is not None:
             yield site
         return
     assert isinstance(block.body, Body), "the file is of native syntax"
-    written = {each.name: each.expression for each in block.body.attributes}
-    # What repeats and what names are evaluated apart: the rest once for each site.
-    rest = tuple(each for each in block.body.attributes if each.name not in _REPEATING)
-    prepared = _site_block(
-        replace(block, body=replace(block.body, attributes=rest)), schemas.SITE, reading.problems
+    expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
+    # for_each and name are evaluated separately, everything else once per site.
+    other_attributes = tuple(
+        attribute for attribute in block.body.attributes if attribute.name not in _REPETITION_ARGUMENTS
     )
-    if "for_each" not in written:
-        reading.problems.append(missing_argument("for_each", block.header_span))
+    prepared = _prepare_block(
+        replace(block, body=replace(block.body, attributes=other_attributes)),
+        definition_schemas.SITE,
+        reading.problems,
+    )
+    if "for_each" not in expressions:
+        reading.problems.append(report_missing_argument("for_each", block.header_span))
         return
-    reading.repeated.append(prepared)
-    rows, listed_in = _rows(written["for_each"], reading)
+    reading.repeated_blocks.append(prepared)
+    rows, data_files = _read_rows(expressions["for_each"], reading)
     for key, value in rows:
-        names = reading.names.knowing(each=object_value({"key": string(key), "value": value}))
-        name = _name_of(key, written.get("name"), names, reading)
-        told = len(reading.problems)
-        site = _site(name, prepared, names, reading) if name is not None else None
+        names = reading.names.add_names(each=build_object({"key": build_string(key), "value": value}))
+        name = _evaluate_name(key, expressions.get("name"), names, reading)
+        problem_count = len(reading.problems)
+        site = _build_site(name, prepared, names, reading) if name is not None else None
         if site is None:
-            where = where_listed(listed_in, key, reading.root, reading.confinement)
-            found = reading.problems[told:]
-            reading.problems[told:] = [replace(each, detail=f"{each.detail}{where}") for each in found]
-            return  # it is the same with the others
-        yield replace(site, key=key, listed_in=listed_in)
+            data_location = describe_data_location(data_files, key, reading.root, reading.confinement)
+            new_problems = reading.problems[problem_count:]
+            reading.problems[problem_count:] = [
+                replace(attribute, detail=f"{attribute.detail}{data_location}") for attribute in new_problems
+            ]
+            return  # other sites have the same problem
+        yield replace(site, key=key, data_files=data_files)
 
 
-def _rows(expression: Expression, reading: _Reading) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
-    """The keys and values of for_each, and the files that they were read from."""
-    before = dict(reading.read)
+def _read_rows(
+    expression: Expression, reading: _FileReading
+) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
+    """Read keys and values of for_each, and the files they are from."""
+    previous_digests = dict(reading.read)
     reading.read.clear()
-    rows = _each(expression, reading)
-    listed_in = from_root(sorted(reading.read), reading.root)
-    reading.read.update({**before, **reading.read})
-    return rows, listed_in
+    rows = _evaluate_for_each(expression, reading)
+    data_files = convert_to_relative(sorted(reading.read), reading.root)
+    reading.read.update({**previous_digests, **reading.read})
+    return rows, data_files
 
 
-def _name_of(key: str, expression: Expression | None, names: Names, reading: _Reading) -> str | None:
-    """The name of one of many sites; None when it is wrong."""
+def _evaluate_name(
+    key: str, expression: Expression | None, names: NameScope, reading: _FileReading
+) -> str | None:
+    """Evaluate the name of one of many sites; None if invalid."""
     if expression is None:
         return key
-    value, problems = evaluate(expression, names)
-    if not has_errors(problems) and (not isinstance(value.raw, str) or all_marks(value)):
+    value, problems = evaluate_expression(expression, names)
+    if not has_errors(problems) and (not isinstance(value.raw, str) or collect_marks(value)):
         detail = "The name of a site must be a text that is known and not sensitive."
-        problems.append(error("invalid-site-name", detail, expression.span))
+        problems.append(build_error("invalid-site-name", detail, expression.span))
     reading.problems += problems
     return None if has_errors(problems) else str(value.raw)
 
 
-def _each(expression: Expression, reading: _Reading) -> Sequence[tuple[str, Value]]:
-    """The keys and values of for_each."""
-    value, problems = evaluate(expression, reading.names)
+def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequence[tuple[str, Value]]:
+    """Evaluate keys and values of for_each."""
+    value, problems = evaluate_expression(expression, reading.names)
     reading.problems += problems
     if has_errors(problems):
         return ()
-    why = ""
+    reason = ""
     if not value.is_wholly_known:
-        why = "its value is not known before anything is applied"
-    elif all_marks(value) and isinstance(value.type, SetType):
-        why = "its value is sensitive, and names of sites are shown"
+        reason = "its value is not known before anything is applied"
+    elif collect_marks(value) and isinstance(value.type, SetType):
+        reason = "its value is sensitive, and names of sites are shown"
     elif value.is_null or not isinstance(value.type, MapType | ObjectType | SetType):
-        why = "a map, an object or a set of texts is needed (toset(...) makes one of a list)"
-    elif isinstance(value.type, SetType) and not all(isinstance(each.raw, str) for each in value.raw):
-        why = "the members of a set must be texts"
-    if why:
-        detail = f"for_each cannot be used: {why}."
-        reading.problems.append(error("invalid-for-each-argument", detail, expression.span))
+        reason = "a map, an object or a set of texts is needed (toset(...) makes one of a list)"
+    elif isinstance(value.type, SetType) and not all(isinstance(member.raw, str) for member in value.raw):
+        reason = "the members of a set must be texts"
+    if reason:
+        detail = f"for_each cannot be used: {reason}."
+        reading.problems.append(build_error("invalid-for-each-argument", detail, expression.span))
         return ()
     if isinstance(value.type, SetType):
-        return [(each.raw, each) for each in value.raw]
+        return [(member.raw, member) for member in value.raw]
     return list(value.raw.items())
 
 
-def _site(name: str, block: _SiteBlock, names: Names, reading: _Reading) -> SiteEntry | None:
-    """One site with the defaults filled in; None when something is wrong with it."""
+def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
+    """Build one site with defaults; None if it has errors."""
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (
             f'"{name}" cannot be the name of a site: up to 100 letters, digits, ".", "_" and "-", the first '
             "a letter or a digit."
         )
-        reading.problems.append(error("invalid-site-name", detail, block.header))
+        reading.problems.append(build_error("invalid-site-name", detail, block.header))
         return None
-    known = names.knowing(site=object_value({"name": string(name)}))
-    own, secret, wrong = block.body.evaluate(known)
-    problems += wrong
-    common: Mapping[str, Any] = {}
+    scope = names.add_names(site=build_object({"name": build_string(name)}))
+    site_values, secret_paths, value_problems = block.body.evaluate(scope)
+    problems += value_problems
+    default_values: Mapping[str, Any] = {}
     if reading.defaults is not None:
-        common, more_secret, wrong = reading.defaults.body.evaluate(_common_names(known))
-        problems += wrong
-        secret = (*secret, *more_secret)
+        default_values, default_secret_paths, value_problems = reading.defaults.body.evaluate(
+            _build_default_names(scope)
+        )
+        problems += value_problems
+        secret_paths = (*secret_paths, *default_secret_paths)
     inputs_span = block.body.locate(("inputs",))
-    inputs = {**_object("inputs", common, block, problems), **_object("inputs", own, block, problems)}
-    labels = {**_object("labels", common, block, problems), **_object("labels", own, block, problems)}
-    source = own["source"] if own["source"] is not None else common.get("source")
+    inputs = {
+        **_read_object("inputs", default_values, block, problems),
+        **_read_object("inputs", site_values, block, problems),
+    }
+    labels = {
+        **_read_object("labels", default_values, block, problems),
+        **_read_object("labels", site_values, block, problems),
+    }
+    source = site_values["source"] if site_values["source"] is not None else default_values.get("source")
     if not has_errors(problems):
-        problems += _source_problems(name, source, block, reading)
-    backend, settings = _settings(name, block, known, reading, problems)
+        problems += _check_source(name, source, block, reading)
+    backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown([inputs, labels, settings]):
         detail = "It holds something that is not known before anything is applied, such as timestamp()."
-        problems.append(error("value-is-not-known", detail, inputs_span))
+        problems.append(build_error("value-is-not-known", detail, inputs_span))
     reading.problems += problems
     if has_errors(problems):
         return None
     return SiteEntry(
         name=name,
         source=os.path.normpath(str(source)),
-        wave=own["wave"] or common.get("wave") or "",
+        wave=site_values["wave"] or default_values.get("wave") or "",
         span=block.header,
         inputs_span=inputs_span,
         inputs=inputs,
-        sensitive=tuple(sorted({_secret_input(path, inputs) for path in secret} - {""})),
+        sensitive=tuple(sorted({_find_secret_input(path, inputs) for path in secret_paths} - {""})),
         labels=labels,
         backend=backend,
         settings=settings,
-        destroy=bool(own.get("destroy")),
+        destroy=bool(site_values.get("destroy")),
     )
 
 
-def _common_names(names: Names) -> Names:
-    """What `defaults` knows: the site, and not what a `sites` block repeats over."""
-    return Names(names.functions, {name: value for name, value in names.values.items() if name != "each"})
+def _build_default_names(names: NameScope) -> NameScope:
+    """Build the names available in `defaults`: the site, without `each`."""
+    return NameScope(names.functions, {name: value for name, value in names.values.items() if name != "each"})
 
 
-def _secret_input(path: Sequence[str | int], inputs: Mapping[str, Any]) -> str:
-    """The input that a sensitive path leads into; "" of what is none."""
+def _find_secret_input(path: Sequence[str | int], inputs: Mapping[str, Any]) -> str:
+    """Find the input of a sensitive path, "" for other paths."""
     if len(path) < 2 or path[0] != "inputs":
         return ""
     return str(path[1]) if path[1] in inputs else ""
 
 
-def _object(
+def _read_object(
     name: str, values: Mapping[str, Any], block: _SiteBlock, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """An argument that is an object or absent."""
+    """Read an argument that is an object or absent."""
     value = values.get(name)
     if value is None or value is UNKNOWN:
         return {}
     if isinstance(value, dict):
         return value
     detail = f'"{name}" must be an object: {name} = {{ NAME = VALUE, ... }}.'
-    problems.append(error("unsuitable-value-type", detail, block.body.locate((name,))))
+    problems.append(build_error("unsuitable-value-type", detail, block.body.locate((name,))))
     return {}
 
 
-def _source_problems(name: str, source: Any, block: _SiteBlock, reading: _Reading) -> Iterator[Diagnostic]:
-    """What is wrong with where a site's root module is said to be. Whether it is there, its plan says."""
-    at = block.body.locate(("source",))
+def _check_source(name: str, source: Any, block: _SiteBlock, reading: _FileReading) -> Iterator[Diagnostic]:
+    """Check the source of a site. The plan checks that the directory exists."""
+    span = block.body.locate(("source",))
     if not isinstance(source, str) or not source:
         detail = f'The site "{name}" has no source: the directory of its root module, here or in `defaults`.'
-        yield error("missing-required-argument", detail, block.header)
+        yield build_error("missing-required-argument", detail, block.header)
         return
     if "://" in source or "::" in source:
         detail = f'"{source}" is no local directory. Sources of sites are local paths such as "./site".'
-        yield error("source-is-not-local", detail, at)
+        yield build_error("source-is-not-local", detail, span)
         return
     root = os.path.realpath(reading.root)
     real = os.path.realpath(Path(reading.root, source))
-    allowed = (root, *(os.path.realpath(each) for each in reading.allowed_sources))
-    if not any(Path(real).is_relative_to(each) for each in allowed):
+    allowed_roots = (root, *(os.path.realpath(directory) for directory in reading.allowed_sources))
+    if not any(Path(real).is_relative_to(directory) for directory in allowed_roots):
         detail = (
             f'"{source}" leads out of the directory of {FILE_NAME}. Whoever runs the command may allow it: '
             "-allow-source=DIR."
         )
-        yield error("source-outside-of-the-tree", detail, at)
+        yield build_error("source-outside-of-the-tree", detail, span)
 
 
-def _settings(
-    name: str, block: _SiteBlock, names: Names, reading: _Reading, problems: list[Diagnostic]
+def _read_backend(
+    name: str, block: _SiteBlock, names: NameScope, reading: _FileReading, problems: list[Diagnostic]
 ) -> tuple[str, Mapping[str, Any]]:
-    """The backend of a site and its settings: its own, else that of the defaults, else a file of its name."""
-    for candidate, known in ((block, names), (reading.defaults, _common_names(names))):
+    """Read the backend of a site and its settings: its own, else the default's, else a local file with its
+    name.
+    """
+    for candidate, scope in ((block, names), (reading.defaults, _build_default_names(names))):
         if candidate is None or candidate.settings is None:
             continue
-        values, _, wrong = candidate.settings.evaluate(known)
-        problems += wrong
-        return candidate.backend, {each: value for each, value in values.items() if value is not None}
+        values, _, value_problems = candidate.settings.evaluate(scope)
+        problems += value_problems
+        return candidate.backend, {setting: value for setting, value in values.items() if value is not None}
     return "local", {"path": f"states/{name}.nfstate"}
 
 
-def _templates(reading: _Reading, span: Span) -> Iterator[SiteEntry]:
-    """Where the state of a site of any name would be, as far as it depends on the name alone."""
-    names = reading.names.knowing(site=object_value({"name": string(ANY_SITE)}))
-    blocks = [reading.defaults, *reading.repeated]
-    written = [block for block in blocks if block is not None and block.settings is not None]
-    for block in written:
+def _build_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
+    """Build the state locations for a site of any name, if they depend only on the name."""
+    names = reading.names.add_names(site=build_object({"name": build_string(ANY_SITE)}))
+    blocks = [reading.defaults, *reading.repeated_blocks]
+    backend_blocks = [block for block in blocks if block is not None and block.settings is not None]
+    for block in backend_blocks:
         assert block.settings is not None, "chosen for it"
-        values, _, wrong = block.settings.evaluate(names)
-        if not has_errors(wrong):  # with each.* it depends on more
-            settings = {each: value for each, value in values.items() if value is not None}
+        values, _, value_problems = block.settings.evaluate(names)
+        if not has_errors(value_problems):  # with each.* it depends on more than the name
+            settings = {setting: value for setting, value in values.items() if value is not None}
             yield SiteEntry(ANY_SITE, ".", "", span, span, {}, backend=block.backend, settings=settings)
     if reading.defaults is None or reading.defaults.settings is None:
         settings = {"path": f"states/{ANY_SITE}.nfstate"}

@@ -1,6 +1,4 @@
-"""Ask something of all sites, in parts that any worker of an engine answers; the answer is the same whoever
-they were and however many.
-"""
+"""Questions to all sites, split into parts for any worker; the answer does not depend on the workers."""
 
 from __future__ import annotations
 
@@ -10,77 +8,87 @@ from math import ceil
 from msgspec.structs import replace
 
 from nexusform.domains.sites.ports import Engine
-from nexusform.domains.sites.types.work import Answer, Asked, Finding, Kind, Question, Status, Task
+from nexusform.domains.sites.types.site_tasks import (
+    Question,
+    QuestionFinding,
+    QuestionKind,
+    SiteResult,
+    SiteStatus,
+    Task,
+    TaskKind,
+)
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 
-RUNS_OF_A_PART = 100
-_BUSY = 4  # parts for each worker, so that none waits long for the last one
+RUNS_PER_PART = 100
+_PARTS_PER_WORKER = 4  # parts per worker, for an even load
 
 
-def ask_fleet(
+def run_fleet_question(
     opened: OpenedFleet,
     names: Sequence[str],
     engine: Engine,
     question: Question,
-    stopping: Callable[[], bool],
-) -> list[Answer]:
-    """What each site answers, in the order of the names."""
+    is_stopping: Callable[[], bool],
+) -> list[SiteResult]:
+    """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet
     assert fleet is not None, "a fleet that was read"
-    parts = _parts(question, len(names), engine.workers)
-    answers: dict[str, dict[int, Answer]] = {name: {} for name in names}
+    parts = _split_question(question, len(names), engine.parallelism)
+    results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
 
-    def done(task: Task, answer: Answer) -> None:
+    def record_result(task: Task, result: SiteResult) -> None:
         assert task.question is not None, "a task that asks"
-        answers[task.site][task.question.part] = answer
+        results[task.site][task.question.part] = result
 
-    tasks = [Task(Kind.ASK, name, fleet, question=part) for name in names for part in parts]
-    engine.run(tasks, done, at_once=lambda: engine.workers, stopping=stopping)
-    return [whole_answer(name, answers[name], len(parts)) for name in names]
+    tasks = [Task(TaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
+    engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
+    return [merge_results(name, results[name], len(parts)) for name in names]
 
 
-def _parts(question: Question, sites: int, workers: int) -> list[Question]:
-    """The question in parts: tie-breaks by the hundred, the racks of few sites among all workers."""
-    if question.asked is Asked.CERTAINTY:
-        count = ceil(question.runs / RUNS_OF_A_PART)
+def _split_question(question: Question, sites: int, workers: int) -> list[Question]:
+    """Split a question: tie-breaks by the hundred, racks of few sites over all workers."""
+    if question.kind is QuestionKind.CERTAINTY:
+        count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
         return [replace(question, part=part, parts=count, runs=size) for part in range(count)]
-    count = ceil(_BUSY * workers / sites) if question.asked is Asked.FAILURE else 1
+    count = ceil(_PARTS_PER_WORKER * workers / sites) if question.kind is QuestionKind.FAILURE else 1
     return [replace(question, part=part, parts=count) for part in range(count)]
 
 
-def whole_answer(name: str, parts: Mapping[int, Answer], count: int) -> Answer:
-    """The parts of one site's answer as one."""
+def merge_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
+    """Merge the parts of one site's result."""
     if len(parts) < count:
-        return Answer(name, Status.SKIPPED, "It was interrupted before this site was asked whole.")
+        return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was asked whole.")
     ordered = [parts[part] for part in range(count)]
-    refused = next((each for each in ordered if each.status is Status.REFUSED), None)
-    if refused is not None:
-        return refused
-    if len({(each.status, each.digest) for each in ordered}) > 1:
-        why = "What it is planned from changed while it was asked. Ask again."
-        return Answer(name, Status.REFUSED, why)
-    return replace(ordered[0], findings=tuple(_added(ordered)))
+    rejected = next(
+        (part_result for part_result in ordered if part_result.status is SiteStatus.REFUSED), None
+    )
+    if rejected is not None:
+        return rejected
+    if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
+        reason = "What it is planned from changed while it was asked. Ask again."
+        return SiteResult(name, SiteStatus.REFUSED, reason)
+    return replace(ordered[0], findings=tuple(_merge_findings(ordered)))
 
 
-def _added(parts: Sequence[Answer]) -> list[Finding]:
-    """The findings of all parts, with the figures of the same thing added up; in the order of their names,
-    as parts share them out in turn.
-    """
-    found: dict[str, Finding] = {}
-    # Parts take every so manyth rack: by turns they come in the order of the site.
+def _merge_findings(parts: Sequence[SiteResult]) -> list[QuestionFinding]:
+    """Merge the findings of all parts in the site's order; figures with the same name are added."""
+    by_name: dict[str, QuestionFinding] = {}
+    # Racks are dealt to parts in turn; interleaving restores the site's order.
     longest = max((len(part.findings) for part in parts), default=0)
     for turn in range(longest):
         for part in parts:
             if turn < len(part.findings):
-                _add(found, part.findings[turn])
-    return list(found.values())
+                _add_finding(by_name, part.findings[turn])
+    return list(by_name.values())
 
 
-def _add(found: dict[str, Finding], more: Finding) -> None:
-    known = found.get(more.name)
-    if known is None:
-        found[more.name] = more
+def _add_finding(by_name: dict[str, QuestionFinding], finding: QuestionFinding) -> None:
+    existing = by_name.get(finding.name)
+    if existing is None:
+        by_name[finding.name] = finding
         return
-    figures = {name: figure + more.figures.get(name, 0) for name, figure in known.figures.items()}
-    found[more.name] = replace(known, figures=figures, bad=known.bad or more.bad)
+    figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
+    by_name[finding.name] = replace(
+        existing, figures=figures, is_problem=existing.is_problem or finding.is_problem
+    )

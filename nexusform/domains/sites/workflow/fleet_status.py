@@ -1,29 +1,29 @@
-"""What the states of all sites say, read without their locks."""
+"""Status of all sites from their states, read without locks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from nexusform.domains.sites.ports import Engine
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, planned_site
-from nexusform.domains.sites.types.work import Answer, Kind, Task
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, build_planned_site
+from nexusform.domains.sites.types.site_tasks import SiteResult, Task, TaskKind
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 
 
-def fleet_status(
-    opened: OpenedFleet, names: Sequence[str], engine: Engine, stopping: Callable[[], bool]
+def read_fleet_status(
+    opened: OpenedFleet, names: Sequence[str], engine: Engine, is_stopping: Callable[[], bool]
 ) -> FleetPlan:
-    """A row for each site: applied, begun and not ended, or nothing yet."""
+    """Read the status of each site: applied, interrupted, or not applied yet."""
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
-    answers: dict[str, Answer] = {}
+    results: dict[str, SiteResult] = {}
 
-    def done(task: Task, answer: Answer) -> None:
-        answers[task.site] = answer
+    def record_result(task: Task, result: SiteResult) -> None:
+        results[task.site] = result
 
-    tasks = [Task(Kind.STATUS, name, fleet) for name in names]
-    engine.run(tasks, done, at_once=lambda: engine.workers, stopping=stopping)
+    tasks = [Task(TaskKind.STATUS, name, fleet) for name in names]
+    engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
     entries = {site.name: site for site in definition.sites}
-    sites = tuple(planned_site(entries[name], answers[name], ()) for name in names if name in answers)
+    sites = tuple(build_planned_site(entries[name], results[name], ()) for name in names if name in results)
     return FleetPlan(sites, definition.waves, fleet.now, definition.digest)

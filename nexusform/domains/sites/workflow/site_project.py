@@ -1,4 +1,4 @@
-"""One site of a fleet as a project: its root module with its inputs, and its own state."""
+"""Project of one site: its root module with inputs, and its own state."""
 
 from __future__ import annotations
 
@@ -10,111 +10,119 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declared.configuration import Configuration
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_variables
-from nexusform.configuration.variable_values import Assignment, from_file
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
-from nexusform.domains.sites.types.definition import FILE_NAME, SiteEntry
-from nexusform.domains.sites.types.work import Fleet
-from nexusform.domains.sites.workflow.listed_sites import where_listed
-from nexusform.regular_files import Confinement
-from nexusform.source import SourceFile
-from nexusform.state import json_text
-from nexusform.state_ports import StateBackend
-from nexusform.values import SENSITIVE
-from nexusform.workflow.opening.backend_choice import BackendChoice, open_choice, refusal_of_settings
-from nexusform.workflow.opening.place import Place, load_configuration
-from nexusform.workflow.opening.project import Opened, of_workspace, project_with
-from nexusform.workflow.plan_files.apply import RESCUE
+from nexusform.configuration.variable_values import Assignment, parse_variable_file
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.sites.types.fleet_definition import FILE_NAME, SiteEntry
+from nexusform.domains.sites.types.site_tasks import FleetContext
+from nexusform.domains.sites.workflow.site_data_location import describe_data_location
+from nexusform.files.regular_files import Confinement
+from nexusform.interfaces.state_storage import StateBackend
+from nexusform.state import json_codec
+from nexusform.values.value import SENSITIVE
+from nexusform.workflow.opening.backend_choice import BackendChoice, explain_rejected_settings, open_choice
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend
+from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
-def place_of_fleet(fleet: Fleet, environment: Mapping[str, str]) -> Place:
-    """The directory that the process has entered: that of nexusform.sites.hcl, or a root module's."""
-    return Place(
+def make_fleet_location(fleet: FleetContext, environment: Mapping[str, str]) -> CommandContext:
+    """Create the location of the current directory: that of nexusform.sites.hcl, or a root module."""
+    return CommandContext(
         environment=environment,
-        confinement=Confinement(fleet.confine, fleet.hidden),
+        confinement=Confinement(fleet.confine, fleet.hidden_paths),
         allow_remote=fleet.allow_remote,
         limits=fleet.limits,
     )
 
 
-def place_of_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> Place:
-    """A site's root module, which the process has entered, as it does for `nexusform plan`. What this
-    machine remembers of the site has a directory of its own: sites may share a root module.
+def make_site_location(
+    fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]
+) -> CommandContext:
+    """Create the location of a site's root module, the current directory. Local data of the site is in its
+    own directory, since sites may share a root module.
     """
-    place = place_of_fleet(fleet, environment)
-    own = str(Path(fleet.root, place.data_directory, "sites", site.name))
-    rescue = str(Path(own, RESCUE))
-    return replace(place, environment={**environment, "NF_DATA_DIR": own}, rescue=rescue)
-
-
-def open_site(fleet: Fleet, site: SiteEntry, environment: Mapping[str, str]) -> Opened:
-    """Read everything that a plan of a site needs, short of its state."""
-    place = place_of_site(fleet, site, environment)
-    configuration, problems = known_configuration(place)
-    if configuration is None:
-        return Opened(None, tuple(problems), {})
-    sources = configuration.files
-    assignments, undeclared = _assignments(site, configuration)
-    variables, wrong = read_variables(
-        configuration,
-        environment=place.environment,
-        var_options=(),
-        directory=place.directory,
-        confinement=place.confinement,
-        assigned=assignments,
+    location = make_fleet_location(fleet, environment)
+    data_directory = str(Path(fleet.root, location.data_directory, "sites", site.name))
+    unsaved_state_path = str(Path(data_directory, RESCUE))
+    return replace(
+        location, environment={**environment, "NF_DATA_DIR": data_directory}, rescue_path=unsaved_state_path
     )
-    wrong = [*undeclared, *(_at_the_inputs(problem, site) for problem in wrong)]
-    if wrong and site.listed_in:
-        where = where_listed(site.listed_in, site.key, fleet.root, place.confinement)
-        wrong = [replace(problem, detail=f"{problem.detail}{where}") for problem in wrong]
-    problems += wrong
-    problems += _own_backend(configuration)
-    backend, wrong = open_state(fleet, place, site, configuration)
-    problems += wrong
+
+
+def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
+    """Read everything required for a plan of a site, except its state."""
+    location = make_site_location(fleet, site, environment)
+    configuration, problems = load_cached_configuration(location)
+    if configuration is None:
+        return OpenResult(None, tuple(problems), {})
+    sources = configuration.files
+    assignments, undeclared = _build_assignments(site, configuration)
+    variables, further_problems = read_variables(
+        configuration,
+        environment=location.environment,
+        var_options=(),
+        directory=location.directory,
+        confinement=location.confinement,
+        assignments_override=assignments,
+    )
+    further_problems = [*undeclared, *(_locate_at_inputs(problem, site) for problem in further_problems)]
+    if further_problems and site.data_files:
+        data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
+        further_problems = [
+            replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems
+        ]
+    problems += further_problems
+    problems += _check_module_backend(configuration)
+    backend, further_problems = open_state(fleet, location, site, configuration)
+    problems += further_problems
     if backend is None or has_errors(problems):
-        return Opened(None, tuple(problems), sources)
+        return OpenResult(None, tuple(problems), sources)
     values = {name: value for name, (value, _) in variables.items()}
     for name in site.sensitive:
         if name in values:
-            values[name] = values[name].with_marks(SENSITIVE)
-    return Opened(project_with(place, configuration, values, sources, backend), tuple(problems), sources)
+            values[name] = values[name].add_marks(SENSITIVE)
+    return OpenResult(
+        create_project(location, configuration, values, sources, backend), tuple(problems), sources
+    )
 
 
 # --- root modules ------------------------------------------------------------------------------
 
 
-class _Known(Struct, frozen=True):
-    """A configuration that was read, and what told its files from others."""
+class _CachedConfiguration(Struct, frozen=True):
+    """Cached configuration with the signature of its files."""
 
     signature: tuple[tuple[str, int, int, int], ...]
     configuration: Configuration
     problems: tuple[Diagnostic, ...]
 
 
-_KNOWN: Final[dict[tuple[str, Confinement], _Known]] = {}
-_MOST_KNOWN: Final = 64
+_CACHE: Final[dict[tuple[str, Confinement], _CachedConfiguration]] = {}
+_MAX_CACHED: Final = 64
 
 
-def known_configuration(place: Place) -> tuple[Configuration | None, list[Diagnostic]]:
-    """The configuration of a place: sites that share a root module share one reading of it, as long as none
-    of its files and directories has changed.
+def load_cached_configuration(location: CommandContext) -> tuple[Configuration | None, list[Diagnostic]]:
+    """Load the configuration of a location; sites with the same root module share it until its files or
+    directories change.
     """
-    key = (str(Path.cwd()), place.confinement)
-    known = _KNOWN.get(key)
-    if known is not None and known.signature == _signature(known.configuration):
-        return known.configuration, list(known.problems)
-    configuration, problems = load_configuration(place)
-    _KNOWN.pop(key, None)
+    key = (str(Path.cwd()), location.confinement)
+    cached = _CACHE.get(key)
+    if cached is not None and cached.signature == _compute_signature(cached.configuration):
+        return cached.configuration, list(cached.problems)
+    configuration, problems = load_project_configuration(location)
+    _CACHE.pop(key, None)
     if configuration is not None and not has_errors(problems):
-        if len(_KNOWN) >= _MOST_KNOWN:
-            _KNOWN.clear()
-        _KNOWN[key] = _Known(_signature(configuration), configuration, tuple(problems))
+        if len(_CACHE) >= _MAX_CACHED:
+            _CACHE.clear()
+        _CACHE[key] = _CachedConfiguration(_compute_signature(configuration), configuration, tuple(problems))
     return configuration, problems
 
 
-def _signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """What changes when a file is written, added or taken away."""
+def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
+    """Compute the signature of files and directories, which changes with any write, addition or deletion."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
@@ -130,45 +138,47 @@ def _signature(configuration: Configuration) -> tuple[tuple[str, int, int, int],
 # --- inputs ------------------------------------------------------------------------------------
 
 
-def _label(site: SiteEntry) -> str:
+def _build_label(site: SiteEntry) -> str:
     return f"{FILE_NAME}, site {site.name}.json"
 
 
-def _assignments(
+def _build_assignments(
     site: SiteEntry, configuration: Configuration
 ) -> tuple[Sequence[Assignment], list[Diagnostic]]:
-    """The inputs as assignments; an error for each that the root module does not declare."""
-    declared = configuration.root.variables
+    """Build the assignments of inputs; report inputs that the root module does not declare."""
+    variables = configuration.root.variables
     problems = [
-        error(
+        build_error(
             "value-for-undeclared-variable",
             f'"{site.source}" declares no variable "{name}", which is an input of the site "{site.name}".'
-            f"{did_you_mean(name, declared)}",
+            f"{suggest_name(name, variables)}",
             site.inputs_span,
         )
         for name in site.inputs
-        if name not in declared and configuration.root.directory
+        if name not in variables and configuration.root.directory
     ]
-    known = {name: _escaped(value) for name, value in site.inputs.items() if name in declared}
-    text = json_text.dumps(known).decode()
-    assignments, wrong = from_file(SourceFile(_label(site), text))
-    return assignments, [*problems, *wrong]
+    escaped_inputs = {
+        name: _escape_templates(value) for name, value in site.inputs.items() if name in variables
+    }
+    text = json_codec.render_json(escaped_inputs).decode()
+    assignments, file_problems = parse_variable_file(SourceFile(_build_label(site), text))
+    return assignments, [*problems, *file_problems]
 
 
-def _escaped(value: Any) -> Any:
-    """Plain data as the JSON syntax has it, whose texts are templates."""
+def _escape_templates(value: Any) -> Any:
+    """Escape templates in strings for the JSON syntax."""
     if isinstance(value, str):
         return value.replace("${", "$${").replace("%{", "%%{")
     if isinstance(value, dict):
-        return {_escaped(key): _escaped(part) for key, part in value.items()}
+        return {_escape_templates(key): _escape_templates(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_escaped(part) for part in value]
+        return [_escape_templates(part) for part in value]
     return value
 
 
-def _at_the_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
-    """What is wrong with a value, at the inputs of the site."""
-    if problem.subject is not None and problem.subject.filename == _label(site):
+def _locate_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
+    """Locate a problem with a value at the inputs of the site."""
+    if problem.subject is not None and problem.subject.filename == _build_label(site):
         return replace(problem, subject=site.inputs_span, context=None)
     if problem.id == "no-value-for-required-variable":
         detail = f"{problem.detail.partition('. Use a -var')[0]}. Give it in the inputs of the site."
@@ -179,8 +189,8 @@ def _at_the_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
 # --- state -------------------------------------------------------------------------------------
 
 
-def _own_backend(configuration: Configuration) -> list[Diagnostic]:
-    """That a backend of the root module itself does not count."""
+def _check_module_backend(configuration: Configuration) -> list[Diagnostic]:
+    """Warn about a backend block of the root module, which has no effect."""
     block = configuration.settings.backend
     if block is None:
         return []
@@ -188,24 +198,26 @@ def _own_backend(configuration: Configuration) -> list[Diagnostic]:
         f"The state of a site is where {FILE_NAME} says, so that sites may share a root module: the backend "
         "block of the module itself has no effect here."
     )
-    return [warning("backend-configuration-ignored", detail, block.header_span)]
+    return [build_warning("backend-configuration-ignored", detail, block.header_span)]
 
 
 def open_state(
-    fleet: Fleet, place: Place, site: SiteEntry, configuration: Configuration | None
+    fleet: FleetContext, location: CommandContext, site: SiteEntry, configuration: Configuration | None
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """The backend of a site's state, of the workspace in use. Its paths start at the fleet's directory."""
-    refusal = refusal_of_settings(site.backend, site.settings, place)
-    if refusal:
-        return None, [error("remote-address-is-not-allowed", refusal, site.span)]
+    """Open the backend of a site's state for the current workspace. Its paths are relative to the fleet's
+    directory.
+    """
+    rejection = explain_rejected_settings(site.backend, site.settings, location)
+    if rejection:
+        return None, [build_error("remote-address-is-not-allowed", rejection, site.span)]
     settings = configuration.settings if configuration else None
     choice = BackendChoice(site.backend, site.settings, {})
-    backend, problems = open_choice(choice, settings, replace(place, directory=fleet.root))
+    backend, problems = open_choice(choice, settings, replace(location, directory=fleet.root))
     if backend is None:
         return None, problems
-    return of_workspace(backend, problems, settings, place)
+    return prepare_backend(backend, problems, settings, location)
 
 
-def whereabouts(kind: str, described: str) -> str:
-    """Where a state is, the same for all who speak of it."""
-    return os.path.realpath(described) if kind == "local" else described
+def normalize_state_location(kind: str, description: str) -> str:
+    """Normalize the location of a state for comparison."""
+    return os.path.realpath(description) if kind == "local" else description

@@ -1,5 +1,5 @@
-"""What a worker answers about one site: how sure its plan is, what the loss of its racks does, and whether
-the rule explains where its VMs are. Nothing is locked or written.
+"""Questions about one site: certainty of its plan, failures of its racks, replay. Nothing is locked or
+written.
 """
 
 from __future__ import annotations
@@ -9,127 +9,146 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.domains.azure.workflow.reconcile import replay_alone
-from nexusform.domains.sites.types.definition import SiteEntry
-from nexusform.domains.sites.types.work import Answer, Asked, Finding, Question, Status, Task
-from nexusform.domains.sites.workflow.site_answers import planned_answer, refused_answer
-from nexusform.domains.sites.workflow.site_digest import plan_digest
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.domains.azure.workflow.reconciler import run_site_replays
+from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.site_tasks import (
+    Question,
+    QuestionFinding,
+    QuestionKind,
+    SiteResult,
+    SiteStatus,
+    Task,
+)
+from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import open_site
-from nexusform.domains.whatif.questions.failure import Failure, FailureScope, lose_machines
-from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, view_pods
-from nexusform.domains.whatif.rendering.failure_outline import failure_headline
+from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result
+from nexusform.domains.whatif.questions.failure import Failure, FailureScope, simulate_machine_loss
+from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, build_pods
+from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
+from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
-from nexusform.workflow.runs.locking import Locking
-from nexusform.workflow.runs.run import PlanOptions, Run, begin
-from nexusform.worlds.world_view import things_of_state, view_world
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 
 NO_STATE = "Nothing was applied yet, so there is nothing to ask about."
 
 
-def answer_question(task: Task, site: SiteEntry) -> Answer:
-    """The part of a question that a task asks."""
+def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
+    """Run the part of a question in a task."""
     assert task.question is not None, "a task that asks"
     opened = open_site(task.fleet, site, os.environ)
     if opened.project is None:
-        return refused_answer(site.name, opened.diagnostics)
-    locking = Locking(enabled=False, alone=True)
-    with begin(opened.project, "OperationTypePlan", locking, settles=False) as run:
-        if not run.ready:
-            return refused_answer(site.name, [*opened.diagnostics, *run.diagnostics])
-        if task.question.asked is Asked.CERTAINTY:
-            return _certainty(task, site, run)
+        return build_rejected_result(site.name, opened.diagnostics)
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
+        if not run.is_ready:
+            return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
+        if task.question.kind is QuestionKind.CERTAINTY:
+            return _compute_certainty(task, site, run)
         if not run.stored.state.lineage:
-            return Answer(site.name, Status.SKIPPED, NO_STATE)
-        if task.question.asked is Asked.FAILURE:
-            findings = tuple(_losses(run.stored.state, run, task.question))
-            return Answer(site.name, Status.UNCHANGED, findings=findings)
-        return _replayed(task.question, site, run)
+            return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
+        if task.question.kind is QuestionKind.FAILURE:
+            findings = tuple(_simulate_rack_failures(run.stored.state, run, task.question))
+            return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)
+        return _run_replay(task.question, site, run)
 
 
 # --- certainty ---------------------------------------------------------------------------------
 
 
-def _certainty(task: Task, site: SiteEntry, run: Run) -> Answer:
-    """In how many of its runs the VMs that a plan places stand where the plan has them."""
+def _compute_certainty(task: Task, site: SiteEntry, run: Run) -> SiteResult:
+    """Count the runs with the planned location for each placed VM."""
     question = task.question
     assert question is not None, "a task that asks"
     options = PlanOptions(
-        now=task.fleet.now, tie_breaks=question.runs, first_tie_break=question.part * question.runs
+        now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs
     )
     plan = run.plan(options).plan
-    answer = planned_answer(run, plan, site, run.diagnostics)
-    if answer.status is Status.REFUSED:
-        return answer
-    findings = tuple(_shares(plan, question.runs))
-    return Answer(site.name, answer.status, digest=_digest_of_places(plan), findings=findings)
+    result = build_plan_result(run, plan, site, run.diagnostics)
+    if result.status is SiteStatus.REFUSED:
+        return result
+    findings = tuple(_build_certainty_findings(plan, question.runs))
+    return SiteResult(site.name, result.status, digest=_compute_placement_digest(plan), findings=findings)
 
 
-def _digest_of_places(plan: Plan) -> str:
-    """What is the same whichever tie-breaks were repeated."""
+def _compute_placement_digest(plan: Plan) -> str:
+    """Compute a digest independent of the tie-breaks."""
     rows = tuple(replace(row, certainty=None) for row in plan.placements)
-    return plan_digest(replace(plan, placements=rows))
+    return compute_plan_digest(replace(plan, placements=rows))
 
 
-def _shares(plan: Plan, runs: int) -> Iterator[Finding]:
-    """A row for each VM whose place was drawn: in how many runs it was the same."""
+def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[QuestionFinding]:
+    """Build a finding for each VM with a sampled location: runs with the same location."""
     for row in plan.placements:
-        sure = row.certainty
-        if sure is not None and isinstance(row.target, Placement):
-            shares = {"machine": sure.machine, "rack": sure.rack, "rack_count": sure.rack_count}
+        certainty = row.certainty
+        if certainty is not None and isinstance(row.target, Placement):
+            shares = {
+                "machine": certainty.machine,
+                "rack": certainty.rack,
+                "rack_count": certainty.rack_count,
+            }
             figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
-            yield Finding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
+            yield QuestionFinding(
+                f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,)
+            )
 
 
-# --- racks that are lost -----------------------------------------------------------------------
+# --- rack failures ----------------------------------------------------------------------------
 
 
-def _losses(state: State, run: Run, question: Question) -> Iterable[Finding]:
-    """What the loss of each rack does: of those racks that this part is about."""
+def _simulate_rack_failures(state: State, run: Run, question: Question) -> Iterable[QuestionFinding]:
+    """Simulate the failure of each rack of this part."""
     types = run.project.registries
-    things = things_of_state(state)
-    view = view_world(things, types, state.catalogue)
-    pods = view_pods(things, view, types, NOTHING_SEEN)
-    racks = [(site, rack.name) for site in view.sites.values() for rack in site.racks if not rack.planned]
+    things = list_state_objects(state)
+    snapshot = build_snapshot(things, types, state.catalogue)
+    pods = build_pods(things, snapshot, types, NO_OBSERVATIONS)
+    racks = [
+        (site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned
+    ]
     for site, rack in racks[question.part :: question.parts]:
-        machines = [machine.name for machine in site.machines_of_rack[rack]]
-        loss = lose_machines(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
-        yield _loss(loss)
+        machines = [machine.name for machine in site.machines_by_rack[rack]]
+        loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
+        yield _build_failure_finding(loss)
 
 
-def _loss(loss: Failure) -> Finding:
-    missing = loss.missing if loss.drawn is None else loss.drawn.missing.most
-    quorum = sum(pool.lost for pool in loss.pools)
-    figures: dict[str, int | float] = {"down": loss.vms, "pools_lost": quorum, "without_room": missing}
-    return Finding(loss.lost, figures, (failure_headline(loss),), loss.bad)
+def _build_failure_finding(failure: Failure) -> QuestionFinding:
+    missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
+    quorum = sum(pool.is_lost for pool in failure.pools)
+    figures: dict[str, int | float] = {
+        "down": failure.vm_count,
+        "pools_lost": quorum,
+        "without_room": missing,
+    }
+    return QuestionFinding(failure.lost, figures, (build_failure_summary(failure),), failure.has_findings)
 
 
 # --- replay ------------------------------------------------------------------------------------
 
 
-def _replayed(question: Question, site: SiteEntry, run: Run) -> Answer:
-    """What the rule explains of a site, as an export or Azure shows it."""
+def _run_replay(question: Question, site: SiteEntry, run: Run) -> SiteResult:
+    """Run the replay of a site on an export or Azure."""
     source = question.source.replace("SITE", site.name)
-    found = replay_alone(run, source)
-    problems: list[Diagnostic] = list(found.diagnostics)
-    if not found.replays and not has_errors(problems):
+    reconciliation = run_site_replays(run, source)
+    problems: list[Diagnostic] = list(reconciliation.diagnostics)
+    if not reconciliation.replays and not has_errors(problems):
         detail = f'"{source}" shows no site that the state of "{site.name}" has.'
-        problems.append(error("reading-what-stands-failed", detail))
+        problems.append(build_error("reading-what-stands-failed", detail))
     if has_errors(problems):
-        return refused_answer(site.name, problems)
+        return build_rejected_result(site.name, problems)
     findings = tuple(
-        Finding(
-            f"{each.site}, rack_spread {each.spread.value}",
+        QuestionFinding(
+            f"{replay_result.site}, rack_spread {replay_result.spread.value}",
             {
-                "hits": each.hits,
-                "sure": each.sure,
-                "judged": each.judged,
-                "not_judged": sum(each.unjudged.values()),
-                "by_chance": round(each.chance, 3),
+                "hits": replay_result.hits,
+                "sure": replay_result.sure,
+                "judged": replay_result.judged,
+                "not_judged": sum(replay_result.unjudged.values()),
+                "by_chance": round(replay_result.chance, 3),
             },
         )
-        for each in found.replays
+        for replay_result in reconciliation.replays
     )
-    return Answer(site.name, Status.UNCHANGED, findings=findings)
+    return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)

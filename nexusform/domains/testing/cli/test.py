@@ -1,4 +1,4 @@
-"""`nexusform test`."""
+"""Command `nexusform test`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import click
 from msgspec import Struct
 
 import nexusform
-from nexusform.cli.arguments import group, switch, text, texts
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, variable_flags
+from nexusform.cli.arguments import declare_group, declare_switch, declare_text, declare_texts
+from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.testing.rendering import testing_results
-from nexusform.domains.testing.rendering.testing_results import ShownFile, ShownRun
+from nexusform.domains.testing.rendering.testing_results import FileReport, RunReport
 from nexusform.domains.testing.workflow.testing import (
     FileResult,
     RunResult,
@@ -24,57 +25,58 @@ from nexusform.domains.testing.workflow.testing import (
     run_tests,
 )
 from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY
-from nexusform.rendering.json.json_stream import Event, diagnostic_event, version_event
+from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
 from nexusform.rendering.notation.colours import Painter
-from nexusform.source import SourceFile
-from nexusform.workflow.opening.surroundings import SystemClock, write_output
+from nexusform.workflow.opening.system_io import SystemClock, write_output
 
 
 class TestArguments(Struct, frozen=True, kw_only=True):
-    """What `test` takes."""
+    """Arguments of `test`."""
 
-    filter: tuple[str, ...] = texts("Run only this test file", metavar="FILE")
-    test_directory: str = text("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
-    verbose: bool = switch("Show the plan or the state of every run")
-    as_json: bool = switch("Print a stream of JSON events", flag="json")
-    junit_xml: str = text("Write the results as JUnit XML", metavar="FILE")
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    view: ViewFlags = group(ViewFlags)
+    filter: tuple[str, ...] = declare_texts("Run only this test file", metavar="FILE")
+    test_directory: str = declare_text("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
+    verbose: bool = declare_switch("Show the plan or the state of every run")
+    as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
+    junit_xml: str = declare_text("Write the results as JUnit XML", metavar="FILE")
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("test", TestArguments)
+@define_command("test", TestArguments)
 def test(arguments: TestArguments) -> int:
     """Run the tests in *.nftest.hcl files, here and in tests/.
 
     States are kept in memory. Resources of the runs are destroyed after each file. Exit code 0, or
     1 if a run fails.
     """
-    place = place_of(variables=arguments.variables)
+    location = create_context(variables=arguments.variables)
     options = TestOptions(arguments.filter, arguments.test_directory)
-    tests = find_tests(place, options)
-    screen = arguments.view.screen()
-    voice: _Voice = _JsonVoice() if arguments.as_json else _TextVoice(screen)
-    voice.diagnostics(tests.diagnostics, tests.sources)
+    tests = find_tests(location, options)
+    screen = arguments.view.create_screen()
+    reporter: _Reporter = _JsonReporter() if arguments.as_json else _TextReporter(screen)
+    reporter.report_diagnostics(tests.diagnostics, tests.sources)
     if tests.configuration is None or has_errors(tests.diagnostics):
         return 1
-    voice.begins({file.name: [run.name for run in file.runs] for file in tests.files})
-    files: list[ShownFile] = []
-    for result in run_tests(place, tests, options, voice):
-        file = _shown(result, screen, verbose=arguments.verbose)
-        files.append(file)
-        voice.file(file)
-    voice.ends(files)
+    reporter.report_start(
+        {file_report.name: [run.name for run in file_report.runs] for file_report in tests.files}
+    )
+    files: list[FileReport] = []
+    for result in run_tests(location, tests, options, reporter):
+        file_report = _build_file_report(result, screen, verbose=arguments.verbose)
+        files.append(file_report)
+        reporter.report_file(file_report)
+    reporter.report_summary(files)
     problems = _write_junit(arguments.junit_xml, files)
-    voice.diagnostics(problems, {})
-    return 1 if problems or any(file.status in ("fail", "error") for file in files) else 0
+    reporter.report_diagnostics(problems, {})
+    return 1 if problems or any(file_report.status in ("fail", "error") for file_report in files) else 0
 
 
-def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
+def _build_file_report(result: FileResult, screen: Screen, *, verbose: bool) -> FileReport:
     runs = []
     for run in result.runs:
-        details = _details(run, result.sources, screen) if verbose else ""
-        runs.append(_shown_run(run, details))
-    return ShownFile(
+        details = _render_details(run, result.sources, screen) if verbose else ""
+        runs.append(_build_run_report(run, details))
+    return FileReport(
         name=result.name,
         status=result.status.value,
         runs=runs,
@@ -83,8 +85,8 @@ def _shown(result: FileResult, screen: Screen, *, verbose: bool) -> ShownFile:
     )
 
 
-def _shown_run(run: RunResult, details: str = "") -> ShownRun:
-    return ShownRun(
+def _build_run_report(run: RunResult, details: str = "") -> RunReport:
+    return RunReport(
         name=run.name,
         status=run.status.value,
         diagnostics=tuple(run.diagnostics),
@@ -93,15 +95,15 @@ def _shown_run(run: RunResult, details: str = "") -> ShownRun:
     )
 
 
-def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
-    """The state that an apply run left, or the plan of a plan run."""
+def _render_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
+    """Return the state of an apply run, or the plan of a plan run."""
+    from nexusform.rendering.text.plan_text import render_plan
     from nexusform.rendering.text.short_plan import PlanTextOptions
     from nexusform.rendering.text.state_text import render_state
-    from nexusform.rendering.text.terminal import render_plan
-    from nexusform.resource_types.registry import registries
+    from nexusform.resource_types.registry import build_registries
 
     if run.state is not None:
-        return render_state(run.state, registries(), colour=screen.colour)
+        return render_state(run.state, build_registries(), colour=screen.colour)
     if run.plan is None:
         return ""
     options = PlanTextOptions(
@@ -110,124 +112,132 @@ def _details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) 
         details=True,
         hints=False,
         diagnostics=False,
-        registries=registries(),
+        registries=build_registries(),
     )
     return render_plan(run.plan, sources, options)
 
 
-def _write_junit(path: str, files: Iterable[ShownFile]) -> list[Diagnostic]:
+def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
     if not path:
         return []
     try:
         write_output(path, testing_results.render_test_junit(files).encode())
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [error("the-junit-report-cannot-be-written", detail)]
+        return [build_error("the-junit-report-cannot-be-written", detail)]
     return []
 
 
-# --- two voices --------------------------------------------------------------------------------
+# --- reporters ---------------------------------------------------------------------------------
 
 
-class _TextVoice:
-    """Lines for people, file by file: what is told of runs under way is passed over."""
+class _TextReporter:
+    """Text output, file by file; progress events are ignored."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._paint = Painter(screen.colour)
 
-    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
-        """In their boxes."""
-        self._screen.diagnostics(diagnostics, sources)
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
+        """Print the diagnostics in boxes."""
+        self._screen.print_diagnostics(diagnostics, sources)
 
-    def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
-        """Nothing is said before the first result."""
+    def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
+        """Print nothing before the first result."""
 
-    def file_begins(self, file: str) -> None:
-        """Nothing."""
+    def report_file_start(self, file: str) -> None:
+        """Print nothing."""
 
-    def run_begins(self, file: str, run: str) -> None:
-        """Nothing."""
+    def report_run_start(self, file: str, run: str) -> None:
+        """Print nothing."""
 
-    def run_ends(self, file: FileResult, run: RunResult) -> None:
-        """Nothing."""
+    def report_run_end(self, file: FileResult, run: RunResult) -> None:
+        """Print nothing."""
 
-    def file_tears_down(self, file: str) -> None:
-        """Nothing."""
+    def report_file_teardown(self, file: str) -> None:
+        """Print nothing."""
 
-    def run_tears_down(self, file: str, run: str) -> None:
-        """Nothing."""
+    def report_run_teardown(self, file: str, run: str) -> None:
+        """Print nothing."""
 
-    def file(self, file: ShownFile) -> None:
-        """A file, its runs, and what they said."""
-        self._screen.out(testing_results.file_line(file, self._paint))
+    def report_file(self, file: FileReport) -> None:
+        """Print a file with its runs and diagnostics."""
+        self._screen.print_text(testing_results.render_file_line(file, self._paint))
         for run in file.runs:
-            self._screen.out(testing_results.run_line(run, self._paint))
+            self._screen.print_text(testing_results.render_run_line(run, self._paint))
             if run.details:
-                self._screen.out(f"\n{run.details}")
-            self._screen.diagnostics(run.diagnostics, file.sources)
-        self._screen.diagnostics(file.diagnostics, file.sources)
+                self._screen.print_text(f"\n{run.details}")
+            self._screen.print_diagnostics(run.diagnostics, file.sources)
+        self._screen.print_diagnostics(file.diagnostics, file.sources)
 
-    def ends(self, files: Iterable[ShownFile]) -> None:
-        """The counts."""
+    def report_summary(self, files: Iterable[FileReport]) -> None:
+        """Print the counts."""
         sys.stderr.flush()
-        self._screen.out(f"\n{testing_results.summary_line(list(files), self._paint)}")
+        self._screen.print_text(f"\n{testing_results.render_summary_line(list(files), self._paint)}")
 
 
-class _JsonVoice:
+class _JsonReporter:
     """One JSON object per line."""
 
     def __init__(self) -> None:
-        self._write(version_event(nexusform.__version__, _now()))
+        self._write(create_version_event(nexusform.__version__, _format_now()))
 
-    def diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
-        """An event each."""
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
+        """Write one event per diagnostic."""
         for diagnostic in diagnostics:
-            self._write(diagnostic_event(diagnostic, sources, _now()))
+            self._write(create_diagnostic_event(diagnostic, sources, _format_now()))
 
-    def begins(self, runs: Mapping[str, Iterable[str]]) -> None:
-        """What will be run."""
-        self._write(testing_results.abstract_event({f: list(names) for f, names in runs.items()}, _now()))
+    def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
+        """Write the files and runs to execute."""
+        self._write(
+            testing_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now())
+        )
 
-    def file_begins(self, file: str) -> None:
-        """Its runs begin."""
-        self._write(testing_results.file_progress_event(file, "starting", _now()))
+    def report_file_start(self, file: str) -> None:
+        """Write the start of a file."""
+        self._write(testing_results.build_file_progress_event(file, "starting", _format_now()))
 
-    def run_begins(self, file: str, run: str) -> None:
-        """A run begins."""
-        self._write(testing_results.run_progress_event(file, run, "starting", _now()))
+    def report_run_start(self, file: str, run: str) -> None:
+        """Write the start of a run."""
+        self._write(testing_results.build_run_progress_event(file, run, "starting", _format_now()))
 
-    def run_ends(self, file: FileResult, run: RunResult) -> None:
-        """A run and what it said."""
-        for event in testing_results.run_events(file.name, _shown_run(run), file.sources, _now()):
+    def report_run_end(self, file: FileResult, run: RunResult) -> None:
+        """Write the result of a run and its diagnostics."""
+        for event in testing_results.list_run_events(
+            file.name, _build_run_report(run), file.sources, _format_now()
+        ):
             self._write(event)
 
-    def file_tears_down(self, file: str) -> None:
-        """What the runs made is destroyed."""
-        self._write(testing_results.file_progress_event(file, "teardown", _now()))
+    def report_file_teardown(self, file: str) -> None:
+        """Write the start of a file's teardown."""
+        self._write(testing_results.build_file_progress_event(file, "teardown", _format_now()))
 
-    def run_tears_down(self, file: str, run: str) -> None:
-        """The state that this run changed last is destroyed."""
-        self._write(testing_results.run_progress_event(file, run, "teardown", _now()))
+    def report_run_teardown(self, file: str, run: str) -> None:
+        """Write the teardown of the state last changed by this run."""
+        self._write(testing_results.build_run_progress_event(file, run, "teardown", _format_now()))
 
-    def file(self, file: ShownFile) -> None:
-        """A file is done."""
-        for event in testing_results.file_events(file, _now()):
+    def report_file(self, file: FileReport) -> None:
+        """Write the result of a file."""
+        for event in testing_results.list_file_events(file, _format_now()):
             self._write(event)
 
-    def ends(self, files: Iterable[ShownFile]) -> None:
-        """The counts."""
-        self._write(testing_results.summary_event(list(files), _now()))
+    def report_summary(self, files: Iterable[FileReport]) -> None:
+        """Write the counts."""
+        self._write(testing_results.build_summary_event(list(files), _format_now()))
 
     def _write(self, event: Event) -> None:
-        from nexusform.rendering.notation.json_values import encoded
+        from nexusform.rendering.notation.json_values import encode_value
 
-        click.echo(encoded(event).decode())
+        click.echo(encode_value(event).decode())
         sys.stdout.flush()
 
 
-_Voice = _TextVoice | _JsonVoice
+_Reporter = _TextReporter | _JsonReporter
 
 
-def _now() -> str:
-    return SystemClock().now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _format_now() -> str:
+    return SystemClock().read_time().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

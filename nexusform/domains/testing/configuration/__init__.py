@@ -1,1 +1,1 @@
-"""Blocks of testing."""
+"""Blocks of test files."""

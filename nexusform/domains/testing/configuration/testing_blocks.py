@@ -1,4 +1,4 @@
-"""Test files (`*.nftest.hcl`): run blocks, what they are given, and what they expect."""
+"""Blocks of test files (`*.nftest.hcl`): run blocks with their inputs and expectations."""
 
 from __future__ import annotations
 
@@ -6,28 +6,35 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from nexusform.address import AddressPattern
-from nexusform.configuration.declared.configuration import AnyBody, Condition, ProviderBlock
-from nexusform.configuration.declared.constants import constant_flag, constant_text
+from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
+from nexusform.configuration.declarations.constants import evaluate_flag, evaluate_text
 from nexusform.configuration.module_blocks import decode_provider, is_local
-from nexusform.configuration.moving_blocks import pattern_of
-from nexusform.configuration.value_blocks import decode_conditions
-from nexusform.configuration.written import (
-    already,
+from nexusform.configuration.refactoring_blocks import build_pattern
+from nexusform.configuration.static_arguments import (
     check_name,
-    keyword,
-    listed_expressions,
-    only_block,
-    reference,
-    references,
+    describe_duplicate,
+    find_single_block,
+    get_keyword,
+    list_expressions,
+    parse_reference,
+    parse_references,
 )
-from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.bodies import BodySchema, Content, content, just_attributes
-from nexusform.language.syntax.nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
-from nexusform.source import Span
+from nexusform.configuration.value_blocks import decode_conditions
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Span
+from nexusform.language.bodies import BodyContent, BodySchema, decode_attributes, decode_body
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Block,
+    Expression,
+    ObjectCons,
+    StringLiteral,
+    Traversal,
+)
+from nexusform.resources.address import AddressPattern
 
 _OVERRIDES = {"override_resource": (), "override_data": (), "override_module": ()}
-FILE_FACE = BodySchema(
+FILE_SCHEMA = BodySchema(
     blocks={
         "variables": (),
         "provider": ("name",),
@@ -37,23 +44,23 @@ FILE_FACE = BodySchema(
         **_OVERRIDES,
     }
 )
-RUN_FACE = BodySchema(
+RUN_SCHEMA = BodySchema(
     attributes={"command": False, "expect_failures": False, "providers": False, "state_key": False},
     blocks={"variables": (), "plan_options": (), "module": (), "assert": (), **_OVERRIDES},
 )
-_OPTIONS_FACE = BodySchema(attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False))
-_MODULE_FACE = BodySchema(attributes={"source": True, "version": False})
-_OVERRIDE_FACE = BodySchema(attributes={"target": True, "values": False, "outputs": False})
-_MOCK_FACE = BodySchema(
+_OPTIONS_SCHEMA = BodySchema(attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False))
+_MODULE_SCHEMA = BodySchema(attributes={"source": True, "version": False})
+_OVERRIDE_SCHEMA = BodySchema(attributes={"target": True, "values": False, "outputs": False})
+_MOCK_SCHEMA = BodySchema(
     attributes={"alias": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)}
 )
-_DEFAULTS_FACE = BodySchema(attributes={"defaults": False})
+_DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False})
 
 Expressions = Mapping[str, Expression]
 
 
 class Override(Struct, frozen=True):
-    """Values that stand in for those of one resource, data block or module."""
+    """Values that replace those of one resource, data block or module."""
 
     target: AddressPattern
     values: Expression | None
@@ -61,7 +68,7 @@ class Override(Struct, frozen=True):
 
 
 class Overrides(Struct):
-    """The override blocks of a file or a run, the later ones winning."""
+    """Override blocks of a file or a run; later ones take precedence."""
 
     resources: list[Override] = field(default_factory=list)
     data: list[Override] = field(default_factory=list)
@@ -69,7 +76,7 @@ class Overrides(Struct):
 
 
 class Mock(Struct, frozen=True):
-    """A mock_provider block: defaults by resource type and by data source."""
+    """Block mock_provider: defaults by resource type and by data source."""
 
     key: str
     resources: Expressions
@@ -78,34 +85,34 @@ class Mock(Struct, frozen=True):
 
 
 class RunBlock(Struct, frozen=True):
-    """A run block. `mode` is "normal" or "refresh-only"; `source` the directory of another module
-    to run, "" for the one that is tested; `providers` maps a name to the configuration to use.
+    """Run block. `mode` is "normal" or "refresh-only"; `source` the directory of another module to run, ""
+    for the tested one; `providers` maps a name to the configuration to use.
     """
 
     name: str
     command: str
     variables: Expressions
     source: str
-    asserts: tuple[Condition, ...]
-    expected: tuple[Traversal, ...]
+    assertions: tuple[Condition, ...]
+    expected_failures: tuple[Traversal, ...]
     overrides: Overrides
     providers: Mapping[str, str]
     span: Span
     source_span: Span
     mode: str = "normal"
     refresh: bool = True
-    replaces: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
+    replace_addresses: tuple[str, ...] = ()
+    target_addresses: tuple[str, ...] = ()
     state_key: str = ""
 
     @property
     def header(self) -> str:
-        """`run "name"`, as diagnostics show it."""
+        """Header for diagnostics: `run "name"`."""
         return f'run "{self.name}"'
 
 
 class RunFile(Struct, frozen=True):
-    """One test file."""
+    """Test file."""
 
     name: str
     variables: Expressions
@@ -116,10 +123,10 @@ class RunFile(Struct, frozen=True):
 
 
 def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic]]:
-    """The meaning of a test file, and everything wrong with it."""
+    """Decode a test file, and return it with its problems."""
     problems: list[Diagnostic] = []
-    parts, wrong = content(body, FILE_FACE)
-    problems.extend(wrong)
+    parts, new_problems = decode_body(body, FILE_SCHEMA)
+    problems.extend(new_problems)
     providers: dict[str, ProviderBlock] = {}
     mocks: dict[str, Mock] = {}
     runs: dict[str, RunBlock] = {}
@@ -129,13 +136,13 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
             if provider is not None:
                 providers[provider.key] = provider
         elif block.type == "mock_provider":
-            mock = _mock(block, problems)
+            mock = _decode_mock(block, problems)
             if mock is not None:
                 mocks[mock.key] = mock
         elif block.type == "run":
-            _take_run(block, runs, problems)
-    variables = _variables(parts, problems)
-    overrides = _overrides(parts, problems)
+            _add_run(block, runs, problems)
+    variables = _decode_variables(parts, problems)
+    overrides = _decode_overrides(parts, problems)
     return RunFile(
         name=name,
         variables=variables,
@@ -146,79 +153,79 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
     ), problems
 
 
-def _take_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
-    """Add a run block, unless its name is taken."""
-    run = _run(block, problems)
+def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
+    """Add a run block, unless its name is used already."""
+    run = _decode_run(block, problems)
     if run is None:
         return
-    earlier = runs.setdefault(run.name, run)
-    if earlier is not run:
+    existing_run = runs.setdefault(run.name, run)
+    if existing_run is not run:
         rule = "Run blocks must have names of their own, since later ones refer to them."
-        detail = already("A run block named", run.name, earlier.span, rule)
-        problems.append(error("duplicate-run-block", detail, run.span))
+        detail = describe_duplicate("A run block named", run.name, existing_run.span, rule)
+        problems.append(build_error("duplicate-run-block", detail, run.span))
 
 
-def _variables(parts: Content, problems: list[Diagnostic]) -> Expressions:
-    block = only_block(parts.blocks, "variables", problems)
+def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Expressions:
+    block = find_single_block(parts.blocks, "variables", problems)
     if block is None:
         return {}
-    attributes, wrong = just_attributes(block.body)
-    problems.extend(wrong)
+    attributes, new_problems = decode_attributes(block.body)
+    problems.extend(new_problems)
     return {name: attribute.expression for name, attribute in attributes.items()}
 
 
 # --- run blocks --------------------------------------------------------------------------------
 
 
-def _run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
-    """A run block; None when its name is wrong."""
+def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
+    """Decode a run block; None if its name is invalid."""
     label = block.labels[0]
     if not check_name(label, "invalid-run-block-name", problems):
         return None
-    parts, wrong = content(block.body, RUN_FACE)
-    problems.extend(wrong)
+    parts, new_problems = decode_body(block.body, RUN_SCHEMA)
+    problems.extend(new_problems)
     arguments = parts.attributes
-    options = _options(parts, problems)
-    source, source_span = _source(parts, problems)
+    options = _decode_options(parts, problems)
+    source, source_span = _decode_source(parts, problems)
     return RunBlock(
         name=label.value,
-        command=_choice(arguments.get("command"), ("apply", "plan"), problems),
-        variables=_variables(parts, problems),
+        command=_decode_choice(arguments.get("command"), ("apply", "plan"), problems),
+        variables=_decode_variables(parts, problems),
         source=source,
-        asserts=decode_conditions(parts.blocks, "assert", problems),
-        expected=references(arguments.get("expect_failures"), problems),
-        overrides=_overrides(parts, problems),
-        providers=_providers(arguments.get("providers"), problems),
+        assertions=decode_conditions(parts.blocks, "assert", problems),
+        expected_failures=parse_references(arguments.get("expect_failures"), problems),
+        overrides=_decode_overrides(parts, problems),
+        providers=_decode_providers(arguments.get("providers"), problems),
         span=block.header_span,
         source_span=source_span or block.header_span,
-        mode=_choice(options.get("mode"), ("normal", "refresh-only"), problems),
-        refresh=constant_flag(options.get("refresh"), problems, default=True),
-        replaces=_addresses(options.get("replace"), problems),
-        targets=_addresses(options.get("target"), problems),
-        state_key=constant_text(arguments.get("state_key"), problems) or "",
+        mode=_decode_choice(options.get("mode"), ("normal", "refresh-only"), problems),
+        refresh=evaluate_flag(options.get("refresh"), problems, default=True),
+        replace_addresses=_decode_addresses(options.get("replace"), problems),
+        target_addresses=_decode_addresses(options.get("target"), problems),
+        state_key=evaluate_text(arguments.get("state_key"), problems) or "",
     )
 
 
-def _options(parts: Content, problems: list[Diagnostic]) -> Mapping[str, Attribute]:
-    block = only_block(parts.blocks, "plan_options", problems)
+def _decode_options(parts: BodyContent, problems: list[Diagnostic]) -> Mapping[str, Attribute]:
+    block = find_single_block(parts.blocks, "plan_options", problems)
     if block is None:
         return {}
-    inner, wrong = content(block.body, _OPTIONS_FACE)
-    problems.extend(wrong)
-    return inner.attributes
+    inner_content, new_problems = decode_body(block.body, _OPTIONS_SCHEMA)
+    problems.extend(new_problems)
+    return inner_content.attributes
 
 
-def _choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
-    """A keyword, the first of those allowed when it is not written."""
+def _decode_choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
+    """Return a keyword, by default the first allowed one."""
     if attribute is None:
         return allowed[0]
-    word = keyword(attribute)
+    word = get_keyword(attribute)
     if word in allowed:
         return word
-    listed = " or ".join(allowed)
-    detail = f'The "{attribute.name}" argument must be {listed}, without quotation marks.'
+    choices_text = " or ".join(allowed)
+    detail = f'The "{attribute.name}" argument must be {choices_text}, without quotation marks.'
     problems.append(
-        error(
+        build_error(
             "invalid-keyword",
             detail,
             attribute.expression.span,
@@ -228,56 +235,60 @@ def _choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: lis
     return allowed[0]
 
 
-def _addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
-    """The addresses in a list, as they are written."""
+def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+    """Return the addresses in a list as configured."""
     if attribute is None:
         return ()
     addresses = []
-    for expression in listed_expressions(attribute, problems):
-        pattern = _pattern(expression, problems)
+    for expression in list_expressions(attribute, problems):
+        pattern = _decode_pattern(expression, problems)
         addresses.extend([str(pattern)] if pattern is not None else [])
     return tuple(addresses)
 
 
-def _pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
-    traversal = reference(expression, problems)
-    return pattern_of(traversal, problems) if traversal is not None else None
+def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
+    traversal = parse_reference(expression, problems)
+    return build_pattern(traversal, problems) if traversal is not None else None
 
 
-def _source(parts: Content, problems: list[Diagnostic]) -> tuple[str, Span | None]:
-    """The directory of the module that a run tests ("": the one beside it), and where that is written."""
-    block = only_block(parts.blocks, "module", problems)
+def _decode_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str, Span | None]:
+    """Return the directory of the module tested in a run ("" = the tested configuration), and its span."""
+    block = find_single_block(parts.blocks, "module", problems)
     if block is None:
         return "", None
-    inner, wrong = content(block.body, _MODULE_FACE)
-    problems.extend(wrong)
-    attribute = inner.attributes.get("source")
-    text = constant_text(attribute, problems)
+    inner_content, new_problems = decode_body(block.body, _MODULE_SCHEMA)
+    problems.extend(new_problems)
+    attribute = inner_content.attributes.get("source")
+    text = evaluate_text(attribute, problems)
     if attribute is None or text is None:
         return "", None
     span = attribute.expression.span
     return (text if is_local(text, span, problems) else ""), span
 
 
-def _providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Which provider of the file stands for each of the configuration's."""
+def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
+    """Return the file's provider for each provider of the configuration."""
     if attribute is None:
         return {}
     expression = attribute.expression
     providers: dict[str, str] = {}
     if not isinstance(expression, ObjectCons):
         detail = "A map of provider names is required: { simulated = simulated.other }."
-        problems.append(error("invalid-providers-argument", detail, expression.span))
+        problems.append(build_error("invalid-providers-argument", detail, expression.span))
         return {}
     for key, value in expression.items:
-        name = key.expression.value if isinstance(key.expression, StringLiteral) else _dotted(key.expression)
-        used = reference(value, problems)
-        if used is not None and name:
-            providers[name] = _dotted(used)
+        name = (
+            key.expression.value
+            if isinstance(key.expression, StringLiteral)
+            else _format_dotted(key.expression)
+        )
+        used_reference = parse_reference(value, problems)
+        if used_reference is not None and name:
+            providers[name] = _format_dotted(used_reference)
     return providers
 
 
-def _dotted(expression: Expression) -> str:
+def _format_dotted(expression: Expression) -> str:
     if not isinstance(expression, Traversal):
         return ""
     return ".".join([expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)])
@@ -286,26 +297,26 @@ def _dotted(expression: Expression) -> str:
 # --- mocks and overrides -----------------------------------------------------------------------
 
 
-def _mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
-    """A mock of a provider, with the values that it answers by type."""
+def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
+    """Decode a provider mock with its default values by type."""
     label = block.labels[0]
     if not check_name(label, "invalid-provider-configuration-name", problems):
         return None
-    parts, wrong = content(block.body, _MOCK_FACE)
-    problems.extend(wrong)
-    alias = constant_text(parts.attributes.get("alias"), problems) or ""
+    parts, new_problems = decode_body(block.body, _MOCK_SCHEMA)
+    problems.extend(new_problems)
+    alias = evaluate_text(parts.attributes.get("alias"), problems) or ""
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
-        inside, wrong = content(inner.body, _DEFAULTS_FACE)
-        problems.extend(wrong)
-        if "defaults" in inside.attributes:
-            defaults[inner.type][inner.labels[0].value] = inside.attributes["defaults"].expression
+        inner_content, new_problems = decode_body(inner.body, _DEFAULTS_SCHEMA)
+        problems.extend(new_problems)
+        if "defaults" in inner_content.attributes:
+            defaults[inner.type][inner.labels[0].value] = inner_content.attributes["defaults"].expression
     key = f"{label.value}.{alias}" if alias else label.value
     return Mock(key, defaults["mock_resource"], defaults["mock_data"], block.header_span)
 
 
-def _overrides(parts: Content, problems: list[Diagnostic]) -> Overrides:
-    """The overrides of a block, by what they are about."""
+def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> Overrides:
+    """Return the overrides of a block by kind of target."""
     overrides = Overrides()
     rows = {
         "override_resource": overrides.resources,
@@ -314,27 +325,29 @@ def _overrides(parts: Content, problems: list[Diagnostic]) -> Overrides:
     }
     for block in parts.blocks:
         if block.type in rows:
-            override = _override(block, problems)
+            override = _decode_override(block, problems)
             rows[block.type].extend([override] if override is not None else [])
     return overrides
 
 
-def _override(block: Block, problems: list[Diagnostic]) -> Override | None:
-    """One override; None when its target is wrong."""
-    parts, wrong = content(block.body, _OVERRIDE_FACE)
-    problems.extend(wrong)
+def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
+    """Decode one override; None if its target is invalid."""
+    parts, new_problems = decode_body(block.body, _OVERRIDE_SCHEMA)
+    problems.extend(new_problems)
     arguments = parts.attributes
-    target = _pattern(arguments["target"].expression, problems) if "target" in arguments else None
+    target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:
         return None
-    wants = {"override_resource": "managed", "override_data": "data", "override_module": None}[block.type]
-    if target.mode != wants:
-        what = {"managed": "a resource", "data": "a data block", None: "a module"}[wants]
-        detail = f"The target of {block.type} must be {what}."
-        problems.append(error("invalid-override-target", detail, arguments["target"].expression.span))
+    expected_mode = {"override_resource": "managed", "override_data": "data", "override_module": None}[
+        block.type
+    ]
+    if target.mode != expected_mode:
+        kind_text = {"managed": "a resource", "data": "a data block", None: "a module"}[expected_mode]
+        detail = f"The target of {block.type} must be {kind_text}."
+        problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
-    name, other = ("outputs", "values") if wants is None else ("values", "outputs")
+    name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")
     if other in arguments:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'
-        problems.append(error("unsupported-argument", detail, arguments[other].name_span))
+        problems.append(build_error("unsupported-argument", detail, arguments[other].name_span))
     return Override(target, arguments[name].expression if name in arguments else None, block.header_span)

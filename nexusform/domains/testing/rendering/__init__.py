@@ -1,1 +1,1 @@
-"""Rows, page parts and answers of testing."""
+"""Rendering of test results."""

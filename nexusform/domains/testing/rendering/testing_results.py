@@ -1,4 +1,4 @@
-"""Results of test files as people, CI systems (JUnit) and programs (JSON events) read them."""
+"""Test results as text, JUnit XML and JSON events."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.rendering.json.json_stream import Event, diagnostic_event, event
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.source import SourceFile
+from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_event
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.pull_request.junit import Case, junit_document
+from nexusform.rendering.pull_request.junit import JunitCase, render_suites
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.source import SourceFile
-from nexusform.words import form
 
-_WORDS = {
+_STATUS_TEXTS = {
     "pass": ("pass", "green"),
     "fail": ("fail", "red"),
     "error": ("fail", "red"),
@@ -23,8 +23,8 @@ _WORDS = {
 }
 
 
-class ShownRun(Struct, frozen=True):
-    """One run: its name, status (pass, fail, error, skip), how long it took, and what it said."""
+class RunReport(Struct, frozen=True):
+    """Run: its name, status (pass, fail, error, skip), duration, and diagnostics."""
 
     name: str
     status: str
@@ -33,55 +33,55 @@ class ShownRun(Struct, frozen=True):
     details: str = ""
 
 
-class ShownFile(Struct, frozen=True):
-    """One file with its runs; `diagnostics` are those of no run."""
+class FileReport(Struct, frozen=True):
+    """File with its runs; `diagnostics` are those outside of runs."""
 
     name: str
     status: str
-    runs: Sequence[ShownRun]
+    runs: Sequence[RunReport]
     diagnostics: Sequence[Diagnostic] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-def file_line(file: ShownFile, paint: Painter) -> str:
-    """`tests/a.nftest.hcl... pass`."""
-    return f"{file.name}... {_status(file.status, paint)}"
+def render_file_line(file: FileReport, paint: Painter) -> str:
+    """Render `tests/a.nftest.hcl... pass`."""
+    return f"{file.name}... {_render_status(file.status, paint)}"
 
 
-def run_line(run: ShownRun, paint: Painter) -> str:
-    """`  run "first"... pass`."""
-    return f'  run "{run.name}"... {_status(run.status, paint)}'
+def render_run_line(run: RunReport, paint: Painter) -> str:
+    """Render `  run "first"... pass`."""
+    return f'  run "{run.name}"... {_render_status(run.status, paint)}'
 
 
-def _status(status: str, paint: Painter) -> str:
-    word, colour = _WORDS[status]
+def _render_status(status: str, paint: Painter) -> str:
+    word, colour = _STATUS_TEXTS[status]
     return paint(word, colour)
 
 
-def summary_line(files: Sequence[ShownFile], paint: Painter) -> str:
-    """The last line: `Success! 2 passed, 0 failed.`."""
+def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
+    """Render the last line: `Success! 2 passed, 0 failed.`."""
     counts = _count_runs(files)
-    skipped = f", {counts['skip']} skipped." if counts["skip"] else "."
-    failed = counts["fail"] + counts["error"]
-    broken = _is_broken(files)
-    if not counts["pass"] and not failed and not broken:
-        return f"Executed 0 tests{skipped}"
-    word = ("Failure!", "red") if broken else ("Success!", "green")
-    return f"{paint(*word)} {counts['pass']} passed, {failed} failed{skipped}"
+    skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
+    failed_count = counts["fail"] + counts["error"]
+    has_failures = _has_failures(files)
+    if not counts["pass"] and not failed_count and not has_failures:
+        return f"Executed 0 tests{skipped_text}"
+    verdict = ("Failure!", "red") if has_failures else ("Success!", "green")
+    return f"{paint(*verdict)} {counts['pass']} passed, {failed_count} failed{skipped_text}"
 
 
-def _is_broken(files: Iterable[ShownFile]) -> bool:
+def _has_failures(files: Iterable[FileReport]) -> bool:
     return any(file.status in ("fail", "error") for file in files)
 
 
-def _overall(files: Iterable[ShownFile]) -> str:
-    """The worst that a file came to."""
-    present = {file.status for file in files}
-    return next((status for status in ("error", "fail") if status in present), "pass")
+def _compute_overall_status(files: Iterable[FileReport]) -> str:
+    """Return the worst status of the files."""
+    statuses = {file.status for file in files}
+    return next((status for status in ("error", "fail") if status in statuses), "pass")
 
 
-def _count_runs(files: Iterable[ShownFile]) -> Counter[str]:
-    """How many runs ended how."""
+def _count_runs(files: Iterable[FileReport]) -> Counter[str]:
+    """Count the runs by status."""
     counts: Counter[str] = Counter()
     for file in files:
         counts.update(run.status for run in file.runs)
@@ -98,23 +98,23 @@ _OUTCOMES = {
 }
 
 
-def render_test_junit(files: Iterable[ShownFile]) -> str:
-    """The XML document: a suite per file, a case per run."""
-    return junit_document([(file.name, _cases(file)) for file in files])
+def render_test_junit(files: Iterable[FileReport]) -> str:
+    """Render the XML document: a suite per file, a case per run."""
+    return render_suites([(file.name, _build_cases(file)) for file in files])
 
 
-def _cases(file: ShownFile) -> list[Case]:
-    cases = [_case(file, run) for run in file.runs]
+def _build_cases(file: FileReport) -> list[JunitCase]:
+    cases = [_build_case(file, run) for run in file.runs]
     if file.diagnostics and file.status == "error":
         boxes = render_diagnostics(file.diagnostics, file.sources)
-        cases.append(Case(file.name, "teardown", "error", "Encountered an error", boxes))
+        cases.append(JunitCase(file.name, "teardown", "error", "Encountered an error", boxes))
     return cases
 
 
-def _case(file: ShownFile, run: ShownRun) -> Case:
+def _build_case(file: FileReport, run: RunReport) -> JunitCase:
     outcome, message = _OUTCOMES[run.status]
     boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
-    return Case(file.name, run.name, outcome, message, boxes, run.seconds)
+    return JunitCase(file.name, run.name, outcome, message, boxes, run.seconds)
 
 
 # --- JSON events -------------------------------------------------------------------------------
@@ -122,32 +122,34 @@ def _case(file: ShownFile, run: ShownRun) -> Case:
 _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 
-def abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
-    """What will be run: the names of the runs by file."""
+def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
+    """Return the event with the names of the runs by file."""
     number = sum(len(names) for names in runs.values())
-    files = f"{len(runs):,} {form(len(runs), 'file')}"
-    message = f"Found {files} and {number} run {form(number, 'block')}"
+    files = f"{len(runs):,} {select_form(len(runs), 'file')}"
+    message = f"Found {files} and {number} run {select_form(number, 'block')}"
     by_file = {file: list(names) for file, names in runs.items()}
-    return event("test_abstract", message, time, test_abstract=by_file)
+    return create_event("test_abstract", message, time, test_abstract=by_file)
 
 
-def file_progress_event(file: str, progress: str, time: str) -> Event:
-    """A file is `starting`, or at its `teardown`."""
+def build_file_progress_event(file: str, progress: str, time: str) -> Event:
+    """Return the progress event of a file: `starting` or `teardown`."""
     document = {"path": file, "progress": progress}
     message = f"{file}... {_PROGRESS[progress]}"
-    return event("test_file", message, time, test_file=document, **{"@testfile": file})
+    return create_event("test_file", message, time, test_file=document, **{"@testfile": file})
 
 
-def run_progress_event(file: str, run: str, progress: str, time: str) -> Event:
-    """A run is `starting`, or at the `teardown` of what it was the last to change."""
+def build_run_progress_event(file: str, run: str, progress: str, time: str) -> Event:
+    """Return the progress event of a run: `starting`, or `teardown` of the state it changed last."""
     document = {"path": file, "run": run, "progress": progress, "elapsed": 0}
     message = f'  "{run}"... {_PROGRESS[progress]}'
-    return event("test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run})
+    return create_event("test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run})
 
 
-def run_events(file: str, run: ShownRun, sources: Mapping[str, SourceFile], time: str) -> Iterator[Event]:
-    """How a run ended, and what it said."""
-    of_run = {"@testfile": file, "@testrun": run.name}
+def list_run_events(
+    file: str, run: RunReport, sources: Mapping[str, SourceFile], time: str
+) -> Iterator[Event]:
+    """Yield the result of a run and its diagnostics."""
+    labels = {"@testfile": file, "@testrun": run.name}
     document: dict[str, object] = {
         "path": file,
         "run": run.name,
@@ -156,29 +158,31 @@ def run_events(file: str, run: ShownRun, sources: Mapping[str, SourceFile], time
     }
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)
-    yield event("test_run", f'  "{run.name}"... {_WORDS[run.status][0]}', time, test_run=document, **of_run)
+    yield create_event(
+        "test_run", f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}', time, test_run=document, **labels
+    )
     for diagnostic in run.diagnostics:
-        yield diagnostic_event(diagnostic, sources, time) | of_run
+        yield create_diagnostic_event(diagnostic, sources, time) | labels
 
 
-def file_events(file: ShownFile, time: str) -> Iterator[Event]:
-    """How a file ended, and what it said beside its runs."""
-    of_file = {"@testfile": file.name}
+def list_file_events(file: FileReport, time: str) -> Iterator[Event]:
+    """Yield the result of a file and its diagnostics outside of runs."""
+    labels = {"@testfile": file.name}
     document = {"path": file.name, "progress": "complete", "status": file.status}
-    message = f"{file.name}... {_WORDS[file.status][0]}"
-    yield event("test_file", message, time, test_file=document, **of_file)
+    message = f"{file.name}... {_STATUS_TEXTS[file.status][0]}"
+    yield create_event("test_file", message, time, test_file=document, **labels)
     for diagnostic in file.diagnostics:
-        yield diagnostic_event(diagnostic, file.sources, time) | of_file
+        yield create_diagnostic_event(diagnostic, file.sources, time) | labels
 
 
-def summary_event(files: Sequence[ShownFile], time: str) -> Event:
-    """The counts of everything."""
+def build_summary_event(files: Sequence[FileReport], time: str) -> Event:
+    """Return the event with all counts."""
     counts = _count_runs(files)
     summary = {
-        "status": _overall(files),
+        "status": _compute_overall_status(files),
         "passed": counts["pass"],
         "failed": counts["fail"],
         "errored": counts["error"],
         "skipped": counts["skip"],
     }
-    return event("test_summary", summary_line(files, PLAIN), time, test_summary=summary)
+    return create_event("test_summary", render_summary_line(files, PLAIN), time, test_summary=summary)

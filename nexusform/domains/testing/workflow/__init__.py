@@ -1,1 +1,1 @@
-"""Wiring of testing."""
+"""Workflow of testing."""

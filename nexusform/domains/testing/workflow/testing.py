@@ -1,4 +1,4 @@
-"""Run test files: every run block in turn, on states kept in memory, then everything destroyed again."""
+"""Execution of test files: every run block in order, on states in memory, followed by the teardown."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declared.configuration import Configuration
-from nexusform.configuration.loader import automatic_files, load
-from nexusform.diagnostics import Diagnostic, error, has_errors
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.loader import list_automatic_files, load_configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.domains.testing.workflow.testing_files import (
     DEFAULT_DIRECTORY,
     find_test_files,
     read_test_file,
 )
-from nexusform.domains.testing.workflow.testing_runs import Bench, RunFailed
+from nexusform.domains.testing.workflow.testing_runs import RunError, RunExecutor
+from nexusform.interfaces.plugins import Clock
 from nexusform.plans.plan import Plan
-from nexusform.ports import Clock
-from nexusform.resource_types.registry import registries
-from nexusform.source import SourceFile
+from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import State
-from nexusform.workflow.opening.place import Place, load_configuration
-from nexusform.workflow.opening.surroundings import SystemClock
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.system_io import SystemClock
 
 
 class Status(StrEnum):
-    """How a run or a file ended; the later ones are worse."""
+    """Status of a run or a file, from best to worst."""
 
     SKIP = "skip"
     PASS = "pass"  # noqa: S105 - a verdict
@@ -42,7 +42,7 @@ _RANK = tuple(Status)
 
 
 class RunResult(Struct):
-    """What came of one run block. `plan` is what was planned, `state` what an apply left."""
+    """Result of one run block. `plan` is its plan, `state` the state after an apply."""
 
     name: str
     status: Status = Status.SKIP
@@ -53,7 +53,7 @@ class RunResult(Struct):
 
 
 class FileResult(Struct):
-    """What came of one test file; `diagnostics` are those of no run: reading it, and tearing down."""
+    """Result of one test file; `diagnostics` are those outside of runs: of parsing and teardown."""
 
     name: str
     runs: list[RunResult] = field(default_factory=list)
@@ -62,13 +62,15 @@ class FileResult(Struct):
 
     @property
     def status(self) -> Status:
-        """The worst of its runs."""
-        own = [Status.ERROR] if has_errors(self.diagnostics) else []
-        return max([*own, *(run.status for run in self.runs)], key=_RANK.index, default=Status.PASS)
+        """Worst status of its runs."""
+        file_statuses = [Status.ERROR] if has_errors(self.diagnostics) else []
+        return max([*file_statuses, *(run.status for run in self.runs)], key=_RANK.index, default=Status.PASS)
 
 
 class TestOptions(Struct, frozen=True):
-    """Which files: those of `files` (all when empty), beside the configuration and below `directory`."""
+    """Selection of test files: those in `files` (all if empty), next to the configuration and below
+    `directory`.
+    """
 
     __test__ = False  # not a case for test collectors
 
@@ -77,7 +79,7 @@ class TestOptions(Struct, frozen=True):
 
 
 class Tests(Struct):
-    """The test files of a configuration, ready to be run; nothing when there are errors."""
+    """Test files of a configuration; empty if there are errors."""
 
     __test__ = False
 
@@ -87,123 +89,133 @@ class Tests(Struct):
     configuration: Configuration | None = None
 
 
-def find_tests(place: Place, options: TestOptions) -> Tests:
-    """Read the configuration and its test files."""
-    configuration, problems = load_configuration(place)
+def find_tests(location: CommandContext, options: TestOptions) -> Tests:
+    """Load the configuration and its test files."""
+    configuration, problems = load_project_configuration(location)
     tests = Tests(diagnostics=problems, configuration=configuration)
     if configuration is not None:
         tests.sources.update(configuration.files)
-    paths = find_test_files(place, options.directory, options.files, tests.diagnostics)
+    paths = find_test_files(location, options.directory, options.files, tests.diagnostics)
     for path in paths:
-        file, wrong = read_test_file(path, place, tests.sources)
-        tests.diagnostics += wrong
+        file, new_problems = read_test_file(path, location, tests.sources)
+        tests.diagnostics += new_problems
         if file is not None:
             tests.files.append(file)
     return tests
 
 
-class Watcher(Protocol):
-    """Who is told how far tests are."""
+class ProgressListener(Protocol):
+    """Listener for the progress of tests."""
 
-    def file_begins(self, file: str) -> None:
-        """The runs of a file begin."""
+    def report_file_start(self, file: str) -> None:
+        """Report the start of a file."""
 
-    def run_begins(self, file: str, run: str) -> None:
-        """A run begins; one that is skipped never does."""
+    def report_run_start(self, file: str, run: str) -> None:
+        """Report the start of a run; skipped runs have none."""
 
-    def run_ends(self, file: FileResult, run: RunResult) -> None:
-        """A run ended, or is skipped."""
+    def report_run_end(self, file: FileResult, run: RunResult) -> None:
+        """Report the end of a run, or a skipped run."""
 
-    def file_tears_down(self, file: str) -> None:
-        """What the runs of a file made is destroyed next."""
+    def report_file_teardown(self, file: str) -> None:
+        """Report the start of a file's teardown."""
 
-    def run_tears_down(self, file: str, run: str) -> None:
-        """The state is destroyed that this run was the last to change."""
+    def report_run_teardown(self, file: str, run: str) -> None:
+        """Report the teardown of the state last changed by this run."""
 
 
 def run_tests(
-    place: Place, tests: Tests, options: TestOptions, watcher: Watcher, clock: Clock | None = None
+    location: CommandContext,
+    tests: Tests,
+    options: TestOptions,
+    listener: ProgressListener,
+    clock: Clock | None = None,
 ) -> Iterator[FileResult]:
-    """Run the files one after the other, each result given as soon as it is there."""
+    """Run the files in order, and yield each result when it is complete."""
     assert tests.configuration is not None
     for file in tests.files:
-        yield _FileRunner(place, tests, options, file, clock or SystemClock()).run(watcher)
+        yield _FileRunner(location, tests, options, file, clock or SystemClock()).run(listener)
 
 
 class _FileRunner:
-    def __init__(self, place: Place, tests: Tests, options: TestOptions, file: RunFile, clock: Clock) -> None:
+    def __init__(
+        self, location: CommandContext, tests: Tests, options: TestOptions, file: RunFile, clock: Clock
+    ) -> None:
         assert tests.configuration is not None
-        self._place = place
+        self._place = location
         self._file = file
         self._clock = clock
         self.result = FileResult(file.name, sources=dict(tests.sources))
-        beside = str(Path(place.directory, options.directory))
-        extra = [("var-file", path) for path in automatic_files(beside)]
-        self._bench = Bench(
-            place,
+        test_directory = str(Path(location.directory, options.directory))
+        file_options = [("var-file", path) for path in list_automatic_files(test_directory)]
+        self._executor = RunExecutor(
+            location,
             file,
             tests.configuration,
-            var_options=(*extra, *place.variables),
+            var_options=(*file_options, *location.variables),
             sources=self.result.sources,
             clock=clock,
         )
         self._modules: dict[str, Configuration] = {"": tests.configuration}
 
-    def run(self, watcher: Watcher) -> FileResult:
-        """Run everything, then tear down."""
+    def run(self, listener: ProgressListener) -> FileResult:
+        """Run all blocks, then destroy their resources."""
         name = self.result.name
-        watcher.file_begins(name)
-        broken = False
+        listener.report_file_start(name)
+        has_error = False
         for block in self._file.runs:
             result = RunResult(block.name)
             self.result.runs.append(result)
-            if not broken:
-                watcher.run_begins(name, block.name)
-                self._one(block, result)
-                broken = result.status is Status.ERROR
-            watcher.run_ends(self.result, result)
-        watcher.file_tears_down(name)
-        self.result.diagnostics += self._bench.tear_down(lambda run: watcher.run_tears_down(name, run))
+            if not has_error:
+                listener.report_run_start(name, block.name)
+                self._run_block(block, result)
+                has_error = result.status is Status.ERROR
+            listener.report_run_end(self.result, result)
+        listener.report_file_teardown(name)
+        self.result.diagnostics += self._executor.destroy_resources(
+            lambda run: listener.report_run_teardown(name, run)
+        )
         return self.result
 
-    def _one(self, block: RunBlock, result: RunResult) -> None:
-        """Run one block and note what it came to."""
-        started = self._clock.now()
-        configuration = self._configuration(block, result.diagnostics)
+    def _run_block(self, block: RunBlock, result: RunResult) -> None:
+        """Run one block and record its result."""
+        start_time = self._clock.read_time()
+        configuration = self._load_configuration(block, result.diagnostics)
         if configuration is None:
             result.status = Status.ERROR
         else:
             try:
-                done = self._bench.run(block, configuration)
-            except RunFailed as failed:
+                outcome = self._executor.run(block, configuration)
+            except RunError as failed:
                 result.diagnostics += failed.diagnostics
                 result.plan = failed.plan
                 result.status = Status.ERROR
             else:
-                result.diagnostics += done.diagnostics
-                result.plan, result.state = done.plan, done.state
-                result.status = _verdict(done.diagnostics, asserted=done.failed)
-        result.seconds = (self._clock.now() - started).total_seconds()
+                result.diagnostics += outcome.diagnostics
+                result.plan, result.state = outcome.plan, outcome.state
+                result.status = _determine_status(
+                    outcome.diagnostics, has_failed_assertion=outcome.has_failed
+                )
+        result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
-    def _configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
-        """The configuration that the run is about: the tested one, or that of its module block."""
-        known = self._modules.get(block.source)
-        if known is not None:
-            return known
+    def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
+        """Return the configuration of the run: the tested one, or that of its module block."""
+        cached = self._modules.get(block.source)
+        if cached is not None:
+            return cached
         directory = os.path.normpath(Path(self._place.directory, block.source))
-        types = registries()
-        configuration, wrong = load(
+        types = build_registries()
+        configuration, new_problems = load_configuration(
             directory,
             cache_directory=None,
             managed=types.schemas["managed"],
             data=types.schemas["data"],
             confinement=self._place.confinement,
         )
-        problems += wrong
-        if configuration is None or has_errors(wrong):
+        problems += new_problems
+        if configuration is None or has_errors(new_problems):
             detail = f'The module in "{directory}" cannot be run.'
             problems.append(
-                error("module-of-run-block-in-error", detail, block.source_span, block=block.header)
+                build_error("module-of-run-block-in-error", detail, block.source_span, block=block.header)
             )
             return None
         self.result.sources.update(configuration.files)
@@ -211,7 +223,7 @@ class _FileRunner:
         return configuration
 
 
-def _verdict(diagnostics: Sequence[Diagnostic], *, asserted: bool) -> Status:
+def _determine_status(diagnostics: Sequence[Diagnostic], *, has_failed_assertion: bool) -> Status:
     if not has_errors(diagnostics):
         return Status.PASS
-    return Status.FAIL if asserted else Status.ERROR
+    return Status.FAIL if has_failed_assertion else Status.ERROR

@@ -1,5 +1,5 @@
-"""What a run of a test file works on: the names that its expressions see, the values that stand in for
-real ones, and the configuration as loaded, with what the file puts in place.
+"""Configuration of a test run: names visible in its expressions, value overrides, and the configuration with
+the file's providers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.address import Address, AddressPattern
-from nexusform.configuration.declared.configuration import (
+from nexusform.configuration.declarations.configuration import (
     DEFAULT_PROVIDER,
     Configuration,
     Module,
@@ -20,11 +19,20 @@ from nexusform.configuration.declared.configuration import (
     ProviderBlock,
     Variable,
 )
-from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors, suggest_name
 from nexusform.domains.testing.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
-from nexusform.language.conversion import convert, describe
-from nexusform.language.evaluator import evaluate
-from nexusform.language.syntax.nodes import (
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ObjectKey,
+    Provider,
+    ReadRequest,
+    ReadResult,
+)
+from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.syntax.syntax_nodes import (
     Expression,
     Literal,
     ObjectCons,
@@ -32,182 +40,194 @@ from nexusform.language.syntax.nodes import (
     Traversal,
     TraverseAttribute,
 )
-from nexusform.plain_data import ConversionProblem, Path, known_parts, to_plain
-from nexusform.planning.names.scope import InstanceScope
-from nexusform.planning.request import DataValues
-from nexusform.ports import ChangeRequest, ObjectKey, Provider, ProviderAnswer, ReadAnswer, ReadRequest
-from nexusform.providers.simulated import with_answer
-from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, Value
+from nexusform.planning.name_resolution.scope import InstanceScope
+from nexusform.planning.plan_request import DataOverride
+from nexusform.providers.simulated import apply_answer
+from nexusform.resources.address import Address, AddressPattern
+from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, Value
 
-Answer = tuple[Value, int, list[Diagnostic]]
+LookupResult = tuple[Value, int, list[Diagnostic]]
 
 
 # --- names -------------------------------------------------------------------------------------
 
 
 class OutsideScope(Struct, frozen=True):
-    """Outside of a configuration: `var.` with the values from outside, and `run.NAME` of earlier runs."""
+    """Scope outside of the configuration: `var.` with external values, and `run.NAME` of earlier runs."""
 
     functions: Mapping[str, Any]
     variables: Mapping[str, Value]
     runs: Mapping[str, Value]
 
-    def lookup(self, traversal: Traversal) -> Answer:
-        """The value that a traversal begins with."""
-        root, name = traversal.root.name, _first(traversal)
+    def lookup(self, traversal: Traversal) -> LookupResult:
+        """Return the value of a traversal's root."""
+        root, name = traversal.root.name, _get_first_name(traversal)
         if root == "run":
-            return run_outputs(self.runs, traversal)
+            return lookup_run_outputs(self.runs, traversal)
         if root == "var" and name in self.variables:
             return self.variables[name], 1, []
         if root == "var":
-            near = did_you_mean(name, self.variables)
-            detail = f'There is no value for a variable named "{name}" here.{near}'
-            problem = error("reference-to-unavailable-variable", detail, traversal.span)
+            hint = suggest_name(name, self.variables)
+            detail = f'There is no value for a variable named "{name}" here.{hint}'
+            problem = build_error("reference-to-unavailable-variable", detail, traversal.span)
         else:
             detail = "Here a test file may refer to var.NAME and run.NAME.OUTPUT only."
-            problem = error("invalid-reference", detail, traversal.span)
+            problem = build_error("invalid-reference", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
 class AssertScope(Struct, frozen=True):
-    """Inside of the configuration that was run: its names, `output.NAME`, and `run.NAME`."""
+    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`."""
 
     inner: InstanceScope
     runs: Mapping[str, Value]
 
     @property
     def functions(self) -> Mapping[str, Any]:
-        """Every function."""
+        """All functions."""
         return self.inner.functions
 
-    def lookup(self, traversal: Traversal) -> Answer:
-        """The value that a traversal begins with."""
+    def lookup(self, traversal: Traversal) -> LookupResult:
+        """Return the value of a traversal's root."""
         root = traversal.root.name
         if root == "run":
-            return run_outputs(self.runs, traversal)
+            return lookup_run_outputs(self.runs, traversal)
         if root != "output":
             return self.inner.lookup(traversal)
-        name, declared = _first(traversal), self.inner.instance.module.outputs
-        if name in declared:
-            return self.inner.names.output(self.inner.instance, name), 1, []
-        detail = f'An output with the name "{name}" has not been declared.{did_you_mean(name, declared)}'
-        problem = error("reference-to-undeclared-output-value", detail, traversal.span)
+        name, declared_outputs = _get_first_name(traversal), self.inner.instance.module.outputs
+        if name in declared_outputs:
+            return self.inner.names.get_output(self.inner.instance, name), 1, []
+        detail = (
+            f'An output with the name "{name}" has not been declared.{suggest_name(name, declared_outputs)}'
+        )
+        problem = build_error("reference-to-undeclared-output-value", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
-def run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> Answer:
-    """`run.NAME`: the outputs of a run that came before."""
-    name = _first(traversal)
+def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
+    """Return `run.NAME`: the outputs of an earlier run."""
+    name = _get_first_name(traversal)
     if name in runs:
         return runs[name], 1, []
-    detail = f'No run block named "{name}" has run before this one.{did_you_mean(name, runs)}'
-    problem = error("reference-to-unknown-run-block", detail, traversal.span)
+    detail = f'No run block named "{name}" has run before this one.{suggest_name(name, runs)}'
+    problem = build_error("reference-to-unknown-run-block", detail, traversal.span)
     return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
-def _first(traversal: Traversal) -> str:
+def _get_first_name(traversal: Traversal) -> str:
     step = traversal.steps[0] if traversal.steps else None
     return step.name if isinstance(step, TraverseAttribute) else ""
 
 
-def variable_value(
-    declared: Variable, expression: Expression, scope: OutsideScope
+def evaluate_variable(
+    variable: Variable, expression: Expression, scope: OutsideScope
 ) -> tuple[Value | None, list[Diagnostic]]:
-    """The value of a `variables` block for a variable; None when it is in error."""
-    value, problems = evaluate(expression, scope)
+    """Return the value for a variable from a `variables` block; None if it is invalid."""
+    value, problems = evaluate_expression(expression, scope)
     if has_errors(problems):
         return None, problems
-    if value.is_known and value.is_null and not declared.nullable:
-        if declared.default is None:
-            detail = f'The variable "{declared.name}" may not be set to null.'
-            return None, [error("required-variable-not-set", detail, expression.span)]
-        value = declared.default
+    if value.is_known and value.is_null and not variable.nullable:
+        if variable.default is None:
+            detail = f'The variable "{variable.name}" may not be set to null.'
+            return None, [build_error("required-variable-not-set", detail, expression.span)]
+        value = variable.default
     try:
-        value = convert(value, declared.type)
+        value = convert_value(value, variable.type)
     except ConversionProblem as problem:
-        detail = f"The given value is not suitable for var.{declared.name}: {describe(problem)}."
-        return None, [error("invalid-value-for-input-variable", detail, expression.span)]
-    return (value.with_marks(SENSITIVE) if declared.sensitive else value), problems
+        detail = f"The given value is not suitable for var.{variable.name}: {describe_problem(problem)}."
+        return None, [build_error("invalid-value-for-input-variable", detail, expression.span)]
+    return (value.add_marks(SENSITIVE) if variable.sensitive else value), problems
 
 
-# --- values that stand in ----------------------------------------------------------------------
+# --- value overrides ---------------------------------------------------------------------------
 
 
-class StandIns(Struct, frozen=True):
-    """Values given beforehand: for resources by pattern, for all resources of a type by provider, and
-    for data sources.
-    """
+class ValueOverrides(Struct, frozen=True):
+    """Override values: for resources by pattern, for resource types by provider, and for data sources."""
 
     resources: tuple[tuple[AddressPattern, Mapping[str, Any]], ...] = ()
-    mocked: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
-    data: tuple[DataValues, ...] = ()
+    mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
+    data: tuple[DataOverride, ...] = ()
 
-    def over(self, providers: Mapping[str, Provider]) -> dict[str, Provider]:
-        """The providers, with these values in front of them."""
-        mocks = dict(self.mocked)
+    def wrap_providers(self, providers: Mapping[str, Provider]) -> dict[str, Provider]:
+        """Return the providers with these overrides applied."""
+        mocks = dict(self.mock_defaults)
         return {
-            name: OverridingProvider(provider, self._answers(mocks.get(name)))
+            name: OverridingProvider(provider, self._create_lookup(mocks.get(name)))
             if self.resources or name in mocks
             else provider
             for name, provider in providers.items()
         }
 
-    def _answers(self, defaults: Mapping[str, Mapping[str, Any]] | None) -> Any:
-        """What is answered for an address: an override, a default of its type, or None."""
-        from nexusform.address import parse_address
+    def _create_lookup(self, defaults: Mapping[str, Mapping[str, Any]] | None) -> Any:
+        """Return a function from address to values: an override, a default of its type, or None."""
+        from nexusform.resources.address import parse_address
 
-        def answer(text: str) -> Mapping[str, Any] | None:
+        def find_values(text: str) -> Mapping[str, Any] | None:
             address: Address = parse_address(text)
             for pattern, values in self.resources:
-                if pattern.matches(address):
+                if pattern.is_match(address):
                     return values
             return None if defaults is None else defaults.get(address.type, {})
 
-        return answer
+        return find_values
 
 
-def stand_ins(file: RunFile, run: RunBlock, scope: OutsideScope) -> tuple[StandIns, list[Diagnostic]]:
-    """What the file and the run put in place of real values, the run's first."""
+def collect_value_overrides(
+    file: RunFile, run: RunBlock, scope: OutsideScope
+) -> tuple[ValueOverrides, list[Diagnostic]]:
+    """Return the overrides of the file and the run; those of the run take precedence."""
     problems: list[Diagnostic] = []
 
-    def values(expression: Expression | None) -> Mapping[str, Any]:
-        return _values(expression, scope, problems)
+    def evaluate_values(expression: Expression | None) -> Mapping[str, Any]:
+        return _evaluate_override(expression, scope, problems)
 
     resources = [
-        (override.target, values(override.values))
-        for override in _last_first(run.overrides.resources, file.overrides.resources)
+        (override.target, evaluate_values(override.values))
+        for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources)
     ]
     data = [
-        DataValues(override.target, override.target.type, values(override.values))
-        for override in _last_first(run.overrides.data, file.overrides.data)
+        DataOverride(override.target, override.target.type, evaluate_values(override.values))
+        for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
     ]
-    mocked = []
+    mock_defaults = []
     for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
         mock = file.mocks.get(key)
         if mock is None:
             continue
-        mocked.append((name, {kind: values(written) for kind, written in mock.resources.items()}))
-        data += [DataValues(None, kind, values(written)) for kind, written in mock.data.items()]
-    return StandIns(tuple(resources), tuple(mocked), tuple(data)), problems
+        mock_defaults.append(
+            (
+                name,
+                {
+                    kind: evaluate_values(source_expression)
+                    for kind, source_expression in mock.resources.items()
+                },
+            )
+        )
+        data += [
+            DataOverride(None, kind, evaluate_values(source_expression))
+            for kind, source_expression in mock.data.items()
+        ]
+    return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data)), problems
 
 
-def _last_first(first: Sequence[Override], second: Sequence[Override]) -> list[Override]:
+def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -> list[Override]:
     return [*reversed(first), *reversed(second)]
 
 
-def _values(
+def _evaluate_override(
     expression: Expression | None, scope: OutsideScope, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """The values of an override as plain data."""
+    """Return the values of an override as plain data."""
     if expression is None:
         return {}
-    value, wrong = evaluate(expression, scope)
-    problems += wrong
-    plain = to_plain(value)[0]
-    if isinstance(plain, dict) or has_errors(wrong):
-        return plain if isinstance(plain, dict) else {}
+    value, new_problems = evaluate_expression(expression, scope)
+    problems += new_problems
+    plain_value = convert_to_plain(value)[0]
+    if isinstance(plain_value, dict) or has_errors(new_problems):
+        return plain_value if isinstance(plain_value, dict) else {}
     problems.append(
-        error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span)
+        build_error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span)
     )
     return {}
 
@@ -215,75 +235,85 @@ def _values(
 # --- the configuration -------------------------------------------------------------------------
 
 
-def as_tested(
+def build_tested_configuration(
     configuration: Configuration, file: RunFile, run: RunBlock
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """The configuration with the file's providers, and without the modules that it overrides."""
+    """Return the configuration with the file's providers, and with overridden modules replaced."""
     problems: list[Diagnostic] = []
-    root = replace(configuration.root, providers=_providers(configuration, file, run, problems))
+    root = replace(configuration.root, providers=_collect_providers(configuration, file, run, problems))
     for override in [*file.overrides.modules, *run.overrides.modules]:
         path = tuple(step.name for step in override.target.module)
-        root = _without(root, path, override, problems)
+        root = _replace_module(root, path, override, problems)
     return replace(configuration, root=root), problems
 
 
-def _providers(
+def _collect_providers(
     configuration: Configuration, file: RunFile, run: RunBlock, problems: list[Diagnostic]
 ) -> dict[str, ProviderBlock]:
-    """The providers of a run by the names that the configuration uses, mocks among them."""
+    """Return the providers of a run by their names in the configuration, mocks included."""
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
-        providers[mock.key] = _mocked(mock, providers)
-    for name, used in run.providers.items():
-        block = providers.get(used)
+        providers[mock.key] = _create_mock_provider(mock, providers)
+    for name, provider_key in run.providers.items():
+        block = providers.get(provider_key)
         if block is not None:
             providers[name] = replace(block, key=name)
-        elif used != DEFAULT_PROVIDER:
-            detail = f'There is no provider configuration "{used}".{did_you_mean(used, providers)}'
-            problems.append(error("provider-configuration-not-present", detail, run.span, block=run.header))
+        elif provider_key != DEFAULT_PROVIDER:
+            detail = (
+                f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
+            )
+            problems.append(
+                build_error("provider-configuration-not-present", detail, run.span, block=run.header)
+            )
     return providers
 
 
-def _mocked(mock: Mock, known: Mapping[str, ProviderBlock]) -> ProviderBlock:
-    """A provider without settings: it looks at no site."""
-    from nexusform.language.syntax.nodes import Body
+def _create_mock_provider(mock: Mock, providers: Mapping[str, ProviderBlock]) -> ProviderBlock:
+    """Return a provider without settings, so that it reads no site."""
+    from nexusform.language.syntax.syntax_nodes import Body
 
     name, _, alias = mock.key.partition(".")
-    earlier = known.get(mock.key)
+    existing_block = providers.get(mock.key)
     body = Body((), (), mock.span, mock.span)
     return ProviderBlock(
-        key=mock.key, name=name, alias=alias, body=body, span=earlier.span if earlier else mock.span
+        key=mock.key,
+        name=name,
+        alias=alias,
+        body=body,
+        span=existing_block.span if existing_block else mock.span,
     )
 
 
-def _without(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:
-    """The module with the call at a path replaced by its overridden outputs."""
+def _replace_module(
+    module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]
+) -> Module:
+    """Return the module with the call at a path replaced by its overridden outputs."""
     call = module.calls.get(path[0])
     if call is None:
-        detail = f'There is no module call "{path[0]}" to override.{did_you_mean(path[0], module.calls)}'
-        problems.append(error("invalid-override-target", detail, override.span))
+        detail = f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
+        problems.append(build_error("invalid-override-target", detail, override.span))
         return module
-    inner = (
-        _outputs_only(call, override, problems)
+    inner_module = (
+        _create_output_module(call, override, problems)
         if len(path) == 1
-        else _without(call.module, path[1:], override, problems)
+        else _replace_module(call.module, path[1:], override, problems)
     )
-    return replace(module, calls={**module.calls, path[0]: replace(call, module=inner)})
+    return replace(module, calls={**module.calls, path[0]: replace(call, module=inner_module)})
 
 
-def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
-    """A module of which only outputs are left, with the values of the override."""
-    overridden = _overridden_outputs(override, problems)
-    for name in overridden:
+def _create_output_module(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
+    """Return a module with only outputs, with the values of the override."""
+    output_expressions = _get_overridden_outputs(override, problems)
+    for name in output_expressions:
         if name not in call.module.outputs:
             detail = (
-                f'The module "{call.name}" has no output "{name}".{did_you_mean(name, call.module.outputs)}'
+                f'The module "{call.name}" has no output "{name}".{suggest_name(name, call.module.outputs)}'
             )
-            problems.append(error("invalid-override-outputs", detail, override.span))
+            problems.append(build_error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {
         name: replace(
             output,
-            expression=overridden.get(name, Literal(None, override.span)),
+            expression=output_expressions.get(name, Literal(None, override.span)),
             depends_on=(),
             preconditions=(),
         )
@@ -293,16 +323,18 @@ def _outputs_only(call: ModuleCall, override: Override, problems: list[Diagnosti
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
 
 
-def _overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
-    """The outputs that an override gives, by name."""
-    written = override.values
-    if written is None:
+def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
+    """Return the outputs of an override by name."""
+    expression_map = override.values
+    if expression_map is None:
         return {}
-    if not isinstance(written, ObjectCons):
-        problems.append(error("invalid-override-outputs", "A map of outputs is required.", written.span))
+    if not isinstance(expression_map, ObjectCons):
+        problems.append(
+            build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span)
+        )
         return {}
     outputs: dict[str, Expression] = {}
-    for key, value in written.items:
+    for key, value in expression_map.items:
         expression = key.expression
         if isinstance(expression, StringLiteral):
             outputs[expression.value] = value
@@ -311,66 +343,68 @@ def _overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[
     return outputs
 
 
-# --- providers with answers given beforehand ----------------------------------------------------
+# --- providers with overrides -------------------------------------------------------------------
 
 
-# The values for an object by its address, None when its provider is to be asked.
-Answers = Callable[[str], Mapping[str, Any] | None]
+# Override values of an object by address, None if its provider is used.
+OverrideLookup = Callable[[str], Mapping[str, Any] | None]
 
 
 class OverridingProvider:
-    """Asks another provider, except about objects whose values are given: those exist only in state."""
+    """Provider that passes requests to another one, except for objects with override values: these exist only
+    in state.
+    """
 
-    def __init__(self, inner: Provider, answers: Answers) -> None:
+    def __init__(self, inner: Provider, find_values: OverrideLookup) -> None:
         self._inner = inner
-        self._answers = answers
+        self._find_values = find_values
         self.name = inner.name
-        self.sends = inner.sends
-        self.observes = inner.observes
+        self.sends_changes = inner.sends_changes
+        self.observes_objects = inner.observes_objects
 
-    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        """What stands; overridden objects as state remembers them. Raises ProviderProblem."""
-        asked = [r for r in requests if self._answers(r.address) is None]
-        answers = iter(self._inner.read(asked) if asked else [])
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
+        inner_requests = [r for r in requests if self._find_values(r.address) is None]
+        answers = iter(self._inner.read(inner_requests) if inner_requests else [])
         return [
-            next(answers) if self._answers(r.address) is None else ReadAnswer(r.attributes or None)
+            next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)
             for r in requests
         ]
 
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
-        """Make the object. Raises ProviderProblem."""
-        values = self._answers(request.address)
-        return self._inner.create(request) if values is None else _answered(request, values)
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Create the object. Raises ProviderProblem."""
+        values = self._find_values(request.address)
+        return self._inner.create(request) if values is None else _build_override_answer(request, values)
 
-    def update(self, request: ChangeRequest) -> ProviderAnswer:
-        """Change it. Raises ProviderProblem."""
-        values = self._answers(request.address)
-        return self._inner.update(request) if values is None else _answered(request, values)
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Update the object. Raises ProviderProblem."""
+        values = self._find_values(request.address)
+        return self._inner.update(request) if values is None else _build_override_answer(request, values)
 
     def delete(self, request: ChangeRequest) -> None:
-        """Remove it. Raises ProviderProblem."""
-        if self._answers(request.address) is None:
+        """Delete the object. Raises ProviderProblem."""
+        if self._find_values(request.address) is None:
             self._inner.delete(request)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """For import: as the other provider finds it."""
+        """Find an object to import with the other provider."""
         return self._inner.find(resource_type, object_id)
 
-    def remarks(self) -> list[Problem]:
-        """What the other provider says of what it read."""
-        return self._inner.remarks()
+    def list_warnings(self) -> list[Problem]:
+        """Return the warnings of the other provider."""
+        return self._inner.list_warnings()
 
 
-def _answered(request: ChangeRequest, answers: Mapping[str, Any]) -> ProviderAnswer:
-    """What is planned, with the given values in their places."""
-    values = tuple(_leaves(answers, ()))
-    planned = known_parts(request.planned or {})
-    return ProviderAnswer(with_answer(planned, values), tuple(path for path, _ in values))
+def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
+    """Return the planned values with the override values inserted."""
+    values = tuple(_list_scalars(answers, ()))
+    planned = replace_unknown(request.planned or {})
+    return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _list_scalars(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, Mapping) and (value or not path):
         for name, part in value.items():
-            yield from _leaves(part, (*path, name))
+            yield from _list_scalars(part, (*path, name))
     else:
         yield path, value

@@ -1,4 +1,4 @@
-"""One test file's runs: what each is given, its plan and apply, its assertions, and tearing down."""
+"""Runs of one test file: inputs, plan and apply, assertions, and teardown."""
 
 from __future__ import annotations
 
@@ -10,53 +10,60 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.applying.events import Outcome, StepEvent
+from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.backends.memory import MemoryBackend
-from nexusform.configuration.declared.configuration import Condition, Configuration
+from nexusform.configuration.declarations.configuration import Condition, Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
+from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.pods.scheduling.risks import RISKS
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
 from nexusform.domains.testing.workflow.testing_configuration import (
     AssertScope,
     OutsideScope,
-    StandIns,
-    as_tested,
-    stand_ins,
-    variable_value,
+    ValueOverrides,
+    build_tested_configuration,
+    collect_value_overrides,
+    evaluate_variable,
 )
-from nexusform.language.evaluator import evaluate
-from nexusform.language.syntax.nodes import Traversal, TraverseAttribute
-from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION, evaluate_condition, failure
-from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
-from nexusform.planning.request import PlanRequest
-from nexusform.planning.verdicts.separation import BROKEN
+from nexusform.interfaces.plugins import Clock
+from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.syntax.syntax_nodes import Traversal, TraverseAttribute
+from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION, build_failure, evaluate_condition
+from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
 from nexusform.plans.plan import Mode, Plan
-from nexusform.ports import Clock
-from nexusform.resource_types.registry import registries
-from nexusform.source import SourceFile
+from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
-from nexusform.values import Value, object_value
-from nexusform.workflow.opening.elsewhere import RemoteStates, Servers
-from nexusform.workflow.opening.place import Place
+from nexusform.values.value import Value, build_object
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project
-from nexusform.workflow.opening.stored import Stored
-from nexusform.workflow.opening.surroundings import RealFiles
-from nexusform.workflow.plan_files.apply import ApplyOptions, ApplyOutcome, apply_plan
-from nexusform.workflow.runs.locking import Locking
-from nexusform.workflow.runs.run import PlanOptions, Run, base_request, begin
+from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.stored_state import StoredState
+from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run, build_base_request
 
 _MISSING = "no-value-for-required-variable"
 _UNDECLARED = "value-for-undeclared-variable"
-# What a plan risks is told by plan and advise; a test asks whether it is right.
-_RISKS = frozenset({*RULE_IDS, *RISKS, BROKEN})
+# Risks are reported by plan and advise, not by tests.
+_RISKS = frozenset({*RULE_IDS, *RISKS, SEPARATION_VIOLATED})
 _CONDITION_FAILURES = frozenset(ID_OF_CONDITION.values())
 _INSTANCE_KEY = re.compile(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]')
 
 
-class RunFailed(Exception):
-    """A run could not be carried out; it ends the file."""
+class RunError(Exception):
+    """A run failed with an error; it ends the file."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic], plan: Plan | None = None) -> None:
         super().__init__("the run failed")
@@ -65,86 +72,88 @@ class RunFailed(Exception):
 
 
 class RunOutcome(Struct):
-    """A run that was carried out. `failed` when an expectation was not met: then the next may run."""
+    """Outcome of a completed run. `has_failed`: an expectation was not met; later runs are still executed."""
 
     diagnostics: list[Diagnostic]
     plan: Plan
     state: State | None
-    failed: bool = False
+    has_failed: bool = False
 
 
-class _Used(Struct):
-    """A module that was run: how to destroy what it made."""
+class _AppliedModule(Struct):
+    """Applied module, with the data to destroy its resources."""
 
     project: Project
-    stand_ins: StandIns
+    overrides: ValueOverrides
     run: str
 
 
-class Bench(Struct):
-    """Where the runs of one file take place. States are kept by module, outputs by run."""
+class RunExecutor(Struct):
+    """Executor of the runs of one file. States are kept by module, outputs by run."""
 
-    place: Place
+    place: CommandContext
     file: RunFile
-    main: Configuration
+    configuration: Configuration
     var_options: Sequence[tuple[str, str]]
     sources: dict[str, SourceFile]
     clock: Clock
     outputs: dict[str, Value] = field(default_factory=dict)
     _backends: dict[str, MemoryBackend] = field(default_factory=dict)
-    _used: dict[str, _Used] = field(default_factory=dict)
+    _applied_modules: dict[str, _AppliedModule] = field(default_factory=dict)
 
     def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
-        """Carry out one run. Raises RunFailed."""
-        scope, problems = self._outside_scope()
-        values, wrong = self._variables(block, configuration, scope)
-        problems += wrong
-        instead, wrong = stand_ins(self.file, block, scope)
-        problems += wrong
-        tested, wrong = as_tested(configuration, self.file, block)
-        problems += wrong
+        """Execute one run. Raises RunError."""
+        scope, problems = self._build_outside_scope()
+        values, new_problems = self._resolve_variables(block, configuration, scope)
+        problems += new_problems
+        overrides, new_problems = collect_value_overrides(self.file, block, scope)
+        problems += new_problems
+        tested_configuration, new_problems = build_tested_configuration(configuration, self.file, block)
+        problems += new_problems
         if has_errors(problems):
-            raise RunFailed(problems)
+            raise RunError(problems)
         key = block.state_key or block.source
         project = Project(
-            place=replace(self.place, state_path=""),
-            configuration=tested,
+            context=replace(self.place, state_path=""),
+            configuration=tested_configuration,
             variables=values,
             sources=self.sources,
-            registries=registries(),
+            registries=build_registries(),
             files=RealFiles(self.place.confinement),
             backend=self._backends.setdefault(key, MemoryBackend()),
-            data_values=instead.data,
-            remote_states=RemoteStates(self.place, tested.settings),
+            data_values=overrides.data,
+            remote_states=RemoteStates(self.place, tested_configuration.settings),
             servers=Servers(self.place),
         )
-        with self._session(project, instead) as session:
-            done = self._carried_out(block, session, problems)
+        with self._open_session(project, overrides) as session:
+            outcome = self._execute_run(block, session, problems)
         if block.command == "apply":
-            self._used.pop(key, None)
-            self._used[key] = _Used(project, instead, block.name)
-        return done
+            self._applied_modules.pop(key, None)
+            self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
+        return outcome
 
-    # --- what a run is given ---
+    # --- inputs of a run ---
 
-    def _outside_scope(self) -> tuple[OutsideScope, list[Diagnostic]]:
-        """What expressions outside of the configuration see."""
-        variables, problems = self._from_outside(self.main)
-        functions = standing_evaluation(self._request(self.main)).setting.functions()
+    def _build_outside_scope(self) -> tuple[OutsideScope, list[Diagnostic]]:
+        """Return the scope of expressions outside of the configuration."""
+        variables, problems = self._read_external_variables(self.configuration)
+        functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
         scope = OutsideScope(functions, variables, self.outputs)
         for name, expression in self.file.variables.items():
-            declared = self.main.root.variables.get(name)
-            if declared is not None:
-                value, wrong = variable_value(declared, expression, scope)
+            variable = self.configuration.root.variables.get(name)
+            if variable is not None:
+                value, new_problems = evaluate_variable(variable, expression, scope)
             else:
-                value, wrong = evaluate(expression, scope)
-            problems += wrong
+                value, new_problems = evaluate_expression(expression, scope)
+            problems += new_problems
             if value is not None:
                 variables[name] = value
         return scope, problems
 
-    def _from_outside(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Variables of the environment, variable files and flags, with defaults."""
+    def _read_external_variables(
+        self, configuration: Configuration
+    ) -> tuple[dict[str, Value], list[Diagnostic]]:
+        """Return variables of the environment, variable files and flags, with defaults."""
         variables, problems = read_variables(
             configuration,
             environment=self.place.environment,
@@ -152,186 +161,204 @@ class Bench(Struct):
             directory=self.place.directory,
             confinement=self.place.confinement,
         )
-        declared = configuration.root.variables
+        declared_variables = configuration.root.variables
         values = {
             name: value
             for name, (value, origin) in variables.items()
-            if origin.text != "default" or declared[name].default is not None
+            if origin.text != "default" or declared_variables[name].default is not None
         }
         return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
 
-    def _variables(
+    def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: OutsideScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """The variables of a run, from its block, its file and the command line."""
-        values, problems = self._from_outside(configuration)
-        declared = configuration.root.variables
+        """Return the variables of a run from its block, its file and the command line."""
+        values, problems = self._read_external_variables(configuration)
+        declared_variables = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
-            variable = declared.get(name)
+            variable = declared_variables.get(name)
             if variable is not None:
-                value, wrong = variable_value(variable, expression, scope)
-                problems += wrong
+                value, new_problems = evaluate_variable(variable, expression, scope)
+                problems += new_problems
                 if value is not None:
                     values[name] = value
             elif name in block.variables:
                 detail = (
                     f'The configuration that this run is about declares no variable "{name}".'
-                    f"{did_you_mean(name, declared)}"
+                    f"{suggest_name(name, declared_variables)}"
                 )
-                problems.append(warning(_UNDECLARED, detail, expression.span, block=block.header))
-        for name in declared:
+                problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
+        for name in declared_variables:
             if name not in values and not has_errors(problems):
                 detail = (
                     f'The variable "{name}" has no default, and neither the run, the file nor the command '
                     "line gives a value."
                 )
-                problems.append(error(_MISSING, detail, block.span, block=block.header))
+                problems.append(build_error(_MISSING, detail, block.span, block=block.header))
         return values, problems
 
-    def _request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
+    def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
         files = RealFiles(self.place.confinement)
         project = Project(
-            place=self.place,
+            context=self.place,
             configuration=configuration,
             variables={},
             sources={},
-            registries=registries(),
+            registries=build_registries(),
             files=files,
             backend=MemoryBackend(),
         )
-        return base_request(project, Stored(state))
+        return build_base_request(project, StoredState(state))
 
-    # --- carrying it out ---
+    # --- execution ---
 
     @contextmanager
-    def _session(self, project: Project, instead: StandIns) -> Iterator[Run]:
-        unlocked = Locking(enabled=False, alone=True)
-        with begin(project, "OperationTypeTest", unlocked, clock=self.clock) as session:
-            if not session.ready:
-                raise RunFailed(session.diagnostics)
-            session.providers = instead.over(session.providers)
+    def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
+        locking = LockOptions(enabled=False, is_exclusive=True)
+        with begin_run(project, "OperationTypeTest", locking, clock=self.clock) as session:
+            if not session.is_ready:
+                raise RunError(session.diagnostics)
+            session.providers = overrides.wrap_providers(session.providers)
             yield session
 
-    def _carried_out(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
-        """Plan, apply where asked, and judge."""
+    def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
+        """Plan, apply if requested, and evaluate the assertions."""
         options = PlanOptions(
             mode=Mode(block.mode),
             refresh=block.refresh,
-            unasked="" if block.refresh else "refresh = false asks no provider",
-            targets=block.targets,
-            replaces=block.replaces,
+            dry_run_skip_reason="" if block.refresh else "refresh = false asks no provider",
+            targets=block.target_addresses,
+            replaces=block.replace_addresses,
         )
         plan = session.plan(options).plan
-        relevant = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
-        unexpected, missing = without_expected(block.expected, relevant, block.header)
-        problems += unexpected
+        relevant_diagnostics = [
+            d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR
+        ]
+        unexpected_problems, missing_failures = filter_expected_failures(
+            block.expected_failures, relevant_diagnostics, block.header
+        )
+        problems += unexpected_problems
         if plan.errored:
-            return self._stopped(block, plan, problems, missing)
-        state = _planned(session, plan)
+            return self._handle_failed_plan(block, plan, problems, missing_failures)
+        state = _build_planned_state(session, plan)
         if block.command == "apply":
-            outcome = apply_plan(session, plan, _Silent(), ApplyOptions())
-            wrong = _failures(outcome)
-            if wrong:
-                raise RunFailed([*problems, *wrong], plan)
+            outcome = apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+            new_problems = _list_apply_failures(outcome)
+            if new_problems:
+                raise RunError([*problems, *new_problems], plan)
             state = outcome.applied.state
-        problems += missing
-        failed = bool(missing) or has_errors(unexpected)
-        failed |= self._asserted(block, session, state, problems)
-        return RunOutcome(problems, plan, state if block.command == "apply" else None, failed)
+        problems += missing_failures
+        has_failed = bool(missing_failures) or has_errors(unexpected_problems)
+        has_failed |= self._evaluate_assertions(block, session, state, problems)
+        return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
-    def _stopped(
-        self, block: RunBlock, plan: Plan, problems: list[Diagnostic], missing: list[Diagnostic]
+    def _handle_failed_plan(
+        self, block: RunBlock, plan: Plan, problems: list[Diagnostic], missing_failures: list[Diagnostic]
     ) -> RunOutcome:
-        """A plan in error: all is well when it was meant to be, and nothing was to be applied."""
-        problems = [*problems, *missing]
+        """Return the outcome of a plan with errors: a success if they were expected and no apply was
+        requested.
+        """
+        problems = [*problems, *missing_failures]
         if not has_errors(problems) and block.command == "apply":
             detail = (
                 "Conditions failed while planning, as expected, so the apply that this run asks for could "
                 "not be carried out. Use command = plan where planning is expected to fail."
             )
-            problems.append(error("expected-failure-while-planning", detail, block.span, block=block.header))
-        unmet = bool(missing) and not any(d.severity is Severity.ERROR and d not in missing for d in problems)
-        if has_errors(problems) and not unmet:
-            raise RunFailed(problems, plan)
-        return RunOutcome(problems, plan, None, failed=unmet)
+            problems.append(
+                build_error("expected-failure-while-planning", detail, block.span, block=block.header)
+            )
+        is_unmet = bool(missing_failures) and not any(
+            d.severity is Severity.ERROR and d not in missing_failures for d in problems
+        )
+        if has_errors(problems) and not is_unmet:
+            raise RunError(problems, plan)
+        return RunOutcome(problems, plan, None, has_failed=is_unmet)
 
     # --- assertions ---
 
-    def _asserted(self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]) -> bool:
-        """Judge the assertions and remember the outputs; whether one failed. Raises RunFailed."""
-        request = base_request(session.project, Stored(state))
-        evaluation = standing_evaluation(replace(request, applying=block.command == "apply"))
-        scope = AssertScope(evaluation.scope(evaluation.root), self.outputs)
-        failed = False
-        for condition in block.asserts:
-            status, remarks = _judged(condition, block, scope, evaluation)
-            problems += remarks
+    def _evaluate_assertions(
+        self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]
+    ) -> bool:
+        """Evaluate the assertions, record the outputs, and return whether an assertion failed. Raises
+        RunError.
+        """
+        request = build_base_request(session.project, StoredState(state))
+        evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
+        scope = AssertScope(evaluation.build_scope(evaluation.root), self.outputs)
+        has_failed = False
+        for condition in block.assertions:
+            status, new_problems = _evaluate_assertion(condition, block, scope, evaluation)
+            problems += new_problems
             if status == "error":
-                raise RunFailed(problems)
-            failed |= status == "fail"
+                raise RunError(problems)
+            has_failed |= status == "fail"
         outputs = session.project.configuration.root.outputs
-        self.outputs[block.name] = object_value(
-            {name: evaluation.output(evaluation.root, name) for name in outputs}
+        self.outputs[block.name] = build_object(
+            {name: evaluation.get_output(evaluation.root, name) for name in outputs}
         )
-        return failed
+        return has_failed
 
-    # --- tearing down ---
+    # --- teardown ---
 
-    def tear_down(self, begins: Callable[[str], None]) -> list[Diagnostic]:
-        """Destroy what the runs made, the latest first; `begins` is told the last run of each state."""
+    def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
+        """Destroy the resources of the runs, latest first; `report_teardown` is called with the last run of
+        each state.
+        """
         problems: list[Diagnostic] = []
-        for used in reversed(self._used.values()):
-            begins(used.run)
+        for applied_module in reversed(self._applied_modules.values()):
+            report_teardown(applied_module.run)
             try:
-                with self._session(used.project, used.stand_ins) as session:
+                with self._open_session(applied_module.project, applied_module.overrides) as session:
                     plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
-                        problems += _failures(apply_plan(session, plan, _Silent(), ApplyOptions()))
-            except RunFailed as failed:
+                        problems += _list_apply_failures(
+                            apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+                        )
+            except RunError as failed:
                 problems += failed.diagnostics
         return problems
 
 
-def _judged(
-    condition: Condition, block: RunBlock, scope: AssertScope, evaluation: StandingEvaluation
+def _evaluate_assertion(
+    condition: Condition, block: RunBlock, scope: AssertScope, evaluation: StateEvaluation
 ) -> tuple[str, list[Diagnostic]]:
-    """pass, fail or error, with the diagnostics."""
+    """Return pass, fail or error, with the diagnostics."""
     root = scope.inner.instance.module
-    schemas = registries().schemas
+    schemas = build_registries().schemas
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
         diagnostics += check_expression(
-            expression, root, schemas["managed"], schemas["data"], besides=("run", "output")
+            expression, root, schemas["managed"], schemas["data"], extra_names=("run", "output")
         )
     if has_errors(diagnostics):
         return "error", [replace(d, block=block.header) for d in diagnostics]
-    before = len(evaluation.diagnostics)
+    previous_count = len(evaluation.diagnostics)
     status, message = evaluate_condition(condition, evaluation, scope, "")
-    diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[before:]]
+    diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]]
     if status == "fail":
-        diagnostics.append(failure(condition, "assert", message, "", block.header, scope))
+        diagnostics.append(build_failure(condition, "assert", message, "", block.header, scope))
     elif status == "unknown":
         detail = (
             "The condition depends on a value that is known only after apply. Leave that value out of it, or "
             "let this run block apply (command = apply)."
         )
         span = condition.condition.span
-        diagnostics.append(error("unknown-condition-value", detail, span, block=block.header))
+        diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))
         status = "error"
     return status, diagnostics
 
 
-def _planned(session: Run, plan: Plan) -> State:
-    """The state as the plan would leave it; what is known only after apply is unknown in it."""
+def _build_planned_state(session: Run, plan: Plan) -> State:
+    """Return the state predicted by the plan; values known only after apply are unknown in it."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
-        for address, current in plan.refreshed.items():
-            if current is None:
+        for address, refreshed_object in plan.refreshed_objects.items():
+            if refreshed_object is None:
                 instances.pop(address, None)
             else:
-                instances[address] = InstanceState(current)
+                instances[address] = InstanceState(refreshed_object)
         return replace(state, instances=instances)
     instances = {
         change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
@@ -341,48 +368,51 @@ def _planned(session: Run, plan: Plan) -> State:
     return replace(state, instances=instances)
 
 
-def _failures(outcome: ApplyOutcome) -> list[Diagnostic]:
-    """What an apply could not do."""
-    failed = [
-        error("apply-failed", event.error, address=event.address)
-        for event in outcome.applied.ends
-        if event.outcome is Outcome.FAILED
+def _list_apply_failures(outcome: ApplyOutcome) -> list[Diagnostic]:
+    """Return the failures of an apply."""
+    errors = [
+        build_error("apply-failed", event.error, address=event.address)
+        for event in outcome.applied.end_events
+        if event.outcome is StepOutcome.FAILED
     ]
-    return [*failed, *outcome.diagnostics]
+    return [*errors, *outcome.diagnostics]
 
 
-# --- expect_failures: which failed conditions were meant to fail -------------------------------
+# --- expect_failures: expected failures of conditions ------------------------------------------
 
 
-def without_expected(
-    expected: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
+def filter_expected_failures(
+    expected_failures: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """The problems that were not meant to be, and one for everything that failed to fail.
-
-    A failed check block that was not expected is an error here.
+    """Return the unexpected problems, and one problem for each expected failure that did not occur. An
+    unexpected failure of a check block is an error here.
     """
-    awaited = {_address_of(traversal): traversal for traversal in expected}
-    met: set[str] = set()
-    remaining: list[Diagnostic] = []
+    expected_by_name = {_format_address(traversal): traversal for traversal in expected_failures}
+    matched_names: set[str] = set()
+    unexpected_problems: list[Diagnostic] = []
     for problem in diagnostics:
-        names = _expected_as(problem) & set(awaited)
+        names = _list_condition_names(problem) & set(expected_by_name)
         if names:
-            met |= names
+            matched_names |= names
         elif problem.id == ID_OF_CONDITION["check"]:
-            remaining.append(replace(problem, severity=Severity.ERROR))
+            unexpected_problems.append(replace(problem, severity=Severity.ERROR))
         else:
-            remaining.append(problem)
-    return remaining, [_did_not_fail(name, t, header) for name, t in awaited.items() if name not in met]
+            unexpected_problems.append(problem)
+    return unexpected_problems, [
+        _build_missing_failure_error(name, t, header)
+        for name, t in expected_by_name.items()
+        if name not in matched_names
+    ]
 
 
-def _expected_as(problem: Diagnostic) -> set[str]:
-    """How a failed condition may be named: its address with and without instance keys."""
+def _list_condition_names(problem: Diagnostic) -> set[str]:
+    """Return the names of a failed condition: its address with and without instance keys."""
     if problem.id not in _CONDITION_FAILURES or not problem.address:
         return set()
     return {problem.address, _INSTANCE_KEY.sub("", problem.address)}
 
 
-def _address_of(traversal: Traversal) -> str:
+def _format_address(traversal: Traversal) -> str:
     parts = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):
@@ -392,19 +422,19 @@ def _address_of(traversal: Traversal) -> str:
     return "".join(parts)
 
 
-def _did_not_fail(name: str, traversal: Traversal, header: str) -> Diagnostic:
+def _build_missing_failure_error(name: str, traversal: Traversal, header: str) -> Diagnostic:
     detail = f"The checkable object, {name}, was expected to report an error but did not."
-    return error("missing-expected-failure", detail, traversal.span, block=header)
+    return build_error("missing-expected-failure", detail, traversal.span, block=header)
 
 
-class _Silent:
-    """Nobody listens to the steps of a test."""
+class _SilentListener:
+    """Listener that ignores the steps of a test."""
 
-    def started(self, event: StepEvent) -> None:
-        """A step begins."""
+    def report_start(self, event: StepEvent) -> None:
+        """Ignore the start of a step."""
 
-    def progressed(self, event: StepEvent) -> None:
-        """It goes on."""
+    def report_progress(self, event: StepEvent) -> None:
+        """Ignore the progress of a step."""
 
-    def ended(self, event: StepEvent) -> None:
-        """It ended."""
+    def report_end(self, event: StepEvent) -> None:
+        """Ignore the end of a step."""

@@ -1,1 +1,1 @@
-"""VNFs as OpenStack Tacker has them: TOSCA descriptors, HOT templates, and packages of both."""
+"""VNFs of OpenStack Tacker: TOSCA descriptors, HOT templates, and packages of both."""

@@ -1,6 +1,5 @@
-"""A HOT file with its nested templates, as far as placement goes: servers, how many, and server groups.
-
-Tolerant, like tosca.py: what stands in the wrong place is read as meant, with a warning.
+"""Parsing of a HOT file with its nested templates: servers, their number, and server groups. Tolerant, like
+tosca.py: misplaced parts are read as intended, with a warning.
 """
 
 from __future__ import annotations
@@ -11,27 +10,27 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.documents.yaml_text import Node, Notes, whole_number
-from nexusform.domains.vnf.importers.foreign import foreign_kind
+from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
+from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
-    Hints,
-    Reading,
+    HotReading,
+    OuterHints,
     Repeat,
-    aspects_of,
-    first_of,
-    note_server,
-    properties_of,
-    read_server_group,
-    repeat_of,
-    rules_of,
-    type_of,
+    add_server,
+    build_aspects,
+    build_rules,
+    compute_repeat,
+    find_first,
+    get_properties,
+    get_type,
+    parse_server_group,
 )
-from nexusform.domains.vnf.importers.hot_values import Reference, Template, vdu_in_path
-from nexusform.domains.vnf.importers.sol006 import descriptor_of
+from nexusform.domains.vnf.importers.hot_values import Reference, Template, find_vdu_name
+from nexusform.domains.vnf.importers.sol006 import find_descriptor
 from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
-from nexusform.domains.vnf.importers.vnf_text import open_text
+from nexusform.domains.vnf.importers.vnf_text import parse_documents
 
 BASE_HOT: Final = "base_hot"
 _GROUPS: Final = (
@@ -40,142 +39,152 @@ _GROUPS: Final = (
     "AWS::AutoScaling::AutoScalingGroup",
 )
 _SERVERS: Final = ("OS::Nova::Server", "AWS::EC2::Instance")
-_DEEPEST: Final = 8
-# Resources that are looked at in all, nested templates counted each time they are used.
-_MOST_RESOURCES: Final = 20_000
+_MAX_DEPTH: Final = 8
+# Maximum number of resources; nested templates count on each use.
+_MAX_RESOURCES: Final = 20_000
 
 
 class HotVnf(Struct, frozen=True):
-    """The VNF of a HOT file, and what is to be said about each document."""
+    """VNF of a HOT file, with the notes about each document."""
 
     vnf: Vnf
-    notes: tuple[Notes, ...]
+    notes: tuple[DocumentFindings, ...]
 
 
-def read_hot(
-    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known: Mapping[str, bool]
+def parse_hot(
+    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known_vdus: Mapping[str, bool]
 ) -> HotVnf:
-    """The VNF of a HOT file and its nested templates by file name. `known` are the VDUs of a VNFD beside it,
-    and whether it says how many of each there are.
+    """Parse the VNF of a HOT file and its nested templates by file name. `known_vdus` are the VDUs of the
+    VNFD, and whether it gives their number.
     """
-    reading = Reading(nested, known)
-    notes = reading.notes[BASE_HOT] = Notes(BASE_HOT)
-    documents = open_text(text, notes)
+    reading = HotReading(nested, known_vdus)
+    notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
+    documents = parse_documents(text, notes)
     for document in documents[:1]:
-        is_vnfd = not document.at("tosca_definitions_version").absent or descriptor_of(document) is not None
-        kind = "a VNFD: give it as vnfd" if is_vnfd else foreign_kind([document.data])
+        is_vnfd = (
+            not document.get_node("tosca_definitions_version").is_absent
+            or find_descriptor(document) is not None
+        )
+        kind = "a VNFD: give it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
         if kind:
-            notes.error(document, INVALID_DOCUMENT, f"this is {kind}.")
+            notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
             break
-        if document.at("heat_template_version").absent and document.at("HeatTemplateFormatVersion").absent:
-            notes.warn(
+        if (
+            document.get_node("heat_template_version").is_absent
+            and document.get_node("HeatTemplateFormatVersion").is_absent
+        ):
+            notes.add_warning(
                 document, CORRECTED, "heat_template_version is missing; Heat refuses a template without it."
             )
-        _template(reading, Template(notes, document, parameters), Repeat(), (), 0)
-    rules = rules_of(reading.groups, reading.members)
-    apart = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
-    vdus = tuple(replace(vdu, kept_apart=vdu.name in apart) for vdu in reading.vdus.values())
-    return HotVnf(Vnf(vdus, rules, aspects_of(reading)), tuple(reading.notes.values()))
+        _parse_template(reading, Template(notes, document, parameters), Repeat(), (), 0)
+    rules = build_rules(reading.groups, reading.members)
+    separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
+    vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
+    return HotVnf(Vnf(vdus, rules, build_aspects(reading)), tuple(reading.notes.values()))
 
 
-def _template(
-    reading: Reading, template: Template, repeat: Repeat, hints: tuple[Hints, ...], depth: int
+def _parse_template(
+    reading: HotReading, template: Template, repeat: Repeat, hints: tuple[OuterHints, ...], depth: int
 ) -> None:
-    """Read the resources of one template."""
-    resources = template.root.at("resources")
-    if resources.absent:
-        resources = template.root.at("Resources")
+    """Parse the resources of one template."""
+    resources = template.root.get_node("resources")
+    if resources.is_absent:
+        resources = template.root.get_node("Resources")
     if not isinstance(resources.data, dict):
-        template.notes.warn(template.root, IGNORED, "the template has no resources.")
-    for name, body in resources.fields():
-        reading.seen += 1
-        if reading.seen > _MOST_RESOURCES:
-            template.notes.error(
+        template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
+    for name, body in resources.list_fields():
+        reading.resource_count += 1
+        if reading.resource_count > _MAX_RESOURCES:
+            template.notes.add_error(
                 body,
                 INVALID_DOCUMENT,
-                f"the nested templates unfold to more than {_MOST_RESOURCES:,} resources.",
+                f"the nested templates unfold to more than {_MAX_RESOURCES:,} resources.",
             )
             return
-        _resource(reading, template, (name, body), repeat, hints, depth)
+        _parse_resource(reading, template, (name, body), repeat, hints, depth)
 
 
-def _resource(
-    reading: Reading,
+def _parse_resource(
+    reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
     repeat: Repeat,
-    hints: tuple[Hints, ...],
+    hints: tuple[OuterHints, ...],
     depth: int,
 ) -> None:
-    """Read one resource by its type: servers, groups of them, their rules, policies and nested templates."""
+    """Parse one resource by its type: servers, scaling groups, server groups, policies and nested
+    templates.
+    """
     name, body = resource
-    kind = type_of(body)
+    kind = get_type(body)
     if kind in _SERVERS:
-        note_server(reading, template, name, properties_of(body), repeat, hints)
+        add_server(reading, template, name, get_properties(body), repeat, hints)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
-        _scaling_group(reading, template, resource, repeat, hints, depth)
+        _parse_scaling_group(reading, template, resource, repeat, hints, depth)
     elif kind == "OS::Nova::ServerGroup":
-        reading.groups[Reference(template.scope, name)] = read_server_group(name, body, template)
+        reading.groups[Reference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        _scaling_policy(reading, template, name, properties_of(body))
-    elif _is_template(kind, reading.nested):
-        _nested(reading, template, resource, kind, repeat, hints, depth)
+        _parse_scaling_policy(reading, template, name, get_properties(body))
+    elif _is_template_type(kind, reading.nested):
+        _parse_nested(reading, template, resource, kind, repeat, hints, depth)
 
 
-# --- groups of servers -------------------------------------------------------------------------
+# --- scaling groups ----------------------------------------------------------------------------
 
 
-def _scaling_group(
-    reading: Reading,
+def _parse_scaling_group(
+    reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
     outer: Repeat,
-    hints: tuple[Hints, ...],
+    hints: tuple[OuterHints, ...],
     depth: int,
 ) -> None:
-    """Read what a group repeats. `outer` is how often what the group stands in is made."""
+    """Parse the repeated resource of a group. `outer` is the repetition around the group."""
     name, body = resource
-    notes, properties = template.notes, properties_of(body)
-    repeated = repeat_of(template, resource, outer)
-    misplaced = properties.at(HINTS)
-    if not misplaced.absent:
-        notes.warn(
-            misplaced,
+    notes, properties = template.notes, get_properties(body)
+    repetition = compute_repeat(template, resource, outer)
+    misplaced_hints = properties.get_node(HINTS)
+    if not misplaced_hints.is_absent:
+        notes.add_warning(
+            misplaced_hints,
             CORRECTED,
             f'scheduler_hints stands on the group "{name}" itself, where Heat knows no such property; it '
             "belongs on the OS::Nova::Server that the group makes. It is read as if it stood there.",
         )
-        hints = (*hints, Hints(template.value(misplaced), misplaced, notes))
-    inner = properties.at("resource")
-    if inner.absent:
-        inner = properties.at("resource_def")
-    kind = type_of(inner)
-    within = replace(template, repeated=True)
+        hints = (*hints, OuterHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
+    inner = properties.get_node("resource")
+    if inner.is_absent:
+        inner = properties.get_node("resource_def")
+    kind = get_type(inner)
+    inner_template = replace(template, is_repeated=True)
     if kind in _SERVERS:
-        called = vdu_in_path(inner.data) or name
-        note_server(reading, within, called, properties_of(inner), repeated, hints)
-    elif kind and _is_template(kind, reading.nested):
-        _nested(reading, within, (name, inner), kind, repeated, hints, depth)
+        vdu_name = find_vdu_name(inner.data) or name
+        add_server(reading, inner_template, vdu_name, get_properties(inner), repetition, hints)
+    elif kind and _is_template_type(kind, reading.nested):
+        _parse_nested(reading, inner_template, (name, inner), kind, repetition, hints, depth)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
-        if depth < _DEEPEST:
-            _scaling_group(reading, within, (name, inner), repeated, hints, depth + 1)
+        if depth < _MAX_DEPTH:
+            _parse_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
     elif not kind:
-        notes.warn(
+        notes.add_warning(
             body,
             CORRECTED,
             f'the group "{name}" does not say what it repeats (no resource); one server each is taken.',
         )
-        note_server(reading, within, name, Node(None, body.place), repeated, hints)
+        add_server(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
-        notes.warn(
+        notes.add_warning(
             inner, IGNORED, f'the group "{name}" repeats "{kind}", which is no server; it is passed over.'
         )
 
 
-def _scaling_policy(reading: Reading, template: Template, name: str, properties: Node) -> None:
-    """Remember which aspect scales a group out, and by how many."""
-    group = template.value(first_of(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
-    step = whole_number(template.value(first_of(properties, "scaling_adjustment", "ScalingAdjustment")))
+def _parse_scaling_policy(reading: HotReading, template: Template, name: str, properties: Node) -> None:
+    """Record the aspect and the step that scale out a group."""
+    group = template.resolve_value(find_first(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
+    step = parse_whole_number(
+        template.resolve_value(find_first(properties, "scaling_adjustment", "ScalingAdjustment"))
+    )
     if isinstance(group, Reference) and step is not None and step > 0:
         reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
 
@@ -183,58 +192,60 @@ def _scaling_policy(reading: Reading, template: Template, name: str, properties:
 # --- nested templates --------------------------------------------------------------------------
 
 
-def _is_template(kind: str, nested: Mapping[str, str]) -> bool:
+def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 
 
-def _nested(
-    reading: Reading,
+def _parse_nested(
+    reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
     kind: str,
     repeat: Repeat,
-    hints: tuple[Hints, ...],
+    hints: tuple[OuterHints, ...],
     depth: int,
 ) -> None:
-    """Read a nested template, as often as the resource that names it is made."""
+    """Parse a nested template once per instance of the resource that names it."""
     name, body = resource
-    notes, properties = template.notes, properties_of(body)
-    passed = properties.at(HINTS)
-    if not passed.absent:
-        hints = (*hints, Hints(template.value(passed), passed, notes))
+    notes, properties = template.notes, get_properties(body)
+    passed_hints = properties.get_node(HINTS)
+    if not passed_hints.is_absent:
+        hints = (*hints, OuterHints(template.resolve_value(passed_hints), passed_hints, notes))
     file = next((n for n in (kind, kind.rpartition("/")[2]) if n in reading.nested), "")
     file = file or next((n for n in reading.nested if n.rpartition("/")[2] == kind.rpartition("/")[2]), "")
     if not file:
-        notes.warn(
+        notes.add_warning(
             body,
             NOT_GIVEN,
             f'the nested template "{kind}" is neither given in "nested" nor in the package; one server each '
             f'is taken for "{name}", and server groups, sizes and scaling that it may hold are not seen.',
         )
-        note_server(reading, template, vdu_in_path(body.data) or name, Node(None, body.place), repeat, hints)
+        add_server(
+            reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints
+        )
         return
-    if file in template.chain or depth >= _DEEPEST:
-        notes.error(
+    if file in template.chain or depth >= _MAX_DEPTH:
+        notes.add_error(
             body, INVALID_DOCUMENT, f'the nested template "{file}" is used inside itself, or too deeply.'
         )
         return
-    root = _open(reading, file)
+    root = _open_template(reading, file)
     if root is None:
         return
-    values = {key: template.value(part) for key, part in properties.fields()}
+    values = {key: template.resolve_value(part) for key, part in properties.list_fields()}
     inner = Template(
         reading.notes[file],
         root,
         values,
         f"{template.scope}/{name}",
-        template.repeated,
+        template.is_repeated,
         (*template.chain, file),
     )
-    _template(reading, inner, repeat, hints, depth + 1)
+    _parse_template(reading, inner, repeat, hints, depth + 1)
 
 
-def _open(reading: Reading, file: str) -> Node | None:
-    if file not in reading.opened:
-        notes = reading.notes[file] = Notes(f'nested["{file}"]')
-        reading.opened[file] = next(iter(open_text(reading.nested[file], notes)), None)
-    return reading.opened[file]
+def _open_template(reading: HotReading, file: str) -> Node | None:
+    if file not in reading.open_templates:
+        notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
+        reading.open_templates[file] = next(iter(parse_documents(reading.nested[file], notes)), None)
+    return reading.open_templates[file]

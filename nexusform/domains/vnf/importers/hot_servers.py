@@ -1,6 +1,4 @@
-"""The servers of a HOT file: how often each is made, how large it is, and their groups: the policy, who is in
-them, and the rules that follow.
-"""
+"""Servers of a HOT file: their number, their size, and the rules of their server groups."""
 
 from __future__ import annotations
 
@@ -9,167 +7,172 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.documents.yaml_text import Node, Notes, whole_number
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
 from nexusform.domains.vnf.importers.hot_values import Reference, Template, Unresolved
 from nexusform.domains.vnf.importers.vnf_model import (
     CORRECTED,
     IGNORED,
     INVALID_DOCUMENT,
     MACHINE,
-    MOST_INSTANCES,
+    MAX_INSTANCES,
     WITHOUT_A_NUMBER,
     Aspect,
     Origin,
-    Rule,
-    Size,
-    Steps,
+    PlacementRule,
+    ScaleSteps,
     Vdu,
+    VduSize,
 )
-from nexusform.scheduling.racks.vms import gib
+from nexusform.scheduling.racks.vms import convert_to_gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
-# policy -> (affinity, hard)
+# policy -> (is affinity, is hard)
 _POLICIES: Final[Mapping[str, tuple[bool, bool]]] = {
     ANTI_AFFINITY: (False, True),
     "affinity": (True, True),
     "soft-anti-affinity": (False, False),
     "soft-affinity": (True, False),
 }
-_MOST: Final = "max_server_per_host"
+_MAX_PER_HOST_RULE: Final = "max_server_per_host"
 
 
 class ServerGroup(Struct, frozen=True):
-    """A server group; `policy` "" when it has none that is known. `title` is its name in the cloud."""
+    """Server group; `policy` is "" without a known one. `title` is its name in the cloud."""
 
     name: str
     title: str
     policy: str
-    most: int
+    max_per_host: int
     node: Node
-    notes: Notes
-    repeated: bool
+    notes: DocumentFindings
+    is_repeated: bool
 
 
-def read_server_group(name: str, body: Node, template: Template) -> ServerGroup:
-    """The group that an OS::Nova::ServerGroup makes."""
-    properties, notes = body.at("properties"), template.notes
-    title = template.value(properties.at("name"))
-    policy = _policy(name, properties, template)
+def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup:
+    """Return the group of an OS::Nova::ServerGroup."""
+    properties, notes = body.get_node("properties"), template.notes
+    title = template.resolve_value(properties.get_node("name"))
+    policy = _parse_policy(name, properties, template)
     return ServerGroup(
         name=name,
         title=title if isinstance(title, str) else "",
         policy=policy,
-        most=_most(policy, properties, template),
+        max_per_host=_parse_max_per_host(policy, properties, template),
         node=body,
         notes=notes,
-        repeated=template.repeated,
+        is_repeated=template.is_repeated,
     )
 
 
-def _policy(name: str, properties: Node, template: Template) -> str:
-    """The policy of a server group; "", and a warning, when there is none that Nova knows."""
+def _parse_policy(name: str, properties: Node, template: Template) -> str:
+    """Return the policy of a server group; "", and a warning, if Nova does not support it."""
     notes = template.notes
-    written = properties.at("policies")
-    if written.absent:
-        written = properties.at("policy")
-    value = template.value(written)
-    named = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    if isinstance(value, Unresolved) or any(isinstance(part, Unresolved) for part in named):
-        notes.warn(
-            written,
+    policy_node = properties.get_node("policies")
+    if policy_node.is_absent:
+        policy_node = properties.get_node("policy")
+    value = template.resolve_value(policy_node)
+    policies = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    if isinstance(value, Unresolved) or any(isinstance(part, Unresolved) for part in policies):
+        notes.add_warning(
+            policy_node,
             IGNORED,
-            f'the policy of "{name}" needs a value for {_what(value, named)}; give it in parameters.',
+            f'the policy of "{name}" needs a value for {_describe_unresolved(value, policies)}; give it in '
+            f"parameters.",
         )
         return ""
-    if not named:
-        notes.warn(written, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
+    if not policies:
+        notes.add_warning(policy_node, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
         return ""
-    if len(named) > 1:
-        detail = f'the server group "{name}" has {len(named)} policies; Nova takes one.'
-        notes.error(written, INVALID_DOCUMENT, detail)
-    policy = str(named[0])
+    if len(policies) > 1:
+        detail = f'the server group "{name}" has {len(policies)} policies; Nova takes one.'
+        notes.add_error(policy_node, INVALID_DOCUMENT, detail)
+    policy = str(policies[0])
     if policy not in _POLICIES:
-        notes.warn(
-            written,
+        notes.add_warning(
+            policy_node,
             IGNORED,
             f'the server group "{name}" has the unknown policy "{policy[:40]}".'
-            f"{did_you_mean(policy, _POLICIES)}",
+            f"{suggest_name(policy, _POLICIES)}",
         )
         return ""
     return policy
 
 
-def _what(value: Any, named: Sequence[Any]) -> str:
+def _describe_unresolved(value: Any, parts: Sequence[Any]) -> str:
     unresolved = (
-        value if isinstance(value, Unresolved) else next(p for p in named if isinstance(p, Unresolved))
+        value if isinstance(value, Unresolved) else next(p for p in parts if isinstance(p, Unresolved))
     )
-    return unresolved.what
+    return unresolved.description
 
 
-def _most(policy: str, properties: Node, template: Template) -> int:
-    """How many servers of an anti-affinity group one host may hold: max_server_per_host, else 1."""
-    rule = properties.at("rules", _MOST)
-    if rule.absent:
+def _parse_max_per_host(policy: str, properties: Node, template: Template) -> int:
+    """Return the maximum servers of an anti-affinity group per host: max_server_per_host, else 1."""
+    rule = properties.get_node("rules", _MAX_PER_HOST_RULE)
+    if rule.is_absent:
         return 1
-    number = whole_number(template.value(rule))
+    number = parse_whole_number(template.resolve_value(rule))
     if policy != ANTI_AFFINITY:
-        template.notes.warn(rule, IGNORED, f"{_MOST} is for the policy anti-affinity only; it is ignored.")
+        template.notes.add_warning(
+            rule, IGNORED, f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
+        )
         return 1
-    if number is None or not 1 <= number <= MOST_INSTANCES:
-        template.notes.warn(rule, IGNORED, f"{_MOST} must be a whole number above 0; 1 is taken.")
+    if number is None or not 1 <= number <= MAX_INSTANCES:
+        template.notes.add_warning(
+            rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is taken."
+        )
         return 1
     return number
 
 
-def rules_of(
-    groups: Mapping[Reference, ServerGroup], members: Sequence[tuple[str, Any, Node, Notes]]
-) -> tuple[Rule, ...]:
-    """One rule per group with members. `members` are VDU, resolved scheduler_hints, where, whose."""
-    inside: dict[Reference, list[str]] = {}
+def build_rules(
+    groups: Mapping[Reference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
+) -> tuple[PlacementRule, ...]:
+    """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
+    vdus_by_group: dict[Reference, list[str]] = {}
     for vdu, value, node, notes in members:
-        joined = _group(vdu, value, node, notes, groups)
-        if joined is not None:
-            inside.setdefault(joined, []).append(vdu)
+        group_reference = _find_group(vdu, value, node, notes, groups)
+        if group_reference is not None:
+            vdus_by_group.setdefault(group_reference, []).append(vdu)
     rules = []
     for reference, group in groups.items():
-        vdus = inside.get(reference, [])
+        vdus = vdus_by_group.get(reference, [])
         if not vdus:
-            group.notes.warn(group.node, IGNORED, f'the server group "{group.name}" has no member.')
-        elif group.repeated:
-            group.notes.warn(
+            group.notes.add_warning(group.node, IGNORED, f'the server group "{group.name}" has no member.')
+        elif group.is_repeated:
+            group.notes.add_warning(
                 group.node,
                 IGNORED,
                 f'the server group "{group.name}" is made anew for every member of the scaling group around '
                 "it, so it keeps nobody apart or together.",
             )
         elif group.policy:
-            affinity, hard = _POLICIES[group.policy]
+            is_affinity, is_hard = _POLICIES[group.policy]
             origin = Origin(group.notes.file, group.node.line)
             rules.append(
-                Rule(
+                PlacementRule(
                     name=group.name,
-                    affinity=affinity,
-                    hard=hard,
+                    is_affinity=is_affinity,
+                    is_hard=is_hard,
                     scope=MACHINE,
                     vdus=tuple(vdus),
                     origin=origin,
-                    most=group.most,
+                    max_per_location=group.max_per_host,
                     label=group.policy,
                 )
             )
     return tuple(rules)
 
 
-def _group(
-    vdu: str, value: Any, node: Node, notes: Notes, groups: Mapping[Reference, ServerGroup]
+def _find_group(
+    vdu: str, value: Any, node: Node, notes: DocumentFindings, groups: Mapping[Reference, ServerGroup]
 ) -> Reference | None:
-    """The group that scheduler_hints of a VDU name, by reference or by name."""
+    """Return the group in the scheduler_hints of a VDU, by reference or by name."""
     group_name = value
     if isinstance(value, dict):
         for hint in value:
             if hint != "group":
-                notes.warn(
+                notes.add_warning(
                     node, IGNORED, f'the scheduler hint "{hint}" of "{vdu}" is not read; only "group" is.'
                 )
         group_name = value.get("group")
@@ -178,21 +181,27 @@ def _group(
     if isinstance(group_name, Reference):
         if group_name in groups:
             return group_name
-        known = [group.name for group in groups.values()]
-        notes.warn(
+        group_names = [group.name for group in groups.values()]
+        notes.add_warning(
             node,
             IGNORED,
             f'"{vdu}" is to be in "{group_name.name}", which is no server group.'
-            f"{did_you_mean(group_name.name, known)}",
+            f"{suggest_name(group_name.name, group_names)}",
         )
         return None
     if isinstance(group_name, str):
-        named = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
-        if len(named) == 1:
-            return named[0]
-    what = group_name.what if isinstance(group_name, Unresolved) else f'"{str(group_name)[:40]}"'
-    notes.warn(
-        node, IGNORED, f'"{vdu}" is to be in the server group {what}, which these documents do not make.'
+        matches = [
+            reference for reference, group in groups.items() if group_name in {group.title, group.name}
+        ]
+        if len(matches) == 1:
+            return matches[0]
+    description = (
+        group_name.description if isinstance(group_name, Unresolved) else f'"{str(group_name)[:40]}"'
+    )
+    notes.add_warning(
+        node,
+        IGNORED,
+        f'"{vdu}" is to be in the server group {description}, which these documents do not make.',
     )
     return None
 
@@ -201,127 +210,131 @@ HINTS: Final = "scheduler_hints"
 _DESIRED: Final = ("desired_capacity", "DesiredCapacity", "size")
 
 
-class Open(Struct, frozen=True):
-    """A number without a value: what lacks it, in words, and where."""
+class UnknownCount(Struct, frozen=True):
+    """Number without a value: a description of the missing value, and its location."""
 
-    what: str
+    description: str
     node: Node
-    notes: Notes
+    notes: DocumentFindings
 
 
 class Repeat(Struct, frozen=True):
-    """How often what is being read is made: at least, at most, and to begin with; and the scaling group
-    that says so. `open` is where it leaves the number to a value that nobody gives.
+    """Repetition of the resources being parsed: minimum, maximum and initial number, and their scaling group.
+    `unknown_count` is a number left to a missing value.
     """
 
-    least: int = 1
-    most: int | None = 1
+    minimum: int = 1
+    maximum: int | None = 1
     members: int = 1
     group: str = ""
-    said: bool = False
-    open: Open | None = None
+    is_explicit: bool = False
+    unknown_count: UnknownCount | None = None
 
 
-class Hints(Struct, frozen=True):
-    """scheduler_hints that stand outside of a server, around it."""
+class OuterHints(Struct, frozen=True):
+    """scheduler_hints outside of a server, around it."""
 
     value: Any
     node: Node
-    notes: Notes
+    notes: DocumentFindings
 
 
-class Reading(Struct):
-    """What has been found so far in all templates."""
+class HotReading(Struct):
+    """Results from all templates so far."""
 
     nested: Mapping[str, str]
-    known: Mapping[str, bool] = field(default_factory=dict)
-    notes: dict[str, Notes] = field(default_factory=dict)
-    opened: dict[str, Node | None] = field(default_factory=dict)
+    known_vdus: Mapping[str, bool] = field(default_factory=dict)
+    notes: dict[str, DocumentFindings] = field(default_factory=dict)
+    open_templates: dict[str, Node | None] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
-    scaled_by: dict[str, str] = field(default_factory=dict)
+    scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[Reference, ServerGroup] = field(default_factory=dict)
-    members: list[tuple[str, Any, Node, Notes]] = field(default_factory=list)
+    members: list[tuple[str, Any, Node, DocumentFindings]] = field(default_factory=list)
     policies: dict[str, tuple[str, int]] = field(default_factory=dict)
-    seen: int = 0
+    resource_count: int = 0
 
 
-def type_of(body: Node) -> str:
-    """The type of a resource."""
-    return body.at("type").text or body.at("Type").text
+def get_type(body: Node) -> str:
+    """Return the type of a resource."""
+    return body.get_node("type").text or body.get_node("Type").text
 
 
-def properties_of(body: Node) -> Node:
-    """The properties of a resource."""
-    properties = body.at("properties")
-    return body.at("Properties") if properties.absent else properties
+def get_properties(body: Node) -> Node:
+    """Return the properties of a resource."""
+    properties = body.get_node("properties")
+    return body.get_node("Properties") if properties.is_absent else properties
 
 
-# --- how often ---------------------------------------------------------------------------------
+# --- repetition --------------------------------------------------------------------------------
 
 
-class _Sizes(NamedTuple):
-    """How many members a group has at least, at most (None: not bounded) and to begin with; whether the last
-    is said, and where it is written.
+class _GroupSizes(NamedTuple):
+    """Minimum, maximum (None: unbounded) and initial number of a group's members; whether the initial one is
+    explicit, and its location.
     """
 
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     members: int
-    said: bool
-    written: Node
+    is_explicit: bool
+    node: Node
 
 
-def repeat_of(template: Template, resource: tuple[str, Node], outer: Repeat) -> Repeat:
-    """How often a group makes its resource."""
+def compute_repeat(template: Template, resource: tuple[str, Node], outer: Repeat) -> Repeat:
+    """Return the repetition of a group's resource."""
     name, body = resource
-    is_fixed = body.at("type").text == "OS::Heat::ResourceGroup"
-    sizes = _fixed_sizes(template, body) if is_fixed else _scaled_sizes(template, resource)
-    bounded = sizes.most is not None and outer.most is not None
+    is_fixed = body.get_node("type").text == "OS::Heat::ResourceGroup"
+    sizes = _parse_fixed_sizes(template, body) if is_fixed else _parse_scaled_sizes(template, resource)
+    is_bounded = sizes.maximum is not None and outer.maximum is not None
     return Repeat(
-        least=min(sizes.least * outer.least, MOST_INSTANCES),
-        most=min((sizes.most or 0) * (outer.most or 0), MOST_INSTANCES) if bounded else None,
-        members=min(sizes.members * outer.members, MOST_INSTANCES),
+        minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
+        maximum=min((sizes.maximum or 0) * (outer.maximum or 0), MAX_INSTANCES) if is_bounded else None,
+        members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        said=sizes.said and (outer.said or not outer.group),
-        open=_open(template, name, sizes.written) or outer.open,
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),
+        unknown_count=_find_unknown_count(template, name, sizes.node) or outer.unknown_count,
     )
 
 
-def _fixed_sizes(template: Template, body: Node) -> _Sizes:
-    """Of a ResourceGroup: its count, else one."""
-    written = properties_of(body).at("count")
-    count = _count(template, written)
+def _parse_fixed_sizes(template: Template, body: Node) -> _GroupSizes:
+    """Return the sizes of a ResourceGroup: its count, else one."""
+    count_node = get_properties(body).get_node("count")
+    count = _parse_count(template, count_node)
     number = 1 if count is None else count
-    return _Sizes(number, number, number, count is not None or written.absent, written)
+    return _GroupSizes(number, number, number, count is not None or count_node.is_absent, count_node)
 
 
-def _scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Sizes:
-    """Of a group that scales: its sizes, and the desired capacity, else the smallest size, else one."""
+def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _GroupSizes:
+    """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else
+    one.
+    """
     name, body = resource
-    properties = properties_of(body)
-    low = _count(template, first_of(properties, "min_size", "MinSize"))
-    most = _count(template, first_of(properties, "max_size", "MaxSize"))
-    written = first_of(properties, *_DESIRED)
-    desired = _count(template, written)
-    least = low or 0
-    members = next((number for number in (desired, low) if number is not None), 1)
-    for wrong in _contradictions(members, least, most):
-        template.notes.error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
-    said = desired is not None or (written.absent and low is not None)
-    return _Sizes(least, most, members, said, written)
+    properties = get_properties(body)
+    min_size = _parse_count(template, find_first(properties, "min_size", "MinSize"))
+    maximum = _parse_count(template, find_first(properties, "max_size", "MaxSize"))
+    desired_node = find_first(properties, *_DESIRED)
+    desired = _parse_count(template, desired_node)
+    minimum = min_size or 0
+    members = next((number for number in (desired, min_size) if number is not None), 1)
+    for wrong in _contradictions(members, minimum, maximum):
+        template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
+    is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
+    return _GroupSizes(minimum, maximum, members, is_explicit, desired_node)
 
 
-def _open(template: Template, group: str, written: Node) -> Open | None:
-    value = template.value(written)
+def _find_unknown_count(template: Template, group: str, node: Node) -> UnknownCount | None:
+    value = template.resolve_value(node)
     if not isinstance(value, Unresolved):
         return None
-    what = f'the number of servers of "{group}" needs a value for {value.what}'
-    return Open(what, written, template.notes)
+    description = f'the number of servers of "{group}" needs a value for {value.description}'
+    return UnknownCount(description, node, template.notes)
 
 
-def first_of(node: Node, *names: str) -> Node:
-    """The first of several properties that is there."""
-    return next((child for name in names if not (child := node.at(name)).absent), node.at(names[0]))
+def find_first(node: Node, *names: str) -> Node:
+    """Return the first existing property of several."""
+    return next(
+        (child for name in names if not (child := node.get_node(name)).is_absent), node.get_node(names[0])
+    )
 
 
 def _contradictions(members: int, least: int, most: int | None) -> Iterator[str]:
@@ -334,17 +347,17 @@ def _contradictions(members: int, least: int, most: int | None) -> Iterator[str]
         yield f"wants {members} members, less than its min_size of {least}"
 
 
-def _count(template: Template, node: Node) -> int | None:
-    """A number of members or servers; None when it is absent or no such number."""
-    if node.absent:
+def _parse_count(template: Template, node: Node) -> int | None:
+    """Return a number of members or servers; None if it is absent or invalid."""
+    if node.is_absent:
         return None
-    value = template.value(node)
-    number = whole_number(value)
-    if number is not None and 0 <= number <= MOST_INSTANCES:
+    value = template.resolve_value(node)
+    number = parse_whole_number(value)
+    if number is not None and 0 <= number <= MAX_INSTANCES:
         return number
     if not isinstance(value, Unresolved):
-        template.notes.warn(
-            node, IGNORED, f"this must be a whole number from 0 to {MOST_INSTANCES:,}; it is ignored."
+        template.notes.add_warning(
+            node, IGNORED, f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
         )
     return None
 
@@ -352,104 +365,114 @@ def _count(template: Template, node: Node) -> int | None:
 # --- servers -----------------------------------------------------------------------------------
 
 
-def note_server(
-    reading: Reading,
+def add_server(
+    reading: HotReading,
     template: Template,
     name: str,
     properties: Node,
     repeat: Repeat,
-    hints: tuple[Hints, ...],
+    hints: tuple[OuterHints, ...],
 ) -> None:
-    """Note one kind of server and the hints that concern it."""
+    """Add one kind of server and its scheduler hints."""
     notes = template.notes
-    around = template.scope.rpartition("/")[2] or repeat.group
-    called = name
-    if name not in reading.known:  # the VNFD may call a VDU like what stands around its server
-        called = next(
-            (n for n in (around, repeat.group) if n in reading.known.keys() - reading.vdus.keys()), name
+    outer_name = template.scope.rpartition("/")[2] or repeat.group
+    vdu_name = name
+    if name not in reading.known_vdus:  # the VNFD may call a VDU like what stands around its server
+        vdu_name = next(
+            (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()),
+            name,
         )
-    if called in reading.vdus:
-        called = f"{around}-{name}" if around not in {"", name} else f"{name}-{properties.line}"
-        if called in reading.vdus:
-            notes.warn(properties, IGNORED, f'a second server is called "{called}"; it is passed over.')
+    if vdu_name in reading.vdus:
+        vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
+        if vdu_name in reading.vdus:
+            notes.add_warning(
+                properties, IGNORED, f'a second server is called "{vdu_name}"; it is passed over.'
+            )
             return
-        notes.warn(
-            properties, CORRECTED, f'a second server is called "{name}"; it is taken as the VDU "{called}".'
+        notes.add_warning(
+            properties, CORRECTED, f'a second server is called "{name}"; it is taken as the VDU "{vdu_name}".'
         )
-    if not called or "|" in called or "/" in called:
-        notes.error(properties, INVALID_DOCUMENT, f'the server "{called}" needs a name without "|" and "/".')
+    if not vdu_name or "|" in vdu_name or "/" in vdu_name:
+        notes.add_error(
+            properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".'
+        )
         return
-    flavor = template.value(properties.at("flavor"))
-    size = _size(template, flavor)
+    flavor = template.resolve_value(properties.get_node("flavor"))
+    size = _parse_size(template, flavor)
     origin = Origin(notes.file, properties.line)
-    own = properties.at(HINTS)
-    # Tacker's driver looks at what the top template hands on, never into a nested one.
-    hinted = bool(hints) or (not own.absent and not template.chain)
-    reading.vdus[called] = Vdu(
-        name=called,
+    own_hints = properties.get_node(HINTS)
+    # Tacker's driver reads only the hints passed by the top template, never a nested one.
+    has_hints = bool(hints) or (not own_hints.is_absent and not template.chain)
+    reading.vdus[vdu_name] = Vdu(
+        name=vdu_name,
         origin=origin,
         size=size,
-        minimum=repeat.least,
-        maximum=repeat.most,
+        minimum=repeat.minimum,
+        maximum=repeat.maximum,
         initial=repeat.members,
-        stated=repeat.said,
-        bounded=repeat.said,
-        hinted=hinted,
+        has_count=repeat.is_explicit,
+        has_bounds=repeat.is_explicit,
+        has_scheduler_hints=has_hints,
         flavor=flavor if isinstance(flavor, str) else "",
     )
-    reading.scaled_by[called] = repeat.group
-    if repeat.open is not None and not reading.known.get(called):
-        text = f"{repeat.open.what}; give it in parameters. Until then the least, or 1, is taken."
-        repeat.open.notes.warn(repeat.open.node, WITHOUT_A_NUMBER, text)
-    _note_place(reading, template, called, properties, hints)
-
-
-def _note_place(
-    reading: Reading, template: Template, called: str, properties: Node, hints: tuple[Hints, ...]
-) -> None:
-    """Note what a server says of its place: its own hints, else the nearest around it; no zone is read."""
-    notes, own = template.notes, properties.at(HINTS)
-    zone = properties.at("availability_zone")
-    if not zone.absent and isinstance(template.value(zone), str):
-        notes.warn(
-            zone, IGNORED, f'the availability zone of "{called}" is not read; only groups place servers.'
+    reading.scaling_groups[vdu_name] = repeat.group
+    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
+        text = (
+            f"{repeat.unknown_count.description}; give it in parameters. Until then the least, or 1, is "
+            f"taken."
         )
-    if not own.absent:
-        reading.members.append((called, template.value(own), own, notes))
+        repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
+    _add_membership(reading, template, vdu_name, properties, hints)
+
+
+def _add_membership(
+    reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: tuple[OuterHints, ...]
+) -> None:
+    """Record the group membership of a server: its own hints, else the nearest around it; zones are
+    ignored.
+    """
+    notes, own_hints = template.notes, properties.get_node(HINTS)
+    zone = properties.get_node("availability_zone")
+    if not zone.is_absent and isinstance(template.resolve_value(zone), str):
+        notes.add_warning(
+            zone, IGNORED, f'the availability zone of "{vdu_name}" is not read; only groups place servers.'
+        )
+    if not own_hints.is_absent:
+        reading.members.append((vdu_name, template.resolve_value(own_hints), own_hints, notes))
     elif hints:
-        nearest = hints[-1]
-        reading.members.append((called, nearest.value, nearest.node, nearest.notes))
-        if nearest.notes is not notes:
+        nearest_hints = hints[-1]
+        reading.members.append((vdu_name, nearest_hints.value, nearest_hints.node, nearest_hints.notes))
+        if nearest_hints.notes is not notes:
             detail = (
-                f'scheduler_hints is passed on, but the server "{called}" does not use it ({notes.file}).'
+                f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
             )
-            nearest.notes.error(nearest.node, INVALID_DOCUMENT, detail)
+            nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 
 
-def _size(template: Template, flavor: object) -> Size:
-    """The size of a flavour that the template itself makes; a flavour by name says nothing about size."""
+def _parse_size(template: Template, flavor: object) -> VduSize:
+    """Return the size of a flavor defined in the template; a flavor name alone has no size."""
     if not isinstance(flavor, Reference) or flavor.scope != template.scope:
-        return Size()
-    made = properties_of(template.root.at("resources", flavor.name))
-    ram = whole_number(template.value(made.at("ram")))
-    return Size(
-        whole_number(template.value(made.at("vcpus"))) or None,
-        gib(ram) if ram else None,
-        whole_number(template.value(made.at("disk"))),
+        return VduSize()
+    flavor_properties = get_properties(template.root.get_node("resources", flavor.name))
+    ram = parse_whole_number(template.resolve_value(flavor_properties.get_node("ram")))
+    return VduSize(
+        parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,
+        convert_to_gib(ram) if ram else None,
+        parse_whole_number(template.resolve_value(flavor_properties.get_node("disk"))),
     )
 
 
-def aspects_of(reading: Reading) -> tuple[Aspect, ...]:
-    """One aspect per scaling group: from its desired size to its largest."""
+def build_aspects(reading: HotReading) -> tuple[Aspect, ...]:
+    """Return one aspect per scaling group: from its desired to its maximum size."""
     aspects: dict[str, Aspect] = {}
-    for name, group in reading.scaled_by.items():
+    for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
             continue
         aspect, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
-        earlier = aspects.get(aspect)
-        steps = (*(earlier.steps if earlier else ()), Steps(name, (step,)))
-        most = min(levels, earlier.max_level) if earlier else levels
-        aspects[aspect] = Aspect(aspect, most, steps, vdu.origin)
+        existing_aspect = aspects.get(aspect)
+        steps = (*(existing_aspect.steps if existing_aspect else ()), ScaleSteps(name, (step,)))
+        maximum = min(levels, existing_aspect.max_level) if existing_aspect else levels
+        aspects[aspect] = Aspect(aspect, maximum, steps, vdu.origin)
     return tuple(aspects.values())

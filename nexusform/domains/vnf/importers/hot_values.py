@@ -1,4 +1,4 @@
-"""Values in a HOT template: intrinsic functions resolved where they can be, marked where they cannot."""
+"""Values in a HOT template: intrinsic functions are resolved if possible, else marked."""
 
 from __future__ import annotations
 
@@ -9,59 +9,58 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.yaml_text import ELISION, Node, Notes
+from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node
 
-_DEEPEST: Final = 40
-# A str_replace may not make more text than this.
-_LONGEST: Final = 100_000
+_MAX_DEPTH: Final = 40
+# Maximum length of a str_replace result.
+_MAX_LENGTH: Final = 100_000
 
 
 class Unresolved(Struct, frozen=True):
-    """A value that only the cloud knows, or a parameter without a value; `what` names it."""
+    """Value known only in the cloud, or a parameter without a value; `description` names it."""
 
-    what: str
+    description: str
 
 
 class Reference(Struct, frozen=True):
-    """A resource of a template: `scope` tells templates apart."""
+    """Resource of a template; `scope` identifies the template."""
 
     scope: str
     name: str
 
 
 class Template(Struct, frozen=True):
-    """One template being read. `values` are the parameters that its user gives, already resolved.
-
-    `scope` tells it from others; `repeated` says that it is instantiated once per member of a group.
+    """Template being parsed. `values` are the resolved parameters of its user. `scope` identifies it;
+    `is_repeated`: it is instantiated once per member of a group.
     """
 
-    notes: Notes
+    notes: DocumentFindings
     root: Node
     values: Mapping[str, Any]
     scope: str = ""
-    repeated: bool = False
+    is_repeated: bool = False
     chain: tuple[str, ...] = ()
 
-    def parameter(self, name: str) -> Any:
-        """A parameter's value, else its default, else Unresolved."""
+    def resolve_parameter(self, name: str) -> Any:
+        """Return a parameter's value, else its default, else Unresolved."""
         for section in ("parameters", "Parameters"):
-            declared = self.root.at(section, name)
-            kind = (declared.at("type").text or declared.at("Type").text).lower()
+            declaration = self.root.get_node(section, name)
+            kind = (declaration.get_node("type").text or declaration.get_node("Type").text).lower()
             if name in self.values:
-                return _of_kind(self.values[name], kind)
+                return _convert_parameter(self.values[name], kind)
             for key in ("default", "Default"):
-                default = declared.at(key)
-                if not default.absent:
-                    return _of_kind(default.data, kind)
+                default = declaration.get_node(key)
+                if not default.is_absent:
+                    return _convert_parameter(default.data, kind)
         return self.values.get(name, Unresolved(f"the parameter {name}"))
 
-    def value(self, node: Node) -> Any:
-        """The resolved value of a part."""
+    def resolve_value(self, node: Node) -> Any:
+        """Return the resolved value of a part."""
         return resolve(node.data, self)
 
 
-def _of_kind(value: Any, kind: str) -> Any:
-    """A parameter's value by its declared type: JSON and lists may be given as text."""
+def _convert_parameter(value: Any, kind: str) -> Any:
+    """Convert a parameter's value to its declared type: JSON and lists may be given as text."""
     if not isinstance(value, str):
         return value
     if kind == "json":
@@ -75,8 +74,10 @@ def _of_kind(value: Any, kind: str) -> Any:
 
 
 def resolve(data: Any, template: Template, depth: int = 0) -> Any:
-    """Plain data with intrinsic functions replaced; References and Unresolved stand where they must."""
-    if depth > _DEEPEST:
+    """Return plain data with intrinsic functions replaced; References and Unresolved remain where
+    necessary.
+    """
+    if depth > _MAX_DEPTH:
         return Unresolved("a value that is nested too deeply")
     if data == ELISION:
         return None
@@ -85,7 +86,7 @@ def resolve(data: Any, template: Template, depth: int = 0) -> Any:
             name, argument = next(iter(data.items()))
             if name in _INTRINSICS:
                 return _INTRINSICS[name](argument, template, depth + 1)
-            if name.startswith(("get_", "Fn::")) or name in _OPAQUE:
+            if name.startswith(("get_", "Fn::")) or name in _UNRESOLVED_FUNCTIONS:
                 return Unresolved(name)
         return {key: resolve(part, template, depth + 1) for key, part in data.items()}
     if isinstance(data, list):
@@ -93,8 +94,8 @@ def resolve(data: Any, template: Template, depth: int = 0) -> Any:
     return data
 
 
-# Functions whose result never decides a placement, or needs the cloud.
-_OPAQUE: Final = frozenset(
+# Functions without effect on placement, or that need the cloud.
+_UNRESOLVED_FUNCTIONS: Final = frozenset(
     {
         "str_split",
         "digest",
@@ -110,29 +111,29 @@ _OPAQUE: Final = frozenset(
 )
 
 
-def _get_param(argument: Any, template: Template, depth: int) -> Any:
-    """`get_param`: a parameter, or a part of it."""
+def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
+    """Resolve `get_param`: a parameter, or a part of it."""
     path = argument if isinstance(argument, list) else [argument]
     if not path or not isinstance(path[0], str):
         return Unresolved("a parameter")
-    value = template.parameter(path[0])
+    value = template.resolve_parameter(path[0])
     for step in path[1:]:
         key = resolve(step, template, depth)
-        in_map = isinstance(value, Mapping) and isinstance(key, str) and key in value
-        in_list = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
-        if in_map or in_list:
+        is_map_key = isinstance(value, Mapping) and isinstance(key, str) and key in value
+        is_list_index = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
+        if is_map_key or is_list_index:
             value = value[key]
         else:
             return Unresolved("the parameter " + ".".join(str(part) for part in path))
     return value
 
 
-def _get_resource(argument: Any, template: Template, _depth: int) -> Any:
+def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
     return Reference(template.scope, argument) if isinstance(argument, str) else Unresolved("a resource")
 
 
-def _str_replace(argument: Any, template: Template, depth: int) -> Any:
-    """`str_replace`: a text with its parameters put in, up to a length."""
+def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
+    """Resolve `str_replace`: a text with its parameters inserted, up to a maximum length."""
     body = resolve(argument, template, depth)
     if not isinstance(body, dict) or not isinstance(body.get("template"), str):
         return Unresolved("str_replace")
@@ -142,42 +143,42 @@ def _str_replace(argument: Any, template: Template, depth: int) -> Any:
         if not key or not isinstance(value, (str, int, float)):
             return Unresolved("str_replace")
         text = text.replace(key, str(value))
-        if len(text) > _LONGEST:
+        if len(text) > _MAX_LENGTH:
             return Unresolved("str_replace")
     return text
 
 
-def _list_join(argument: Any, template: Template, depth: int) -> Any:
-    """`list_join`: the texts of lists, joined."""
+def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
+    """Resolve `list_join`: the joined texts of lists."""
     body = resolve(argument, template, depth)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
         return Unresolved("list_join")
     separator, *lists = body
     texts = []
-    for part in chain.from_iterable(each for each in lists if isinstance(each, list)):
+    for part in chain.from_iterable(item for item in lists if isinstance(item, list)):
         if not isinstance(part, (str, int, float)):
             return Unresolved("list_join")
         texts.append(str(part))
-    joined: str = separator.join(texts)
-    return joined
+    text: str = separator.join(texts)
+    return text
 
 
 _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
-    "get_param": _get_param,
-    "get_resource": _get_resource,
+    "get_param": _resolve_get_param,
+    "get_resource": _resolve_get_resource,
     "Ref": lambda argument, template, depth: (
-        _get_param(argument, template, depth)
-        if isinstance(argument, str) and not template.root.at("Parameters", argument).absent
-        else _get_resource(argument, template, depth)
+        _resolve_get_param(argument, template, depth)
+        if isinstance(argument, str) and not template.root.get_node("Parameters", argument).is_absent
+        else _resolve_get_resource(argument, template, depth)
     ),
-    "str_replace": _str_replace,
-    "list_join": _list_join,
+    "str_replace": _resolve_str_replace,
+    "list_join": _resolve_list_join,
 }
 
 
-def vdu_in_path(data: Any, depth: int = 0) -> str:
-    """The VDU that a `get_param: [nfv, VDU, NAME, ...]` somewhere in the data speaks of, else ""."""
-    if depth > _DEEPEST:
+def find_vdu_name(data: Any, depth: int = 0) -> str:
+    """Return the VDU in a `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
+    if depth > _MAX_DEPTH:
         return ""
     parts: Iterable[Any] = ()
     match data:
@@ -188,7 +189,7 @@ def vdu_in_path(data: Any, depth: int = 0) -> str:
         case list():
             parts = data
     for part in parts:
-        vdu = vdu_in_path(part, depth + 1)
+        vdu = find_vdu_name(part, depth + 1)
         if vdu:
             return vdu
     return ""

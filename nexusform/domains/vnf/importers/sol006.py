@@ -1,5 +1,5 @@
-"""A VNFD as ETSI SOL006 describes it (YANG, written as YAML), the form of OSM's packages, as far as placement
-goes: VDUs, sizes, deployment flavours, levels, scaling, affinity and anti-affinity.
+"""Parsing of a VNFD in ETSI SOL006 (YANG as YAML), the form of OSM packages: VDUs, sizes, deployment
+flavours, levels, scaling, affinity and anti-affinity.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.documents.shapes import mappings_at
-from nexusform.documents.yaml_text import Node, Notes
-from nexusform.domains.vnf.importers.tosca_topology import instance_count
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.domains.vnf.importers.tosca_topology import parse_instance_count
 from nexusform.domains.vnf.importers.vnf_model import (
     IGNORED,
     INVALID_DOCUMENT,
@@ -24,13 +24,13 @@ from nexusform.domains.vnf.importers.vnf_model import (
     Aspect,
     Level,
     Origin,
-    Rule,
-    Size,
-    Steps,
+    PlacementRule,
+    ScaleSteps,
     Vdu,
+    VduSize,
     Vnf,
 )
-from nexusform.scheduling.racks.vms import gib
+from nexusform.scheduling.racks.vms import convert_to_gib
 
 _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
@@ -44,207 +44,226 @@ _SCOPES: Final[Mapping[str, str]] = {
 }
 _TYPES: Final[Mapping[str, bool]] = {"affinity": True, "anti-affinity": False}
 _MIB_OF_A_GB: Final = 1024
-_LARGEST_SIZE: Final = 10**6
+_MAX_SIZE: Final = 10**6
 
 
-class _Known(Struct, frozen=True):
-    """What the parts of a descriptor refer to: the names of its VDUs, and what is to be said."""
+class _Context(Struct, frozen=True):
+    """Names of the VDUs of a descriptor, and its notes."""
 
     vdus: Sequence[str]
-    notes: Notes
+    notes: DocumentFindings
 
-    def vdu(self, at: Node, used_by: str) -> str:
-        """The VDU that is named; "" for one that there is not, which is said."""
-        name = _text(at)
+    def find_vdu(self, node: Node, used_by: str) -> str:
+        """Return the named VDU; "", and a warning, if it does not exist."""
+        name = _get_name(node)
         if name in self.vdus:
             return name
-        hint = did_you_mean(name, self.vdus)
-        self.notes.warn(at, IGNORED, f'{used_by} names the VDU "{name}", which is not described here.{hint}')
+        hint = suggest_name(name, self.vdus)
+        self.notes.add_warning(
+            node, IGNORED, f'{used_by} names the VDU "{name}", which is not described here.{hint}'
+        )
         return ""
 
 
-def descriptor_of(document: Node) -> Node | None:
-    """The descriptor in a document, None for one of another kind."""
-    for wrapper in (document, *(part for key, part in document.fields() if _bare(key) == "nfv")):
-        for key, part in wrapper.fields():
-            if _bare(key) != _DESCRIPTOR:
+def find_descriptor(document: Node) -> Node | None:
+    """Return the descriptor in a document, None for one of another kind."""
+    for wrapper in (document, *(part for key, part in document.list_fields() if _strip_module(key) == "nfv")):
+        for key, part in wrapper.list_fields():
+            if _strip_module(key) != _DESCRIPTOR:
                 continue
-            first = next(part.items(), part)
-            if not first.at(_FLAVOUR).absent or not first.at("vdu").absent or not first.at("kdu").absent:
-                return first
+            descriptor = next(part.list_items(), part)
+            if (
+                not descriptor.get_node(_FLAVOUR).is_absent
+                or not descriptor.get_node("vdu").is_absent
+                or not descriptor.get_node("kdu").is_absent
+            ):
+                return descriptor
     return None
 
 
-def flavours_of(says: Mapping[str, Any]) -> list[str]:
-    """The deployment flavours that a document (plain data) describes; none where it is of another kind."""
-    descriptors = [part for key, part in says.items() if _bare(str(key)) == _DESCRIPTOR]
-    flavours = chain.from_iterable(mappings_at(part, _FLAVOUR) for part in descriptors)
-    return [str(each["id"]) for each in flavours if each.get("id") is not None]
+def list_flavours(document: Mapping[str, Any]) -> list[str]:
+    """Return the deployment flavours in a document (plain data); none for another kind."""
+    descriptors = [part for key, part in document.items() if _strip_module(str(key)) == _DESCRIPTOR]
+    flavours = chain.from_iterable(list_mappings(part, _FLAVOUR) for part in descriptors)
+    return [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
 
 
-def read_sol006(descriptor: Node, flavour_id: str, notes: Notes) -> Vnf:
-    """The VNF of a descriptor in one of its flavours; what is to be said about it goes to `notes`."""
-    bodies = _by_id(descriptor.at("vdu"), "VDU", notes)
-    flavour = _flavour(descriptor, flavour_id, notes)
-    _say_of_containers(descriptor, notes)
+def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
+    """Parse the VNF of a descriptor in one of its flavours; findings are added to `notes`."""
+    bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
+    flavour = _select_flavour(descriptor, flavour_id, notes)
+    _warn_containers(descriptor, notes)
     if flavour is None:
         return Vnf()
-    known = _Known(tuple(bodies), notes)
-    profiles = _profiles(flavour, known)
-    levels = tuple(_levels(flavour, known))
-    default = _default_level(flavour, levels, notes)
-    first = next((level for level in levels if level.name == default), None)
-    sizes = first.sizes if first is not None else {}
+    context = _Context(tuple(bodies), notes)
+    profiles = _collect_profiles(flavour, context)
+    levels = tuple(_list_levels(flavour, context))
+    default = _select_default_level(flavour, levels, notes)
+    default_body = next((level for level in levels if level.name == default), None)
+    sizes = default_body.sizes if default_body is not None else {}
     vdus = tuple(
-        _vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes)
+        _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes)
         for name, body in bodies.items()
     )
     return Vnf(
         vdus=vdus,
-        rules=tuple(_rules(flavour, profiles, known)),
-        aspects=tuple(_aspects(flavour, known)),
+        rules=tuple(_list_rules(flavour, profiles, context)),
+        aspects=tuple(_list_aspects(flavour, context)),
         levels=levels,
         default_level=default,
     )
 
 
-def _bare(key: str) -> str:
-    """A key without the YANG module that may stand before it (`etsi-nfv-descriptors:vnfd`)."""
+def _strip_module(key: str) -> str:
+    """Return a key without its YANG module prefix (`etsi-nfv-descriptors:vnfd`)."""
     return key.rpartition(":")[2]
 
 
-def _text(node: Node) -> str:
-    """A name: a text, or a number that stands where one is meant."""
+def _get_name(node: Node) -> str:
+    """Return a name: a text, or a number in its place."""
     is_number = isinstance(node.data, int | float) and not isinstance(node.data, bool)
     return str(node.data) if is_number else node.text
 
 
-def _by_id(section: Node, what: str, notes: Notes) -> dict[str, Node]:
-    """The entries of a list by their id, each of an id once."""
+def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[str, Node]:
+    """Return the entries of a list by id, without duplicates."""
     entries: dict[str, Node] = {}
-    for body in [section] if isinstance(section.data, dict) else section.items():
-        name = _text(body.at("id"))
+    for body in [section] if isinstance(section.data, dict) else section.list_items():
+        name = _get_name(body.get_node("id"))
         if not name or "|" in name or "/" in name:
-            notes.error(body, INVALID_DOCUMENT, f'a {what} needs an id without "|" and "/".')
+            notes.add_error(body, INVALID_DOCUMENT, f'a {noun} needs an id without "|" and "/".')
         elif name in entries:
-            notes.error(body, INVALID_DOCUMENT, f'the {what} "{name}" is described twice.')
+            notes.add_error(body, INVALID_DOCUMENT, f'the {noun} "{name}" is described twice.')
         else:
             entries[name] = body
     return entries
 
 
-def _flavour(descriptor: Node, flavour_id: str, notes: Notes) -> Node | None:
-    """The deployment flavour that is asked for, or the only one."""
-    flavours = _by_id(descriptor.at(_FLAVOUR), "deployment flavour (df)", notes)
-    listed = ", ".join(f'"{name}"' for name in flavours)
+def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
+    """Return the requested deployment flavour, or the only one."""
+    flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
+    names_text = ", ".join(f'"{name}"' for name in flavours)
     if flavour_id in flavours:
         return flavours[flavour_id]
     if not flavours:
         detail = "the descriptor has no deployment flavour (df): how many VMs there are stands there."
-        notes.error(descriptor, INVALID_DOCUMENT, detail)
+        notes.add_error(descriptor, INVALID_DOCUMENT, detail)
         return None
     if not flavour_id and len(flavours) == 1:
         return next(iter(flavours.values()))
-    asked = f'and flavour_id is "{flavour_id}"' if flavour_id else "and flavour_id names none of them"
-    hint = did_you_mean(flavour_id, flavours)
-    detail = f"the descriptor has the deployment flavours {listed}, {asked}.{hint}"
-    notes.error(descriptor.at(_FLAVOUR), INVALID_DOCUMENT, detail)
+    request_text = f'and flavour_id is "{flavour_id}"' if flavour_id else "and flavour_id names none of them"
+    hint = suggest_name(flavour_id, flavours)
+    detail = f"the descriptor has the deployment flavours {names_text}, {request_text}.{hint}"
+    notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
     return None
 
 
-def _say_of_containers(descriptor: Node, notes: Notes) -> None:
-    """Name what is no VM: groups of containers, which a cluster that runs already takes."""
-    for unit in descriptor.at("kdu").items():
-        name = _text(unit.at("name")) or _text(unit.at("id"))
+def _warn_containers(descriptor: Node, notes: DocumentFindings) -> None:
+    """Warn about container deployment units, which are not VMs."""
+    for unit in descriptor.get_node("kdu").list_items():
+        name = _get_name(unit.get_node("name")) or _get_name(unit.get_node("id"))
         detail = (
             f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are placed elsewhere.'
         )
-        notes.warn(unit, IGNORED, detail)
+        notes.add_warning(unit, IGNORED, detail)
 
 
 # --- VDUs --------------------------------------------------------------------------------------
 
 
-def _profiles(flavour: Node, known: _Known) -> dict[str, Node]:
-    """The profile of each VDU in the flavour."""
+def _collect_profiles(flavour: Node, context: _Context) -> dict[str, Node]:
+    """Return the profile of each VDU in the flavour."""
     profiles: dict[str, Node] = {}
-    for profile in flavour.at("vdu-profile").items():
-        name = known.vdu(profile.at("id"), "a vdu-profile")
+    for profile in flavour.get_node("vdu-profile").list_items():
+        name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
         if name:
             profiles.setdefault(name, profile)
     return profiles
 
 
-def _vdu(
-    name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: Notes
+def _build_vdu(
+    name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
 ) -> Vdu:
-    """A VDU with its least, most and initial number."""
+    """Return a VDU with its minimum, maximum and initial number."""
     if profile is None:
-        notes.error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
-    ends = [None if profile is None else profile.at(f"{end}-number-of-instances") for end in ("min", "max")]
-    least, most = (None if end is None else instance_count(end, notes) for end in ends)
-    # YANG says that the least is 1 where none is written.
-    minimum = 1 if least is None and profile is not None else least or 0
-    if most is not None and most < minimum:
-        detail = f'the VDU "{name}" has at most {most} instances, and at least {minimum}.'
-        notes.error(profile, INVALID_DOCUMENT, detail)
+        notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
+    bounds = [
+        None if profile is None else profile.get_node(f"{bound}-number-of-instances")
+        for bound in ("min", "max")
+    ]
+    lower, upper = (None if bound is None else parse_instance_count(bound, notes) for bound in bounds)
+    # The YANG default of the minimum is 1.
+    minimum = 1 if lower is None and profile is not None else lower or 0
+    if upper is not None and upper < minimum:
+        detail = f'the VDU "{name}" has at most {upper} instances, and at least {minimum}.'
+        notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
         name=name,
         origin=Origin(notes.file, body.line),
-        size=_size(name, body, descriptor, notes),
+        size=_parse_size(name, body, descriptor, notes),
         minimum=minimum,
-        maximum=most,
+        maximum=upper,
         initial=max(minimum, 1) if level is None else max(level, minimum),
-        stated=level is not None,
-        bounded=profile is not None,
+        has_count=level is not None,
+        has_bounds=profile is not None,
     )
 
 
-def _size(name: str, body: Node, descriptor: Node, notes: Notes) -> Size:
-    """The processors, memory and disk of a VDU, from the descriptions that it names."""
-    computes = _by_id(descriptor.at("virtual-compute-desc"), "virtual-compute-desc", notes)
-    named = body.at("virtual-compute-desc")
-    compute = computes.get(_text(named))
+def _parse_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
+    """Return the processors, memory and disk of a VDU from the referenced descriptions."""
+    computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
+    compute_reference = body.get_node("virtual-compute-desc")
+    compute = computes.get(_get_name(compute_reference))
     if compute is None:
-        what = f"names no virtual-compute-desc that is described here{did_you_mean(_text(named), computes)}"
-        notes.warn(
-            named if not named.absent else body, IGNORED, f'the VDU "{name}" {what}; its size is open.'
+        text = (
+            f"names no virtual-compute-desc that is described "
+            f"here{suggest_name(_get_name(compute_reference), computes)}"
         )
-        compute = Node(None, body.place)
-    cpus = _amount(compute.at("virtual-cpu", "num-virtual-cpu"), notes)
-    memory = _amount(compute.at("virtual-memory", "size"), notes)
-    return Size(
+        notes.add_warning(
+            compute_reference if not compute_reference.is_absent else body,
+            IGNORED,
+            f'the VDU "{name}" {text}; its size is open.',
+        )
+        compute = Node(None, body.position)
+    cpus = _parse_amount(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
+    memory = _parse_amount(compute.get_node("virtual-memory", "size"), notes)
+    return VduSize(
         None if cpus is None else ceil(cpus),
-        None if memory is None else gib(ceil(memory * _MIB_OF_A_GB)),
-        _disk(body, descriptor, notes),
+        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
+        _sum_disks(body, descriptor, notes),
     )
 
 
-def _disk(body: Node, descriptor: Node, notes: Notes) -> int | None:
-    """The local disks of a VDU in GiB; persistent ones are volumes of their own."""
-    storages = {_text(each.at("id")): each for each in descriptor.at("virtual-storage-desc").items()}
+def _sum_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | None:
+    """Return the local disks of a VDU in GiB; persistent ones are separate volumes."""
+    storages = {
+        _get_name(storage_body.get_node("id")): storage_body
+        for storage_body in descriptor.get_node("virtual-storage-desc").list_items()
+    }
     sizes: list[int] = []
-    for named, at in body.at("virtual-storage-desc").texts():
-        storage = storages.get(named)
+    for storage_name, node in body.get_node("virtual-storage-desc").list_texts():
+        storage = storages.get(storage_name)
         if storage is None:
-            hint = did_you_mean(named, storages)
-            notes.warn(at, IGNORED, f'the virtual-storage-desc "{named}" is not described here.{hint}')
-        elif "persistent" not in storage.at("type-of-storage").text:
-            size = _amount(storage.at("size-of-storage"), notes)
+            hint = suggest_name(storage_name, storages)
+            notes.add_warning(
+                node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not described here.{hint}'
+            )
+        elif "persistent" not in storage.get_node("type-of-storage").text:
+            size = _parse_amount(storage.get_node("size-of-storage"), notes)
             sizes += [] if size is None else [ceil(size)]
     return sum(sizes) if sizes else None
 
 
-def _amount(node: Node, notes: Notes) -> float | None:
-    """A number above 0, also as a text; None when it is absent or no such number, which is said."""
-    if node.absent:
+def _parse_amount(node: Node, notes: DocumentFindings) -> float | None:
+    """Return a number above 0, also from a text; None if it is absent or invalid, with a warning."""
+    if node.is_absent:
         return None
     try:
         number = 0.0 if isinstance(node.data, bool) else float(str(node.data))
     except ValueError:
         number = 0.0
-    if not 0 < number <= _LARGEST_SIZE:
-        notes.warn(node, IGNORED, f'"{str(node.data)[:40]}" is no number above 0; it is ignored.')
+    if not 0 < number <= _MAX_SIZE:
+        notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is no number above 0; it is ignored.')
         return None
     return number
 
@@ -252,104 +271,119 @@ def _amount(node: Node, notes: Notes) -> float | None:
 # --- levels and scaling ------------------------------------------------------------------------
 
 
-def _levels(flavour: Node, known: _Known) -> Iterator[Level]:
-    """The instantiation levels of the flavour."""
-    for name, body in _by_id(flavour.at("instantiation-level"), "instantiation-level", known.notes).items():
+def _list_levels(flavour: Node, context: _Context) -> Iterator[Level]:
+    """Yield the instantiation levels of the flavour."""
+    for name, body in _collect_by_id(
+        flavour.get_node("instantiation-level"), "instantiation-level", context.notes
+    ).items():
         sizes: dict[str, int] = {}
-        for part in body.at("vdu-level").items():
-            vdu = known.vdu(part.at("vdu-id"), f'the instantiation-level "{name}"')
-            number = instance_count(part.at("number-of-instances"), known.notes)
+        for part in body.get_node("vdu-level").list_items():
+            vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
+            number = parse_instance_count(part.get_node("number-of-instances"), context.notes)
             if vdu:
                 sizes[vdu] = 1 if number is None else number
         scale = {
-            _text(part.at("scaling-aspect-id")): instance_count(part.at("scale-level"), known.notes) or 0
-            for part in body.at("scaling-info").items()
+            _get_name(part.get_node("scaling-aspect-id")): parse_instance_count(
+                part.get_node("scale-level"), context.notes
+            )
+            or 0
+            for part in body.get_node("scaling-info").list_items()
         }
-        yield Level(name, scale, sizes, Origin(known.notes.file, body.line))
+        yield Level(name, scale, sizes, Origin(context.notes.file, body.line))
 
 
-def _default_level(flavour: Node, levels: Sequence[Level], notes: Notes) -> str:
-    """The level that counts where none is asked for: the one that is named, else the only one."""
-    named = flavour.at("default-instantiation-level")
+def _select_default_level(flavour: Node, levels: Sequence[Level], notes: DocumentFindings) -> str:
+    """Return the default level: the named one, else the first."""
+    default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
-    if _text(named) in names:
-        return _text(named)
-    if not named.absent:
-        hint = did_you_mean(_text(named), names)
-        notes.error(named, INVALID_DOCUMENT, f'there is no instantiation-level "{_text(named)}".{hint}')
+    if _get_name(default_node) in names:
+        return _get_name(default_node)
+    if not default_node.is_absent:
+        hint = suggest_name(_get_name(default_node), names)
+        notes.add_error(
+            default_node,
+            INVALID_DOCUMENT,
+            f'there is no instantiation-level "{_get_name(default_node)}".{hint}',
+        )
     elif len(names) > 1:
         detail = "no default-instantiation-level is named, and there are several instantiation-levels."
-        notes.error(flavour.at("instantiation-level"), INVALID_DOCUMENT, detail)
+        notes.add_error(flavour.get_node("instantiation-level"), INVALID_DOCUMENT, detail)
     return names[0] if names else ""
 
 
-def _aspects(flavour: Node, known: _Known) -> Iterator[Aspect]:
-    """The scaling aspects of the flavour, with what each level adds."""
-    for name, body in _by_id(flavour.at("scaling-aspect"), "scaling-aspect", known.notes).items():
-        details = body.at("aspect-delta-details")
-        deltas = {_text(each.at("id")): each for each in details.at("deltas").items()}
-        order = [step for step, _ in body.at("step-deltas").texts()] or list(deltas)
-        added: dict[str, list[int]] = {}
+def _list_aspects(flavour: Node, context: _Context) -> Iterator[Aspect]:
+    """Yield the scaling aspects of the flavour with the VMs added per level."""
+    for name, body in _collect_by_id(
+        flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes
+    ).items():
+        details = body.get_node("aspect-delta-details")
+        deltas = {_get_name(delta.get_node("id")): delta for delta in details.get_node("deltas").list_items()}
+        order = [step for step, _ in body.get_node("step-deltas").list_texts()] or list(deltas)
+        increments: dict[str, list[int]] = {}
         for position, step in enumerate(order):
-            for part in deltas[step].at("vdu-delta").items() if step in deltas else ():
-                vdu = known.vdu(part.at("id"), f'the scaling-aspect "{name}"')
-                number = instance_count(part.at("number-of-instances"), known.notes)
+            for part in deltas[step].get_node("vdu-delta").list_items() if step in deltas else ():
+                vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
+                number = parse_instance_count(part.get_node("number-of-instances"), context.notes)
                 if vdu:
-                    added.setdefault(vdu, [0] * len(order))[position] = 1 if number is None else number
-        steps = tuple(Steps(vdu, tuple(numbers)) for vdu, numbers in added.items())
-        most = instance_count(body.at("max-scale-level"), known.notes)
-        if most is None:
-            known.notes.error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')
-        yield Aspect(name, most or 0, steps, Origin(known.notes.file, body.line))
+                    increments.setdefault(vdu, [0] * len(order))[position] = 1 if number is None else number
+        steps = tuple(ScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
+        maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
+        if maximum is None:
+            context.notes.add_error(
+                body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.'
+            )
+        yield Aspect(name, maximum or 0, steps, Origin(context.notes.file, body.line))
 
 
 # --- rules -------------------------------------------------------------------------------------
 
 
-def _rules(flavour: Node, profiles: Mapping[str, Node], known: _Known) -> Iterator[Rule]:
-    """What the groups of the flavour and the profiles themselves ask for."""
-    groups = _by_id(flavour.at(_GROUP), _GROUP, known.notes)
+def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Context) -> Iterator[PlacementRule]:
+    """Yield the rules of the flavour's groups and profiles."""
+    groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
     members: dict[str, list[str]] = {name: [] for name in groups}
     for vdu, profile in profiles.items():
-        for entry in profile.at(_GROUP).items():
-            at = entry if entry.text else entry.at("id")
-            if _text(at) in members:
-                members[_text(at)].append(vdu)
+        for entry in profile.get_node(_GROUP).list_items():
+            node = entry if entry.text else entry.get_node("id")
+            if _get_name(node) in members:
+                members[_get_name(node)].append(vdu)
             else:
-                hint = did_you_mean(_text(at), groups)
-                detail = f'the group "{_text(at)}" of the VDU "{vdu}" is not described in the flavour.{hint}'
-                known.notes.warn(at, IGNORED, detail)
+                hint = suggest_name(_get_name(node), groups)
+                detail = (
+                    f'the group "{_get_name(node)}" of the VDU "{vdu}" is not described in the flavour.{hint}'
+                )
+                context.notes.add_warning(node, IGNORED, detail)
     for name, body in groups.items():
         if not members[name]:
-            known.notes.warn(body, IGNORED, f'the group "{name}" has no VDU; it is ignored.')
+            context.notes.add_warning(body, IGNORED, f'the group "{name}" has no VDU; it is ignored.')
             continue
-        yield from _rule(name, body, ("type", "scope"), tuple(members[name]), known.notes)
+        yield from _build_rule(name, body, ("type", "scope"), tuple(members[name]), context.notes)
     for vdu, profile in profiles.items():
-        for number, body in enumerate(profile.at(_LOCAL_RULE).items(), 1):
+        for number, body in enumerate(profile.get_node(_LOCAL_RULE).list_items(), 1):
             name = f"{vdu}-{number}"
-            yield from _rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), known.notes)
+            yield from _build_rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes)
 
 
-def _rule(
-    name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: Notes
-) -> Iterator[Rule]:
-    """One rule, where its type and scope are such that it says something about machines, racks or sites."""
-    kind, scope = (body.at(key) for key in keys)
-    affinity = _TYPES.get(_bare(_text(kind)))
-    if affinity is None:
+def _build_rule(
+    name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
+) -> Iterator[PlacementRule]:
+    """Yield one rule, if its type and scope apply to machines, racks or sites."""
+    kind, scope = (body.get_node(key) for key in keys)
+    is_affinity = _TYPES.get(_strip_module(_get_name(kind)))
+    if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
-        notes.warn(kind, IGNORED, detail)
+        notes.add_warning(kind, IGNORED, detail)
         return
-    label = _bare(_text(scope)).replace("_", "-")
-    if scope.absent:
-        notes.error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi-node.')
+    label = _strip_module(_get_name(scope)).replace("_", "-")
+    if scope.is_absent:
+        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi-node.')
         return
-    place = _SCOPES.get(label)
-    if place is None:
+    rule_scope = _SCOPES.get(label)
+    if rule_scope is None:
         detail = (
-            f'the rule "{name}" has the scope "{_text(scope)[:40]}", which says nothing about machines, '
+            f'the rule "{name}" has the scope "{_get_name(scope)[:40]}", which says nothing about machines, '
             "racks or sites (nfvi-node, zone, zone-group, nfvi-pop); it is ignored."
         )
-        notes.warn(scope, IGNORED, detail)
+        notes.add_warning(scope, IGNORED, detail)
         return
-    yield Rule(name, affinity, True, place, vdus, Origin(notes.file, body.line), label=label)
+    yield PlacementRule(name, is_affinity, True, rule_scope, vdus, Origin(notes.file, body.line), label=label)

@@ -1,8 +1,6 @@
-"""A VNFD (ETSI SOL001 in TOSCA YAML) as far as placement goes: VDUs, sizes, counts, groups and rules. One of
-SOL006 is recognised, and read by `sol006`.
-
-Tolerant: what is written wrongly is read as meant, with a warning; what does not concern placement is
-passed over in silence.
+"""Parsing of a VNFD (ETSI SOL001 in TOSCA YAML): VDUs, sizes, counts, groups and rules. SOL006 descriptors
+are passed to `sol006`. Tolerant: mistakes are read as intended, with a warning; parts without effect on
+placement are ignored silently.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.documents.yaml_text import Node, Notes
-from nexusform.domains.vnf.importers.foreign import foreign_kind
-from nexusform.domains.vnf.importers.sol006 import descriptor_of, read_sol006
-from nexusform.domains.vnf.importers.tosca_scaling import Scaling, legacy_placement, read_scaling
-from nexusform.domains.vnf.importers.tosca_topology import Topology, instance_count, read_topology
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
+from nexusform.domains.vnf.importers.sol006 import find_descriptor, parse_sol006
+from nexusform.domains.vnf.importers.tosca_scaling import Scaling, parse_legacy_placement, parse_scaling
+from nexusform.domains.vnf.importers.tosca_topology import Topology, parse_instance_count, parse_topology
 from nexusform.domains.vnf.importers.vnf_model import (
     CORRECTED,
     IGNORED,
@@ -28,13 +26,13 @@ from nexusform.domains.vnf.importers.vnf_model import (
     RACK,
     SITE,
     Origin,
-    Rule,
-    Size,
+    PlacementRule,
     Vdu,
+    VduSize,
     Vnf,
 )
-from nexusform.domains.vnf.importers.vnf_text import open_text
-from nexusform.scheduling.racks.vms import gib
+from nexusform.domains.vnf.importers.vnf_text import parse_documents
+from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
 _CONTAINER: Final = "vdu.oscontainerdeployableunit"
@@ -48,20 +46,20 @@ _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": F
 _GROUP: Final = "PlacementGroup"
 
 
-def read_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: Notes) -> Vnf:
-    """The VNF of a VNFD; what is to be said about it goes to `notes`."""
-    documents = open_text(text, notes)
-    descriptor = next(filter(None, map(descriptor_of, documents)), None)
+def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
+    """Parse the VNF of a VNFD; findings are added to `notes`."""
+    documents = parse_documents(text, notes)
+    descriptor = next(filter(None, map(find_descriptor, documents)), None)
     if descriptor is not None:
-        return read_sol006(descriptor, flavour_id, notes)
-    topology = read_topology(documents, parameters, flavour_id, notes)
-    scaling = read_scaling(topology, notes)
-    vdus = tuple(_vdus(topology, scaling, notes))
+        return parse_sol006(descriptor, flavour_id, notes)
+    topology = parse_topology(documents, parameters, flavour_id, notes)
+    scaling = parse_scaling(topology, notes)
+    vdus = tuple(_list_vdus(topology, scaling, notes))
     if not vdus:
-        _say_what_it_is(documents, notes)
+        _report_other_kind(documents, notes)
     names = [vdu.name for vdu in vdus]
-    groups = _groups(topology, names, notes)
-    rules = tuple(_rules(topology, names, groups, notes))
+    groups = _collect_groups(topology, names, notes)
+    rules = tuple(_list_rules(topology, names, groups, notes))
     return Vnf(
         vdus=vdus,
         rules=rules,
@@ -71,28 +69,28 @@ def read_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: 
     )
 
 
-def _say_what_it_is(documents: list[Node], notes: Notes) -> None:
-    """Name documents without a VDU that are of another kind."""
-    known = ("heat_template_version", "HeatTemplateFormatVersion")
+def _report_other_kind(documents: list[Node], notes: DocumentFindings) -> None:
+    """Report documents without a VDU as documents of another kind."""
+    hot_keys = ("heat_template_version", "HeatTemplateFormatVersion")
     for document in documents:
-        if any(not document.at(key).absent for key in known):
-            notes.error(document, INVALID_DOCUMENT, "this is a HOT template: give it as base_hot.")
+        if any(not document.get_node(key).is_absent for key in hot_keys):
+            notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: give it as base_hot.")
             return
-    kind = foreign_kind(document.data for document in documents)
+    kind = describe_foreign_kind(document.data for document in documents)
     if kind:
-        notes.error(documents[0], INVALID_DOCUMENT, f"this is {kind}.")
+        notes.add_error(documents[0], INVALID_DOCUMENT, f"this is {kind}.")
 
 
 # --- VDUs --------------------------------------------------------------------------------------
 
 
-def _vdus(topology: Topology, scaling: Scaling, notes: Notes) -> Iterator[Vdu]:
-    """The VDUs that are VMs, each of a name once, with their numbers."""
-    known: set[str] = set()
+def _list_vdus(topology: Topology, scaling: Scaling, notes: DocumentFindings) -> Iterator[Vdu]:
+    """Yield the VDUs of VMs with their numbers, without duplicates."""
+    known_names: set[str] = set()
     for name, body in topology.nodes:
-        kind = topology.full_type(body)
+        kind = topology.get_standard_type(body)
         if kind.endswith(_CONTAINER):
-            notes.warn(
+            notes.add_warning(
                 body,
                 IGNORED,
                 f'the VDU "{name}" is a group of containers, not a VM; pods are placed elsewhere.',
@@ -100,15 +98,15 @@ def _vdus(topology: Topology, scaling: Scaling, notes: Notes) -> Iterator[Vdu]:
             continue
         if not kind.endswith(_VDU_TYPES):
             continue
-        if name in known:
-            notes.error(body, INVALID_DOCUMENT, f'the VDU "{name}" is described twice.')
+        if name in known_names:
+            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is described twice.')
             continue
-        known.add(name)
+        known_names.add(name)
         if not name or "|" in name or "/" in name:
-            notes.error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
+            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
-        yield _counted(
-            Vdu(name, Origin(notes.file, body.line), _size(topology, body, notes)),
+        yield _add_counts(
+            Vdu(name, Origin(notes.file, body.line), _parse_size(topology, body, notes)),
             body,
             topology,
             scaling,
@@ -116,86 +114,99 @@ def _vdus(topology: Topology, scaling: Scaling, notes: Notes) -> Iterator[Vdu]:
         )
 
 
-def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: Notes) -> Vdu:
-    """The VDU with its least, most and initial number."""
-    profile = body.at("properties", "vdu_profile")
+def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: DocumentFindings) -> Vdu:
+    """Return the VDU with its minimum, maximum and initial number."""
+    profile = body.get_node("properties", "vdu_profile")
     bounds = scaling.bounds.get(vdu.name)
-    if profile.absent and bounds is None and not topology.full_type(body).endswith("tacker"):
-        notes.warn(
+    if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
+        notes.add_warning(
             body,
             CORRECTED,
             f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is not bounded.',
         )
-    lower, upper = (topology.value(profile.at(f"{end}_number_of_instances")) for end in ("min", "max"))
-    least = instance_count(lower, notes, "the number of instances") or 0
-    most = instance_count(upper, notes, "the number of instances")
-    if profile.absent and bounds is not None:
-        least, most = bounds
-    if most is not None and most < least:
-        detail = f'the VDU "{vdu.name}" may have at most {most} instances, and at least {least}.'
-        notes.error(profile, INVALID_DOCUMENT, detail)
-    start = scaling.initial.get(vdu.name)
-    initial = start[0] if start is not None else max(least, 1)
-    if start is not None and initial < least:
-        notes.warn(
-            start[1],
+    lower, upper = (
+        topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max")
+    )
+    minimum = parse_instance_count(lower, notes, "the number of instances") or 0
+    maximum = parse_instance_count(upper, notes, "the number of instances")
+    if profile.is_absent and bounds is not None:
+        minimum, maximum = bounds
+    if maximum is not None and maximum < minimum:
+        detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, and at least {minimum}.'
+        notes.add_error(profile, INVALID_DOCUMENT, detail)
+    initial_delta = scaling.initial.get(vdu.name)
+    initial = initial_delta[0] if initial_delta is not None else max(minimum, 1)
+    if initial_delta is not None and initial < minimum:
+        notes.add_warning(
+            initial_delta[1],
             CORRECTED,
             f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances of '
-            f"{least} (line {profile.at('min_number_of_instances').line}); the larger number is taken.",
+            f"{minimum} (line {profile.get_node('min_number_of_instances').line}); the larger number is "
+            f"taken.",
         )
-        initial = least
-    stated = start is not None or any(vdu.name in level.sizes for level in scaling.levels)
-    bounded = most is not None or least > 0
-    return replace(vdu, minimum=least, maximum=most, initial=initial, stated=stated, bounded=bounded)
+        initial = minimum
+    has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
+    has_bounds = maximum is not None or minimum > 0
+    return replace(
+        vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds
+    )
 
 
-def _size(topology: Topology, body: Node, notes: Notes) -> Size:
-    """The processors, memory and disk of a VDU, from the capabilities of either version."""
-    compute = body.at("capabilities", "virtual_compute", "properties")
-    if compute.absent:
-        compute = body.at("capabilities", "virtual_compute")
-    old = body.at("capabilities", "nfv_compute", "properties")
-    if compute.absent and not old.absent:
-        return Size(
-            topology.value(old.at("num_cpus")).number,
-            _memory(topology.value(old.at("mem_size")), notes),
-            _storage(topology.value(old.at("disk_size")), notes),
+def _parse_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
+    """Return the processors, memory and disk of a VDU from the capabilities of either version."""
+    compute = body.get_node("capabilities", "virtual_compute", "properties")
+    if compute.is_absent:
+        compute = body.get_node("capabilities", "virtual_compute")
+    legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
+    if compute.is_absent and not legacy_compute.is_absent:
+        return VduSize(
+            topology.resolve_value(legacy_compute.get_node("num_cpus")).number,
+            _parse_memory(topology.resolve_value(legacy_compute.get_node("mem_size")), notes),
+            _parse_storage(topology.resolve_value(legacy_compute.get_node("disk_size")), notes),
         )
-    cpus = topology.value(compute.at("virtual_cpu", "num_virtual_cpu"))
+    cpus = topology.resolve_value(compute.get_node("virtual_cpu", "num_virtual_cpu"))
     number = cpus.number
-    if not cpus.absent and (number is None or number < 1):
-        notes.warn(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
+    if not cpus.is_absent and (number is None or number < 1):
+        notes.add_warning(
+            cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored."
+        )
         number = None
-    memory = _memory(topology.value(compute.at("virtual_memory", "virtual_mem_size")), notes)
-    return Size(number, memory or None, _disk(topology, compute.at("virtual_local_storage"), notes))
+    memory = _parse_memory(
+        topology.resolve_value(compute.get_node("virtual_memory", "virtual_mem_size")), notes
+    )
+    return VduSize(
+        number, memory or None, _sum_disks(topology, compute.get_node("virtual_local_storage"), notes)
+    )
 
 
-def _disk(topology: Topology, storage: Node, notes: Notes) -> int | None:
-    parts = [storage] if isinstance(storage.data, dict) else list(storage.items())
-    sizes = [_storage(topology.value(part.at("size_of_storage")), notes) for part in parts]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known else None
+def _sum_disks(topology: Topology, storage: Node, notes: DocumentFindings) -> int | None:
+    parts = [storage] if isinstance(storage.data, dict) else list(storage.list_items())
+    sizes = [
+        _parse_storage(topology.resolve_value(part.get_node("size_of_storage")), notes) for part in parts
+    ]
+    known_sizes = [size for size in sizes if size is not None]
+    return sum(known_sizes) if known_sizes else None
 
 
-def _memory(node: Node, notes: Notes) -> float | None:
-    """Memory in GiB, in whole MiB."""
-    size = _mib(node, notes, _OF_MEMORY)
-    return None if size is None else gib(size)
+def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
+    """Return memory in GiB, in whole MiB."""
+    size = _parse_mib(node, notes, _MEMORY_UNITS)
+    return None if size is None else convert_to_gib(size)
 
 
-def _storage(node: Node, notes: Notes) -> int | None:
-    """A disk in whole GiB."""
-    size = _mib(node, notes, _BYTES)
-    return None if size is None else ceil(gib(size))
+def _parse_storage(node: Node, notes: DocumentFindings) -> int | None:
+    """Return a disk size in whole GiB."""
+    size = _parse_mib(node, notes, _BYTES)
+    return None if size is None else ceil(convert_to_gib(size))
 
 
-def _mib(node: Node, notes: Notes, units: Mapping[str, int]) -> int | None:
-    """A size in MiB; a warning for one that cannot be read."""
-    if node.absent:
+def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
+    """Return a size in MiB; None, and a warning, if it is invalid."""
+    if node.is_absent:
         return None
-    size = mib(node.data, units)
+    size = convert_to_mib(node.data, units)
     if size is None:
-        notes.warn(
+        notes.add_warning(
             node,
             IGNORED,
             f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".',
@@ -206,66 +217,68 @@ def _mib(node: Node, notes: Notes, units: Mapping[str, int]) -> int | None:
 # --- groups and rules --------------------------------------------------------------------------
 
 
-def _groups(topology: Topology, vdus: list[str], notes: Notes) -> dict[str, tuple[str, ...]]:
-    """The VDUs of each placement group."""
+def _collect_groups(
+    topology: Topology, vdus: list[str], notes: DocumentFindings
+) -> dict[str, tuple[str, ...]]:
+    """Return the VDUs of each placement group."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
-        if topology.kind(body) != _GROUP:
+        if topology.get_kind(body) != _GROUP:
             continue
-        description = body.at("description")
-        if description.absent and body.at("properties", "description").absent:
-            notes.warn(
+        description = body.get_node("description")
+        if description.is_absent and body.get_node("properties", "description").is_absent:
+            notes.add_warning(
                 body, CORRECTED, f'the placement group "{name}" has no description, which SOL001 requires.'
             )
-        members = body.at("members")
-        if members.absent:
-            members = body.at("targets")
-        known = []
-        for member, at in members.texts():
+        members = body.get_node("members")
+        if members.is_absent:
+            members = body.get_node("targets")
+        member_names = []
+        for member, node in members.list_texts():
             if member in vdus:
-                known.append(member)
+                member_names.append(member)
             elif not _is_node(topology, member):
-                notes.warn(
-                    at,
+                notes.add_warning(
+                    node,
                     IGNORED,
                     f'the member "{member}" of "{name}" is no VDU of this document.'
-                    f"{did_you_mean(member, vdus)}",
+                    f"{suggest_name(member, vdus)}",
                 )
-        if not known:
-            notes.warn(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
-        groups[name] = tuple(dict.fromkeys(known))
+        if not member_names:
+            notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
+        groups[name] = tuple(dict.fromkeys(member_names))
     return groups
 
 
 def _is_node(topology: Topology, name: str) -> bool:
-    """Virtual links may be members and targets, too; they are not placed."""
+    """Return whether a name is a node template, such as a virtual link: these are not placed."""
     return any(name == node for node, _ in topology.nodes)
 
 
-def _rules(
-    topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]], notes: Notes
-) -> Iterator[Rule]:
-    """The rules of placement among the policies."""
+def _list_rules(
+    topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]], notes: DocumentFindings
+) -> Iterator[PlacementRule]:
+    """Yield the placement rules among the policies."""
     for name, body in topology.policies:
-        affinity = _RULES.get(topology.kind(body))
-        old = legacy_placement(name, body, topology, notes) if affinity is None else None
-        if affinity is None and old is None:
+        is_affinity = _RULES.get(topology.get_kind(body))
+        legacy_rule = parse_legacy_placement(name, body, topology, notes) if is_affinity is None else None
+        if is_affinity is None and legacy_rule is None:
             continue
-        targets = _targets(name, body, topology, vdus, groups, notes)
-        hard = True
-        if old is not None:
-            affinity, hard = old
+        targets = _collect_targets(name, body, topology, vdus, groups, notes)
+        is_hard = True
+        if legacy_rule is not None:
+            is_affinity, is_hard = legacy_rule
             scope, label = MACHINE, "tacker.Placement"
         else:
-            scope, label = _scope(name, body, topology, notes)
+            scope, label = _parse_scope(name, body, topology, notes)
         if not targets:
-            notes.warn(body, IGNORED, f'the rule "{name}" concerns no VDU; it is ignored.')
+            notes.add_warning(body, IGNORED, f'the rule "{name}" concerns no VDU; it is ignored.')
         elif scope:
             origin = Origin(notes.file, body.line)
-            yield Rule(
+            yield PlacementRule(
                 name=name,
-                affinity=bool(affinity),
-                hard=hard,
+                is_affinity=bool(is_affinity),
+                is_hard=is_hard,
                 scope=scope,
                 vdus=targets,
                 origin=origin,
@@ -273,48 +286,51 @@ def _rules(
             )
 
 
-def _targets(
+def _collect_targets(
     name: str,
     body: Node,
     topology: Topology,
     vdus: list[str],
     groups: Mapping[str, tuple[str, ...]],
-    notes: Notes,
+    notes: DocumentFindings,
 ) -> tuple[str, ...]:
-    """The VDUs that a rule concerns, those of placement groups among them."""
+    """Return the VDUs targeted by a rule, including those of placement groups."""
     names: list[str] = []
-    for target, at in body.at("targets").texts():
+    for target, node in body.get_node("targets").list_texts():
         if target in groups:
             names += groups[target]
         elif target in vdus:
             names.append(target)
         elif not _is_node(topology, target):
-            hint = did_you_mean(target, [*vdus, *groups])
-            notes.warn(at, IGNORED, f'the target "{target}" of "{name}" is no VDU or placement group.{hint}')
+            hint = suggest_name(target, [*vdus, *groups])
+            notes.add_warning(
+                node, IGNORED, f'the target "{target}" of "{name}" is no VDU or placement group.{hint}'
+            )
     return tuple(dict.fromkeys(names))
 
 
-def _scope(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[str, str]:
-    """The scope in our words, and as written."""
-    written = topology.value(body.at("properties", "scope"))
-    if written.absent:
-        notes.error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi_node.')
+def _parse_scope(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> tuple[str, str]:
+    """Return the scope as used here, and as configured."""
+    scope_node = topology.resolve_value(body.get_node("properties", "scope"))
+    if scope_node.is_absent:
+        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi_node.')
         return "", ""
-    scope = _SCOPES.get(written.text.lower())
+    scope = _SCOPES.get(scope_node.text.lower())
     if scope is None:
-        notes.warn(
-            written,
+        notes.add_warning(
+            scope_node,
             IGNORED,
-            f'the rule "{name}" has the scope "{str(written.data)[:40]}", which says nothing about machines, '
+            f'the rule "{name}" has the scope "{str(scope_node.data)[:40]}", which says nothing about '
+            f"machines, "
             "racks or sites (nfvi_node, zone, zone_group, nfvi_pop); it is ignored.",
         )
         return "", ""
-    return scope, written.text
+    return scope, scope_node.text
 
 
 # --- sizes -----------------------------------------------------------------------------------
 
-_FORM: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*\Z")
+_SIZE_PATTERN: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*\Z")
 _BYTES: Final = {
     "b": 1,
     "kb": 10**3,
@@ -331,17 +347,17 @@ _NANO: Final = 10**9
 
 
 # Memory of flavors is counted in powers of two, whatever it is called: "4 GB" of it are 4 GiB.
-_OF_MEMORY: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+_MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
 
 
-def mib(value: Any, units: Mapping[str, int]) -> int | None:
-    """A size in whole MiB, rounded up; None when it has no known unit."""
-    match = _FORM.match(value) if isinstance(value, str) else None
+def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
+    """Return a size in whole MiB, rounded up; None without a known unit."""
+    match = _SIZE_PATTERN.match(value) if isinstance(value, str) else None
     if match is None:
         return None
     unit = units.get(match[2].lower())
     if unit is None:
         return None
-    whole, _, fraction = match[1].partition(".")
-    billionths = int(whole) * _NANO + int(fraction.ljust(9, "0") or "0")
+    integer_part, _, fraction = match[1].partition(".")
+    billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0") or "0")
     return -(-billionths * unit // (_MIB * _NANO))

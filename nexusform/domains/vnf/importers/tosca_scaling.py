@@ -1,5 +1,5 @@
-"""The policies of a VNFD that say how many instances there are: initial deltas, aspects, levels; and those
-that Tacker had before SOL001 and VNFDs still use, tacker.Placement and tacker.Scaling.
+"""Policies of a VNFD about instance numbers: initial deltas, aspects and levels, and the older policies
+tacker.Placement and tacker.Scaling.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import did_you_mean
-from nexusform.documents.yaml_text import Node, Notes
-from nexusform.domains.vnf.importers.tosca_topology import Topology, instance_count
+from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.domains.vnf.importers.tosca_topology import Topology, parse_instance_count
 from nexusform.domains.vnf.importers.vnf_model import (
     CORRECTED,
     IGNORED,
@@ -20,7 +20,7 @@ from nexusform.domains.vnf.importers.vnf_model import (
     Aspect,
     Level,
     Origin,
-    Steps,
+    ScaleSteps,
 )
 
 _SCALING: Final = ("tosca.policies.tacker.scaling", "tosca.policies.scaling")
@@ -29,58 +29,62 @@ _POLICIES: Final = {"affinity": True, "anti-affinity": False}
 
 
 class LegacyScaling(Struct, frozen=True):
-    """One Scaling policy: the VDUs it scales, and its figures."""
+    """Scaling policy: the scaled VDUs, and its figures."""
 
     aspect: Aspect
     vdus: tuple[str, ...]
     initial: int
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     node: Node
 
 
-def legacy_scaling(topology: Topology, notes: Notes) -> Iterator[LegacyScaling]:
-    """The Scaling policies; each is an aspect of its name."""
+def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator[LegacyScaling]:
+    """Yield the Scaling policies; each is an aspect of its name."""
     for name, body in topology.policies:
-        if topology.full_type(body) not in _SCALING:
+        if topology.get_standard_type(body) not in _SCALING:
             continue
-        figures = body.at("properties")
-        targets = body.at("targets").texts() or figures.at("targets").texts()
-        known = {node for node, _ in topology.nodes}
-        vdus = tuple(target for target, _ in targets if target in known)
+        figures = body.get_node("properties")
+        targets = body.get_node("targets").list_texts() or figures.get_node("targets").list_texts()
+        node_names = {node for node, _ in topology.nodes}
+        vdus = tuple(target for target, _ in targets if target in node_names)
         if not vdus:
-            notes.warn(body, IGNORED, f'the policy "{name}" concerns no VDU; it is ignored.')
+            notes.add_warning(body, IGNORED, f'the policy "{name}" concerns no VDU; it is ignored.')
             continue
-        least = instance_count(topology.value(figures.at("min_instances")), notes) or 0
-        most = instance_count(topology.value(figures.at("max_instances")), notes)
-        default = instance_count(topology.value(figures.at("default_instances")), notes)
-        initial = max(least, 1) if default is None else default
-        step = max(instance_count(topology.value(figures.at("increment")), notes) or 1, 1)
-        levels = max((most if most is not None else initial) - initial, 0) // step
-        steps = tuple(Steps(vdu, (step,)) for vdu in vdus)
+        minimum = parse_instance_count(topology.resolve_value(figures.get_node("min_instances")), notes) or 0
+        maximum = parse_instance_count(topology.resolve_value(figures.get_node("max_instances")), notes)
+        default = parse_instance_count(topology.resolve_value(figures.get_node("default_instances")), notes)
+        initial = max(minimum, 1) if default is None else default
+        step = max(parse_instance_count(topology.resolve_value(figures.get_node("increment")), notes) or 1, 1)
+        levels = max((maximum if maximum is not None else initial) - initial, 0) // step
+        steps = tuple(ScaleSteps(vdu, (step,)) for vdu in vdus)
         aspect = Aspect(name, levels, steps, Origin(notes.file, body.line))
-        yield LegacyScaling(aspect=aspect, vdus=vdus, initial=initial, least=least, most=most, node=body)
+        yield LegacyScaling(
+            aspect=aspect, vdus=vdus, initial=initial, minimum=minimum, maximum=maximum, node=body
+        )
 
 
-def legacy_placement(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[bool, bool] | None:
-    """(affinity, hard) of a Placement policy, None for any other; what it leaves out has defaults."""
-    if topology.full_type(body) != _PLACEMENT:
+def parse_legacy_placement(
+    name: str, body: Node, topology: Topology, notes: DocumentFindings
+) -> tuple[bool, bool] | None:
+    """Return (is affinity, is hard) of a Placement policy, with defaults; None for any other."""
+    if topology.get_standard_type(body) != _PLACEMENT:
         return None
-    policy = topology.value(body.at("properties", "policy"))
-    affinity = True if policy.absent else _POLICIES.get(policy.text)
-    if affinity is None:
-        notes.warn(
+    policy = topology.resolve_value(body.get_node("properties", "policy"))
+    is_affinity = True if policy.is_absent else _POLICIES.get(policy.text)
+    if is_affinity is None:
+        notes.add_warning(
             policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
         )
         return None
-    strict = topology.value(body.at("properties", "strict"))
-    if not strict.absent and not isinstance(strict.data, bool):
-        notes.error(strict, INVALID_DOCUMENT, "strict must be true or false.")
-    return affinity, strict.data is not False
+    strict = topology.resolve_value(body.get_node("properties", "strict"))
+    if not strict.is_absent and not isinstance(strict.data, bool):
+        notes.add_error(strict, INVALID_DOCUMENT, "strict must be true or false.")
+    return is_affinity, strict.data is not False
 
 
 class Scaling(Struct, frozen=True):
-    """Initial sizes (with where they stand) and bounds by VDU, aspects, and instantiation levels."""
+    """Initial sizes (with their nodes) and bounds by VDU, aspects, and instantiation levels."""
 
     initial: Mapping[str, tuple[int, Node]] = field(default_factory=dict)
     aspects: tuple[Aspect, ...] = ()
@@ -90,181 +94,187 @@ class Scaling(Struct, frozen=True):
 
 
 class _Deltas(Struct, frozen=True):
-    """What one aspect adds to one VDU, by delta id, and the policy that says so."""
+    """VMs added by one aspect to one VDU, by delta id, and their policy."""
 
     policy: str
     amounts: Mapping[str, int]
     body: Node
 
 
-def read_scaling(topology: Topology, notes: Notes) -> Scaling:
-    """Everything that the policies say about numbers of instances."""
+def parse_scaling(topology: Topology, notes: DocumentFindings) -> Scaling:
+    """Return all instance numbers from the policies."""
     initial: dict[str, tuple[int, Node]] = {}
-    for name, body in _of_kind(topology, "VduInitialDelta"):
-        amount = topology.value(body.at("properties", "initial_delta", "number_of_instances"))
-        number = instance_count(amount, notes)
-        for vdu in _targets(name, body, topology, notes):
+    for name, body in _select_policies(topology, "VduInitialDelta"):
+        amount = topology.resolve_value(body.get_node("properties", "initial_delta", "number_of_instances"))
+        number = parse_instance_count(amount, notes)
+        for vdu in _collect_targets(name, body, topology, notes):
             if number is not None:
                 initial[vdu] = (number, amount)
-    deltas = _deltas(topology, notes)
-    aspects = tuple(_aspects(topology, deltas, notes))
-    for aspect, per_vdu in deltas.items():
-        if all(known.name != aspect for known in aspects):
-            first = next(iter(per_vdu.values()))
-            names = [known.name for known in aspects]
-            notes.warn(
-                first.body,
+    deltas = _collect_deltas(topology, notes)
+    aspects = tuple(_list_aspects(topology, deltas, notes))
+    for aspect, deltas_by_vdu in deltas.items():
+        if all(known_aspect.name != aspect for known_aspect in aspects):
+            first_deltas = next(iter(deltas_by_vdu.values()))
+            names = [known_aspect.name for known_aspect in aspects]
+            notes.add_warning(
+                first_deltas.body,
                 IGNORED,
-                f'the policy "{first.policy}" is for the aspect "{aspect}", which no ScalingAspects declares.'
-                f"{did_you_mean(aspect, names)}",
+                f'the policy "{first_deltas.policy}" is for the aspect "{aspect}", which no ScalingAspects '
+                f"declares."
+                f"{suggest_name(aspect, names)}",
             )
     bounds: dict[str, tuple[int, int | None]] = {}
-    for old in legacy_scaling(topology, notes):
-        aspects = (*aspects, old.aspect)
-        for vdu in old.vdus:
-            initial.setdefault(vdu, (old.initial, old.node))
-            bounds[vdu] = old.least, old.most
-    levels, default = _levels(topology, notes)
+    for legacy in list_legacy_scaling(topology, notes):
+        aspects = (*aspects, legacy.aspect)
+        for vdu in legacy.vdus:
+            initial.setdefault(vdu, (legacy.initial, legacy.node))
+            bounds[vdu] = legacy.minimum, legacy.maximum
+    levels, default = _parse_levels(topology, notes)
     return Scaling(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
 
 
-def _of_kind(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:
-    return ((name, body) for name, body in topology.policies if topology.kind(body) == kind)
+def _select_policies(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:
+    return ((name, body) for name, body in topology.policies if topology.get_kind(body) == kind)
 
 
-def _targets(name: str, body: Node, topology: Topology, notes: Notes) -> list[str]:
-    """The nodes that a policy names; others are said."""
-    targets = body.at("targets").texts()
+def _collect_targets(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> list[str]:
+    """Return the nodes targeted by a policy; unknown ones are reported."""
+    targets = body.get_node("targets").list_texts()
     if not targets:
-        notes.warn(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
-    known = [node for node, _ in topology.nodes]
-    for target, at in targets:
-        if target not in known:
-            notes.warn(
-                at,
+        notes.add_warning(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
+    node_names = [node for node, _ in topology.nodes]
+    for target, target_node in targets:
+        if target not in node_names:
+            notes.add_warning(
+                target_node,
                 IGNORED,
                 f'the target "{target}" of "{name}" is no node of this document.'
-                f"{did_you_mean(target, known)}",
+                f"{suggest_name(target, node_names)}",
             )
-    return [target for target, _ in targets if target in known]
+    return [target for target, _ in targets if target in node_names]
 
 
 # --- aspects -----------------------------------------------------------------------------------
 
 
-def _deltas(topology: Topology, notes: Notes) -> dict[str, dict[str, _Deltas]]:
-    """What the steps of each aspect add to each VDU."""
+def _collect_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
+    """Return the VMs added by the steps of each aspect to each VDU."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
-    for name, body in _of_kind(topology, "VduScalingAspectDeltas"):
-        aspect = body.at("properties", "aspect").text
+    for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
+        aspect = body.get_node("properties", "aspect").text
         amounts = {}
-        for delta, part in body.at("properties", "deltas").fields():
-            number = instance_count(topology.value(part.at("number_of_instances")), notes)
+        for delta, part in body.get_node("properties", "deltas").list_fields():
+            number = parse_instance_count(topology.resolve_value(part.get_node("number_of_instances")), notes)
             if number is not None:
                 amounts[delta] = number
-        for vdu in _targets(name, body, topology, notes):
-            earlier = by_aspect.setdefault(aspect, {}).get(vdu)
-            if earlier is not None:
-                _told_twice(aspect, vdu, (earlier, _Deltas(name, amounts, body)), topology, notes)
+        for vdu in _collect_targets(name, body, topology, notes):
+            existing_deltas = by_aspect.setdefault(aspect, {}).get(vdu)
+            if existing_deltas is not None:
+                _warn_duplicate_deltas(
+                    aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology, notes
+                )
             by_aspect[aspect][vdu] = _Deltas(name, amounts, body)
     return by_aspect
 
 
-def _told_twice(
-    aspect: str, vdu: str, both: tuple[_Deltas, _Deltas], topology: Topology, notes: Notes
+def _warn_duplicate_deltas(
+    aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology, notes: DocumentFindings
 ) -> None:
-    """Two policies for one aspect and VDU; the name of one may tell which VDU it was meant for."""
-    others = [name for name, _ in topology.nodes if name != vdu]
-    slip, hint = both[1], ""
-    for deltas in both:
-        meant = next((name for name in others if deltas.policy.startswith(name)), None)
-        if meant is not None:
-            slip = deltas
-            hint = f' By its name, "{slip.policy}" is meant for "{meant}".'
+    """Warn about two policies for one aspect and VDU; the name of one may hint at the intended VDU."""
+    other_names = [name for name, _ in topology.nodes if name != vdu]
+    wrong_policy, hint = policies[1], ""
+    for deltas in policies:
+        intended_vdu = next((name for name in other_names if deltas.policy.startswith(name)), None)
+        if intended_vdu is not None:
+            wrong_policy = deltas
+            hint = f' By its name, "{wrong_policy.policy}" is meant for "{intended_vdu}".'
             break
-    notes.warn(
-        slip.body.at("targets"),
+    notes.add_warning(
+        wrong_policy.body.get_node("targets"),
         CORRECTED,
-        f'"{both[0].policy}" (line {both[0].body.line}) and "{both[1].policy}" (line {both[1].body.line}) '
+        f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
+        f"{policies[1].body.line}) "
         f'both say what the aspect "{aspect}" adds to "{vdu}"; the last one counts, they are not '
         f"added up.{hint}",
     )
 
 
-def _aspects(
-    topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: Notes
+def _list_aspects(
+    topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: DocumentFindings
 ) -> Iterator[Aspect]:
-    """The scaling aspects with what a step of each adds to its VDUs."""
-    for _, body in _of_kind(topology, "ScalingAspects"):
-        for name, part in body.at("properties", "aspects").fields():
-            most = instance_count(topology.value(part.at("max_scale_level")), notes)
-            order = [text for text, _ in part.at("step_deltas").texts()]
-            per_vdu = deltas.get(name, {})
-            if not per_vdu:
-                notes.warn(
+    """Yield the scaling aspects with the VMs added per step."""
+    for _, body in _select_policies(topology, "ScalingAspects"):
+        for name, part in body.get_node("properties", "aspects").list_fields():
+            maximum = parse_instance_count(topology.resolve_value(part.get_node("max_scale_level")), notes)
+            order = [text for text, _ in part.get_node("step_deltas").list_texts()]
+            deltas_by_vdu = deltas.get(name, {})
+            if not deltas_by_vdu:
+                notes.add_warning(
                     part, IGNORED, f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 )
-            _check_deltas(name, order, per_vdu, part, notes)
+            _check_deltas(name, order, deltas_by_vdu, part, notes)
             steps = []
-            for vdu, known in per_vdu.items():
-                ids = order or list(known.amounts)
-                steps.append(Steps(vdu, tuple(known.amounts.get(delta, 0) for delta in ids)))
-            yield Aspect(name, most or 0, tuple(steps), Origin(notes.file, part.line))
+            for vdu, vdu_deltas in deltas_by_vdu.items():
+                ids = order or list(vdu_deltas.amounts)
+                steps.append(ScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
+            yield Aspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
 
 
 def _check_deltas(
-    aspect: str, order: list[str], per_vdu: Mapping[str, _Deltas], part: Node, notes: Notes
+    aspect: str, order: list[str], deltas_by_vdu: Mapping[str, _Deltas], part: Node, notes: DocumentFindings
 ) -> None:
-    """Report steps that no VDU describes."""
+    """Warn about steps without a delta."""
     for delta in order:
-        if per_vdu and all(delta not in known.amounts for known in per_vdu.values()):
-            named = sorted(set(chain.from_iterable(known.amounts for known in per_vdu.values())))
-            notes.error(
-                part.at("step_deltas"),
+        if deltas_by_vdu and all(delta not in vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()):
+            delta_names = sorted(
+                set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
+            )
+            notes.add_error(
+                part.get_node("step_deltas"),
                 INVALID_DOCUMENT,
                 f'the aspect "{aspect}" steps by "{delta}", which no VduScalingAspectDeltas describes.'
-                f"{did_you_mean(delta, named)}",
+                f"{suggest_name(delta, delta_names)}",
             )
 
 
 # --- instantiation levels ----------------------------------------------------------------------
 
 
-def _levels(topology: Topology, notes: Notes) -> tuple[tuple[Level, ...], str]:
-    """The instantiation levels, and the name of the default one ("": none)."""
+def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[Level, ...], str]:
+    """Return the instantiation levels, and the name of the default one ("" = none)."""
     sizes: dict[str, dict[str, int]] = {}
-    for name, body in _of_kind(topology, "VduInstantiationLevels"):
-        targets = _targets(name, body, topology, notes)
-        for level, part in body.at("properties", "levels").fields():
-            number = instance_count(topology.value(part.at("number_of_instances")), notes)
+    for name, body in _select_policies(topology, "VduInstantiationLevels"):
+        targets = _collect_targets(name, body, topology, notes)
+        for level, part in body.get_node("properties", "levels").list_fields():
+            number = parse_instance_count(topology.resolve_value(part.get_node("number_of_instances")), notes)
             if number is not None:
                 sizes.setdefault(level, {}).update(dict.fromkeys(targets, number))
     scales: dict[str, dict[str, int]] = {}
     origins: dict[str, Origin] = {}
     default = ""
-    for _, body in _of_kind(topology, "InstantiationLevels"):
-        default = topology.value(body.at("properties", "default_level")).text or default
-        for level, part in body.at("properties", "levels").fields():
+    for _, body in _select_policies(topology, "InstantiationLevels"):
+        default = topology.resolve_value(body.get_node("properties", "default_level")).text or default
+        for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(notes.file, part.line)
             scales[level] = {}
-            for aspect, info in part.at("scale_info").fields():
-                number = instance_count(topology.value(info.at("scale_level")), notes)
+            for aspect, info in part.get_node("scale_info").list_fields():
+                number = parse_instance_count(topology.resolve_value(info.get_node("scale_level")), notes)
                 if number is not None:
                     scales[level][aspect] = number
         if default and default not in origins:
-            notes.warn(
-                body.at("properties", "default_level"),
+            notes.add_warning(
+                body.get_node("properties", "default_level"),
                 IGNORED,
-                f'the default level "{default}" is not described.{did_you_mean(default, origins)}',
+                f'the default level "{default}" is not described.{suggest_name(default, origins)}',
             )
             default = ""
     names = list(dict.fromkeys([*origins, *sizes]))
     if not default and len(names) == 1:
         default = names[0]
-    nowhere = Origin(notes.file, 1)
+    default_origin = Origin(notes.file, 1)
     return (
         tuple(
-            Level(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, nowhere))
+            Level(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
             for name in names
         ),
         default,

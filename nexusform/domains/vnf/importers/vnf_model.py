@@ -1,5 +1,5 @@
-"""A VNF as far as placement goes, whatever document it was read from (frozen); how many VMs each of its VDUs
-has at a given size, and what its rules say about that many.
+"""Model of a VNF for placement, independent of its documents: VM numbers per VDU and size, and unmet
+rules.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics import Problem, did_you_mean
+from nexusform.diagnostics.diagnostic import Problem, suggest_name
 
 MACHINE: Final = "machine"
 RACK: Final = "rack"
@@ -17,8 +17,8 @@ SITE: Final = "site"
 # From the narrowest to the widest.
 SCOPES: Final = (MACHINE, RACK, SITE)
 
-# More VMs than any VNF has: larger numbers are mistakes.
-MOST_INSTANCES: Final = 10_000
+# Upper bound of VMs in a VNF: larger numbers are mistakes.
+MAX_INSTANCES: Final = 10_000
 
 CORRECTED: Final = "document-read-with-a-correction"
 IGNORED: Final = "not-read-for-placement"
@@ -29,7 +29,7 @@ INVALID_DOCUMENT: Final = "invalid-vnf-document"
 
 
 class Origin(Struct, frozen=True):
-    """Where something was declared: the document (`vnfd`, `base_hot`, `nested["x.yaml"]`) and the line."""
+    """Source of a declaration: the document (`vnfd`, `base_hot`, `nested["x.yaml"]`) and the line."""
 
     file: str
     line: int
@@ -38,8 +38,8 @@ class Origin(Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-class Size(Struct, frozen=True):
-    """What one VM asks for: vCPUs, GiB of memory (in whole MiB) and GiB of local disk; None = not said."""
+class VduSize(Struct, frozen=True):
+    """Size of one VM: vCPUs, GiB of memory (in whole MiB) and GiB of local disk; None = unspecified."""
 
     vcpus: int | None = None
     memory_gib: float | None = None
@@ -47,66 +47,66 @@ class Size(Struct, frozen=True):
 
 
 class Vdu(Struct, frozen=True):
-    """One kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `stated` and
-    `bounded`: the document gives the number, the bounds. What Tacker's management driver goes by, when it
-    labels workers: `kept_apart`, in a server group of the whole VNF whose policy is exactly anti-affinity;
-    `hinted`, the group that scales it hands scheduler_hints to its servers. `flavor` is the name of its
-    flavor in the cloud, "" where no document gives one.
+    """Kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `has_count` and
+    `has_bounds`: the document gives the number, the bounds. For the labels of Tacker's management driver:
+    `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy anti-affinity;
+    `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers. `flavor` is the name of
+    its flavor in the cloud, "" if unspecified.
     """
 
     name: str
     origin: Origin
-    size: Size = Size()
+    size: VduSize = VduSize()
     minimum: int = 0
     maximum: int | None = None
     initial: int = 1
-    stated: bool = True
-    bounded: bool = True
-    kept_apart: bool = False
-    hinted: bool = False
+    has_count: bool = True
+    has_bounds: bool = True
+    has_anti_affinity: bool = False
+    has_scheduler_hints: bool = False
     flavor: str = ""
 
 
-class Rule(Struct, frozen=True):
-    """All VMs of `vdus` together (`affinity`) or apart, in one `scope` ("machine", "rack", "site").
-
-    Under anti-affinity at most `most` of them share a place. `label` is the scope as written.
+class PlacementRule(Struct, frozen=True):
+    """Rule for all VMs of `vdus`: together (`is_affinity`) or apart, in one `scope` ("machine", "rack",
+    "site"). Under anti-affinity at most `max_per_location` of them share a location. `label` is the
+    configured scope.
     """
 
     name: str
-    affinity: bool
-    hard: bool
+    is_affinity: bool
+    is_hard: bool
     scope: str
     vdus: tuple[str, ...]
     origin: Origin
-    most: int = 1
+    max_per_location: int = 1
     label: str = ""
 
 
-class Steps(Struct, frozen=True):
-    """How many VMs of one VDU each scale level adds; the last step repeats."""
+class ScaleSteps(Struct, frozen=True):
+    """VMs of one VDU added per scale level; the last step repeats."""
 
     vdu: str
-    added: tuple[int, ...]
+    increments: tuple[int, ...]
 
-    def total(self, level: int) -> int:
-        """VMs added up to and including this level."""
-        if not self.added or level <= 0:
+    def sum_increments(self, level: int) -> int:
+        """Return the number of VMs added up to and including this level."""
+        if not self.increments or level <= 0:
             return 0
-        return sum(self.added[:level]) + self.added[-1] * max(level - len(self.added), 0)
+        return sum(self.increments[:level]) + self.increments[-1] * max(level - len(self.increments), 0)
 
 
 class Aspect(Struct, frozen=True):
-    """A scaling aspect: levels 0..max_level, and what they add to each VDU."""
+    """Scaling aspect: levels 0..max_level, and the VMs added to each VDU."""
 
     name: str
     max_level: int
-    steps: tuple[Steps, ...]
+    steps: tuple[ScaleSteps, ...]
     origin: Origin
 
 
 class Level(Struct, frozen=True):
-    """An instantiation level: the scale level of each aspect, and the size of each VDU where given."""
+    """Instantiation level: the scale level of each aspect, and the explicit sizes of VDUs."""
 
     name: str
     scale_levels: Mapping[str, int]
@@ -118,21 +118,21 @@ class Level(Struct, frozen=True):
 
 
 class Vnf(Struct, frozen=True):
-    """What the documents say about placement. VDUs in source order."""
+    """Placement data of a VNF. VDUs in source order."""
 
     vdus: tuple[Vdu, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PlacementRule, ...] = ()
     aspects: tuple[Aspect, ...] = ()
     levels: tuple[Level, ...] = ()
     default_level: str = ""
 
-    def vdu(self, name: str) -> Vdu | None:
-        """A VDU by name."""
+    def find_vdu(self, name: str) -> Vdu | None:
+        """Return a VDU by name."""
         return next((v for v in self.vdus if v.name == name), None)
 
 
 class VnfSources(Struct, frozen=True):
-    """The texts as given; `nested` by file name. `parameters` are plain data."""
+    """Texts of the documents; `nested` by file name. `parameters` are plain data."""
 
     vnfd: str | None = None
     base_hot: str | None = None
@@ -141,120 +141,132 @@ class VnfSources(Struct, frozen=True):
     flavour_id: str = ""
 
 
-class Clamped(Struct, frozen=True):
-    """A VDU that would leave the bounds of its profile: what was asked for, and the bound that was taken."""
+class ClampedCount(Struct, frozen=True):
+    """Number of VMs limited by the bounds of the VDU's profile: the requested and the applied number."""
 
     vdu: str
-    asked: int
-    taken: int
+    requested: int
+    applied: int
 
 
-class Counts(Struct, frozen=True):
-    """VMs per VDU, and what was cut to the bounds of its profile."""
+class VduCounts(Struct, frozen=True):
+    """VMs per VDU, and the numbers limited by profile bounds."""
 
     numbers: Mapping[str, int]
-    clamped: tuple[Clamped, ...] = ()
+    clamped_counts: tuple[ClampedCount, ...] = ()
 
 
-class Unmet(Struct, frozen=True):
-    """A rule that so many VMs cannot meet: room for `room` of `vms`; `against` conflicts with it."""
+class UnmetRule(Struct, frozen=True):
+    """Rule violated by a number of VMs: only `capacity` of `vm_count` fit; `conflicting_rule` contradicts
+    it.
+    """
 
-    rule: Rule
-    vms: int
-    room: int
-    against: Rule | None = None
+    rule: PlacementRule
+    vm_count: int
+    capacity: int
+    conflicting_rule: PlacementRule | None = None
 
 
-def size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
-    """Levels and aspects that the documents do not have, and scale levels beyond their largest."""
+def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
+    """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
     problems = []
-    levels = [known.name for known in vnf.levels]
+    levels = [known_level.name for known_level in vnf.levels]
     if level and level not in levels:
-        detail = f'There is no instantiation level "{level}".{_known_names(level, levels)}'
+        detail = f'There is no instantiation level "{level}".{_format_known_names(level, levels)}'
         problems.append(Problem(("instantiation_level",), "unknown-size-of-the-vnf", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():
         aspect = aspects.get(name)
         if aspect is None:
-            detail = f'There is no scaling aspect "{name}".{_known_names(name, aspects)}'
+            detail = f'There is no scaling aspect "{name}".{_format_known_names(name, aspects)}'
         elif not 0 <= scale_level <= aspect.max_level:
-            levels_of_it = f"the levels 0 to {aspect.max_level} ({aspect.origin})"
-            detail = f'The aspect "{name}" has {levels_of_it}, not {scale_level}.'
+            range_text = f"the levels 0 to {aspect.max_level} ({aspect.origin})"
+            detail = f'The aspect "{name}" has {range_text}, not {scale_level}.'
         else:
             continue
         problems.append(Problem(("scale_levels", name), "invalid-scale-level", detail))
     return problems
 
 
-def _known_names(name: str, known: Collection[str]) -> str:
-    """Which one may be meant, and which ones there are."""
-    listed = f"There are: {', '.join(known)}." if known else "The documents describe none."
-    return f"{did_you_mean(name, known)} {listed}"
+def _format_known_names(name: str, names: Collection[str]) -> str:
+    """Return a suggestion and the list of existing names."""
+    names_text = f"There are: {', '.join(names)}." if names else "The documents describe none."
+    return f"{suggest_name(name, names)} {names_text}"
 
 
-def counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> Counts:
-    """VMs per VDU at an instantiation level ("" = the default one), some aspects at levels of their own."""
-    chosen = _level(vnf, level)
-    base = chosen.scale_levels if chosen is not None else {}
-    scale = {**base, **(scale_levels or {})}
+def compute_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduCounts:
+    """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale
+    levels.
+    """
+    selected_level = _find_level(vnf, level)
+    base_levels = selected_level.scale_levels if selected_level is not None else {}
+    effective_levels = {**base_levels, **(scale_levels or {})}
     numbers = {}
-    clamped = []
+    clamped_counts = []
     for vdu in vnf.vdus:
-        at_base = vdu.initial + sum(_added(vnf, vdu.name, base))
-        size = chosen.sizes.get(vdu.name) if chosen is not None else None
-        start = at_base if size is None else size
-        asked = start + sum(_added(vnf, vdu.name, scale)) - sum(_added(vnf, vdu.name, base))
-        taken = max(asked, vdu.minimum, 0)
+        base_count = vdu.initial + sum(_list_increments(vnf, vdu.name, base_levels))
+        size = selected_level.sizes.get(vdu.name) if selected_level is not None else None
+        start_count = base_count if size is None else size
+        requested = (
+            start_count
+            + sum(_list_increments(vnf, vdu.name, effective_levels))
+            - sum(_list_increments(vnf, vdu.name, base_levels))
+        )
+        applied = max(requested, vdu.minimum, 0)
         if vdu.maximum is not None:
-            taken = min(taken, vdu.maximum)
-        if taken != asked:
-            clamped.append(Clamped(vdu.name, asked, taken))
-        numbers[vdu.name] = taken
-    return Counts(numbers, tuple(clamped))
+            applied = min(applied, vdu.maximum)
+        if applied != requested:
+            clamped_counts.append(ClampedCount(vdu.name, requested, applied))
+        numbers[vdu.name] = applied
+    return VduCounts(numbers, tuple(clamped_counts))
 
 
-def largest(vnf: Vnf, level: str = "") -> Counts:
-    """VMs per VDU with every aspect at its largest level."""
-    return counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
+def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduCounts:
+    """Return the VMs per VDU with every aspect at its maximum level."""
+    return compute_counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
 
 
-def _level(vnf: Vnf, name: str) -> Level | None:
+def _find_level(vnf: Vnf, name: str) -> Level | None:
     level_name = name or vnf.default_level
-    return next((known for known in vnf.levels if known.name == level_name), None)
+    return next((level for level in vnf.levels if level.name == level_name), None)
 
 
-def _added(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
+def _list_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
     for aspect in vnf.aspects:
         for steps in aspect.steps:
             if steps.vdu == vdu:
-                yield steps.total(min(levels.get(aspect.name, 0), aspect.max_level))
+                yield steps.sum_increments(min(levels.get(aspect.name, 0), aspect.max_level))
 
 
-# --- rules against numbers ---------------------------------------------------------------------
+# --- unmet rules -------------------------------------------------------------------------------
 
 
-def unmet(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[Unmet]:
-    """The hard rules that so many VMs cannot meet on a site of so many machines and racks."""
-    room = {MACHINE: machines, RACK: racks, SITE: 1}
+def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
+    """Return the hard rules violated by these numbers of VMs on a site with this many machines and racks."""
+    location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
-    hard = [rule for rule in vnf.rules if rule.hard]
-    keeping_apart = [rule for rule in hard if not rule.affinity]
-    keeping_together = [rule for rule in hard if rule.affinity]
-    for rule in keeping_apart:
+    hard_rules = [rule for rule in vnf.rules if rule.is_hard]
+    anti_affinity_rules = [rule for rule in hard_rules if not rule.is_affinity]
+    affinity_rules = [rule for rule in hard_rules if rule.is_affinity]
+    for rule in anti_affinity_rules:
         vms = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
-        most = room[rule.scope] * rule.most
-        if vms > max(most, 1):
-            unmet_rules.append(Unmet(rule, vms, most))
-    for apart in keeping_apart:
-        for together in keeping_together:
-            if _conflict(apart, together, numbers):
-                shared = sum(numbers.get(v, 0) for v in apart.vdus if v in together.vdus)
-                unmet_rules.append(Unmet(apart, shared, apart.most, together))
+        maximum = location_counts[rule.scope] * rule.max_per_location
+        if vms > max(maximum, 1):
+            unmet_rules.append(UnmetRule(rule, vms, maximum))
+    for separating_rule in anti_affinity_rules:
+        for joining_rule in affinity_rules:
+            if _has_conflict(separating_rule, joining_rule, numbers):
+                shared = sum(numbers.get(v, 0) for v in separating_rule.vdus if v in joining_rule.vdus)
+                unmet_rules.append(
+                    UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule)
+                )
     return unmet_rules
 
 
-def _conflict(apart: Rule, together: Rule, numbers: Mapping[str, int]) -> bool:
-    """Whether VMs must be in one place of a scope that keeps them apart."""
-    narrower = SCOPES.index(together.scope) <= SCOPES.index(apart.scope)
-    shared = sum(numbers.get(vdu, 0) for vdu in apart.vdus if vdu in together.vdus)
-    return narrower and shared > apart.most
+def _has_conflict(
+    separating_rule: PlacementRule, joining_rule: PlacementRule, numbers: Mapping[str, int]
+) -> bool:
+    """Return whether VMs must share a location of a scope that separates them."""
+    is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
+    shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
+    return is_narrower and shared > separating_rule.max_per_location

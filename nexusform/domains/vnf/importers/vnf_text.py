@@ -1,45 +1,45 @@
-"""Opening the text of a VNFD or HOT file: YAML, also as printed, with "..." for what is left out."""
+"""Opening of VNFD and HOT texts: YAML, also with "..." for omitted lines."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from nexusform.diagnostics import Severity
-from nexusform.documents.text_places import TextPlace
-from nexusform.documents.yaml_text import Node, Notes, YamlStream, read_yaml
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import DocumentFindings, Node, YamlStream, parse_yaml
 from nexusform.domains.vnf.importers.vnf_model import CORRECTED
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 
 
-def open_text(text: str, notes: Notes) -> list[Node]:
-    """The documents of a text; what is wrong with it goes to `notes`."""
-    stream = read_yaml(notes.file, text)
-    if _broken(stream):
-        shorter, lines = without_elisions(text)
-        again = read_yaml(notes.file, shorter) if lines else stream
-        if lines and not _broken(again):
-            stream = again
+def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
+    """Return the documents of a text; problems are added to `notes`."""
+    stream = parse_yaml(notes.file, text)
+    if _has_errors(stream):
+        cleaned_text, lines = remove_elisions(text)
+        cleaned_stream = parse_yaml(notes.file, cleaned_text) if lines else stream
+        if lines and not _has_errors(cleaned_stream):
+            stream = cleaned_stream
             for line in lines:
-                notes.warn(
-                    TextPlace(line, 1),
+                notes.add_warning(
+                    TextPosition(line, 1),
                     CORRECTED,
                     'the line "..." stands for something left out; it is passed over.',
                 )
     for problem in stream.findings:
-        notes.take(problem)
-    return [Node.of(document) for document in stream.documents]
+        notes.add_problem(problem)
+    return [Node.create_root(document) for document in stream.documents]
 
 
-def without_elisions(text: str) -> tuple[str, list[int]]:
-    """The text with its "..." lines emptied, and the numbers of these lines."""
+def remove_elisions(text: str) -> tuple[str, list[int]]:
+    """Return the text with its "..." lines emptied, and their line numbers."""
     lines = text.split("\n")
-    elided = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
-    for number in elided:
+    line_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
+    for number in line_numbers:
         lines[number - 1] = ""
-    return "\n".join(lines), elided
+    return "\n".join(lines), line_numbers
 
 
-def _broken(stream: YamlStream) -> bool:
+def _has_errors(stream: YamlStream) -> bool:
     return any(problem.severity is Severity.ERROR for problem in stream.findings)

@@ -1,1 +1,1 @@
-"""Rows, page parts and answers of vnf."""
+"""Rows, page parts and exports of VNFs."""

@@ -1,25 +1,25 @@
-"""A saved plan as what VNF managers carry out."""
+"""Export of a saved plan for VNF managers."""
 
 from __future__ import annotations
 
 import json
 
-from nexusform.diagnostics import Diagnostic, warning
-from nexusform.domains.vnf.rendering.sol003 import grant_requests
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
 from nexusform.plans.plan import Plan
-from nexusform.words import first_of
 
 
-def sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Requests for grants; "" where the plan has no VNFs."""
-    grants = grant_requests(plan)
+def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Export the grant requests as JSON; "" if the plan has no VNFs."""
+    grants = build_grant_requests(plan)
     problems: list[Diagnostic] = []
-    if grants.unsaid:
+    if grants.inexact_rules:
         detail = (
             "A placement constraint lets two VNFCs share a place or not, so what is written is stricter than "
-            f"the plan: {first_of(grants.unsaid, 5)}."
+            f"the plan: {format_first(grants.inexact_rules, 5)}."
         )
-        problems.append(warning("not-said-in-the-export", detail))
+        problems.append(build_warning("not-said-in-the-export", detail))
     if not grants.requests:
         return "", problems
     return json.dumps(grants.requests, indent=2, ensure_ascii=False) + "\n", problems

@@ -1,5 +1,5 @@
-"""VNFs of a plan as requests for grants (ETSI GS NFV-SOL 003): what comes, what goes, and the placement
-constraints that bind all of it.
+"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): added and removed resources, and placement
+constraints.
 """
 
 from __future__ import annotations
@@ -9,57 +9,57 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.address import Address
-from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, Rule
-from nexusform.domains.vnf.types.vnf_documents import documents_known, read_documents
+from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, PlacementRule
+from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
+from nexusform.resources.address import Address
 
 _VNF: Final = "tacker_vnf"
 _SCOPES: Final = {MACHINE: "NFVI_NODE", RACK: "ZONE", SITE: "NFVI_POP"}
 _ZONE_GROUP: Final = "zone_group"
-_COMES: Final = (PlacementAction.PLACE, PlacementAction.MOVE)
-_GOES: Final = (PlacementAction.REMOVE, PlacementAction.MOVE)
+_ADDING_ACTIONS: Final = (PlacementAction.PLACE, PlacementAction.MOVE)
+_REMOVING_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.MOVE)
 
 
-class Grants(Struct, frozen=True):
-    """The requests by VNF, and rules (in words) of which they can say less than the plan obeys."""
+class GrantRequests(Struct, frozen=True):
+    """Requests by VNF, and rules the requests cannot fully express."""
 
     requests: Mapping[str, Mapping[str, Any]]
-    unsaid: tuple[str, ...] = ()
+    inexact_rules: tuple[str, ...] = ()
 
 
-def grant_requests(plan: Plan) -> Grants:
-    """A request for each VNF that the plan makes, changes or removes."""
+def build_grant_requests(plan: Plan) -> GrantRequests:
+    """Return a request for each VNF created, changed or deleted by the plan."""
     requests: dict[str, Mapping[str, Any]] = {}
-    unsaid: list[str] = []
-    of_vnfs: dict[Address, dict[str, PlacementAction]] = {}
+    inexact_rules: list[str] = []
+    actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
         if row.address.type == _VNF and row.kind == VM:
-            of_vnfs.setdefault(row.address, {})[row.object] = row.action
+            actions_by_vnf.setdefault(row.address, {})[row.object] = row.action
     for change in plan.changes:
-        actions = of_vnfs.get(change.address, {})
+        actions = actions_by_vnf.get(change.address, {})
         if any(action is not PlacementAction.KEEP for action in actions.values()):
-            requests[str(change.address)] = _request(change, actions)
-            unsaid += _unsaid(change)
-    return Grants(requests, tuple(unsaid))
+            requests[str(change.address)] = _build_request(change, actions)
+            inexact_rules += _list_inexact_rules(change)
+    return GrantRequests(requests, tuple(inexact_rules))
 
 
-def _request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
-    """The request for a grant of one VNF."""
-    after, before = change.after or {}, change.before or {}
-    attributes = after or before
-    vnfcs = {**(before.get("vnfcs") or {}), **(after.get("vnfcs") or {})}
+def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
+    """Return the grant request of one VNF."""
+    planned_values, prior_values = change.after or {}, change.before or {}
+    attributes = planned_values or prior_values
+    vnfcs = {**(prior_values.get("vnfcs") or {}), **(planned_values.get("vnfcs") or {})}
     optional = {
         "flavourId": attributes.get("flavour_id"),
         "instantiationLevelId": attributes.get("instantiation_level"),
     }
-    coming = [name for name in vnfcs if actions.get(name) in _COMES]
-    going = [name for name in vnfcs if actions.get(name) in _GOES]
+    added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]
+    removed_names = [name for name in vnfcs if actions.get(name) in _REMOVING_ACTIONS]
     return {
         "vnfInstanceId": attributes["id"],
         **{name: value for name, value in optional.items() if value},
-        "operation": _operation(change, actions),
+        "operation": _get_operation(change, actions),
         "isAutomaticInvocation": False,
         "addResources": [
             {
@@ -68,23 +68,23 @@ def _request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str
                 "vduId": vnfcs[name]["vdu"],
                 "resourceTemplateId": vnfcs[name]["vdu"],
             }
-            for name in coming
+            for name in added_names
         ],
         "removeResources": [
             {
-                "id": f"{name}-leaves" if name in coming else name,
+                "id": f"{name}-leaves" if name in added_names else name,
                 "type": "COMPUTE",
                 "vduId": vnfcs[name]["vdu"],
                 "resource": {"resourceId": name},
             }
-            for name in going
+            for name in removed_names
         ],
-        "placementConstraints": list(_constraints(after, set(coming))),
+        "placementConstraints": list(_list_constraints(planned_values, set(added_names))),
     }
 
 
-def _operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
-    """The life-cycle operation that a change of a VNF is."""
+def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
+    """Return the life-cycle operation of a VNF change."""
     if change.before is None:
         return "INSTANTIATE"
     if change.after is None:
@@ -92,30 +92,32 @@ def _operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
     return "HEAL" if PlacementAction.MOVE in actions.values() else "SCALE"
 
 
-def _constraints(attributes: Mapping[str, Any], coming: set[str]) -> Iterator[dict[str, Any]]:
-    """One per rule of two VNFCs or more; those that stand already are named as the VIM's resources."""
+def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield one constraint per rule with at least two VNFCs; existing ones are named as resources of the
+    VIM.
+    """
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
-    for rule in _rules(attributes):
+    for rule in _get_rules(attributes):
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
         if len(members) > 1:
             yield {
-                "affinityOrAntiAffinity": "AFFINITY" if rule.affinity else "ANTI_AFFINITY",
+                "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
                 "scope": "ZONE_GROUP" if rule.label == _ZONE_GROUP else _SCOPES[rule.scope],
                 "resource": [
-                    {"idType": "GRANT" if name in coming else "RES_MGMT", "resourceId": name}
+                    {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name}
                     for name in members
                 ],
-                "fallbackBestEffort": not rule.hard,
+                "fallbackBestEffort": not rule.is_hard,
             }
 
 
-def _rules(attributes: Mapping[str, Any]) -> Sequence[Rule]:
-    """The placement rules of a VNF; none while its documents are not known."""
-    return read_documents(attributes).vnf.rules if documents_known(attributes) else ()
+def _get_rules(attributes: Mapping[str, Any]) -> Sequence[PlacementRule]:
+    """Return the placement rules of a VNF; none while its documents are unknown."""
+    return read_documents(attributes).vnf.rules if has_known_documents(attributes) else ()
 
 
-def _unsaid(change: Change) -> Iterator[str]:
-    """Rules of a VNF that a request has no words for."""
-    for rule in _rules(change.after or {}):
-        if rule.most > 1:
-            yield f"up to {rule.most} VMs of {rule.name} may share a machine"
+def _list_inexact_rules(change: Change) -> Iterator[str]:
+    """Yield the rules of a VNF a request cannot express."""
+    for rule in _get_rules(change.after or {}):
+        if rule.max_per_location > 1:
+            yield f"up to {rule.max_per_location} VMs of {rule.name} may share a machine"

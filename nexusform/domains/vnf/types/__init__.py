@@ -1,1 +1,1 @@
-"""Resource types and data sources of vnf."""
+"""Resource types and data sources of VNFs."""

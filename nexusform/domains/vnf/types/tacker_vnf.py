@@ -1,4 +1,4 @@
-"""tacker_vnf: a VNF whose VMs come from a real TOSCA VNFD, a HOT file, or both."""
+"""Resource type tacker_vnf: a VNF with VMs from a TOSCA VNFD, a HOT file, or both."""
 
 from __future__ import annotations
 
@@ -7,50 +7,65 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.address import Address
-from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
-from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.shapes import mappings_at
-from nexusform.domains.vnf.importers.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import select_form
+from nexusform.documents.field_shapes import list_mappings
+from nexusform.domains.vnf.importers.vnf_model import (
+    PlacementRule,
+    UnmetRule,
+    Vnf,
+    compute_counts,
+    compute_maximum_counts,
+    find_unmet_rules,
+    list_size_problems,
+)
 from nexusform.domains.vnf.types.vnf_documents import (
     CONTROL_PLANE_ROLE,
     REQUEST,
     VDU_BLOCK,
     WORKER,
-    block_problems,
-    document_path,
-    document_problems,
-    documents_known,
+    build_document_problems,
+    format_sku,
+    get_document_path,
+    get_role,
+    has_known_documents,
+    list_block_problems,
+    list_vdu_problems,
     read_documents,
-    role_of,
-    sku_of,
-    sku_text,
+    resolve_sku,
     unpack,
-    vdu_problems,
 )
+from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.kubernetes.matching import Taint
-from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.hardware import with_vfs
-from nexusform.resource_types.kubelet import (
+from nexusform.placements.vm_demands import (
+    CONTROL_PLANE_TAINT,
+    GroupRule,
+    NodeProperties,
+    PlacedVm,
+    PoolDemand,
+    VmDemand,
+)
+from nexusform.resource_types.kubelet_block import (
     KUBELET_BLOCK,
-    kubelet_of,
-    kubelet_problems,
+    build_kubelet,
+    check_kubelet,
 )
+from nexusform.resource_types.machine_hardware import add_vfs
 from nexusform.resource_types.shared_arguments import (
-    even_control_plane,
-    id_attribute,
+    build_id_attribute,
+    build_name_attribute,
+    build_parent_attribute,
+    check_even_control_plane,
+    check_skus,
     is_known,
-    joined_id,
-    name_attribute,
-    parent_attribute,
-    unknown_skus,
+    join_id,
 )
+from nexusform.resources.address import Address
 from nexusform.scheduling.kubelet import Platform
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.schema import Attribute, BlockSchema
-from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
-from nexusform.values import UNKNOWN
-from nexusform.words import form
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
+from nexusform.values.value import UNKNOWN
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DECIDED: Final = "decided"
@@ -62,9 +77,9 @@ MGMT_DRIVER: Final = "mgmt_driver"
 INSTANTIATED: Final = "instantiated"
 SCALED: Final = "scaled"
 HEALED: Final = "healed"
-# How a VNFC came, by what its VM says of it: the trigger of the plan that places it, or a recorded word.
-# Whatever else makes a VM of a VNF that stands anew is healing in Tacker's words.
-_CAME: Final = {
+# Operation that created a VNFC, by the trigger of its placement or a recorded operation. Any other
+# re-creation of an existing VM is healing in Tacker's terms.
+_OPERATION_BY_TRIGGER: Final = {
     "": INSTANTIATED,
     "new": INSTANTIATED,
     "cluster_replaced": INSTANTIATED,
@@ -75,7 +90,7 @@ _CAME: Final = {
 UNSATISFIABLE: Final = "anti-affinity-cannot-be-met"
 TOO_LARGE: Final = "anti-affinity-cannot-be-met-at-the-largest-scale"
 
-VNFC: Final = ObjectType.of(
+VNFC: Final = ObjectType.create(
     {
         "vdu": STRING,
         "number": NUMBER,
@@ -90,36 +105,38 @@ VNFC: Final = ObjectType.of(
 )
 
 
-def _argument(kind: Any, description: str) -> Attribute:
-    return Attribute(kind, description, optional=True, decides_placement=True)
+def _create_argument(kind: Any, description: str) -> AttributeSchema:
+    return AttributeSchema(kind, description, optional=True, decides_placement=True)
 
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": id_attribute("<site>/<name>"),
-        "site_id": parent_attribute("nexus_site"),
-        "name": name_attribute("VNF"),
-        "vnfd": _argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
-        "base_hot": _argument(STRING, "Text of the HOT file with the VMs."),
-        "nested": _argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
-        "csar": _argument(
+        "id": build_id_attribute("<site>/<name>"),
+        "site_id": build_parent_attribute("nexus_site"),
+        "name": build_name_attribute("VNF"),
+        "vnfd": _create_argument(
+            STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."
+        ),
+        "base_hot": _create_argument(STRING, "Text of the HOT file with the VMs."),
+        "nested": _create_argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
+        "csar": _create_argument(
             STRING,
             "VNF package (CSAR), a directory or zip file, instead of vnfd, base_hot and nested. TOSCA-"
             "Metadata and flavour_id locate the files.",
         ),
-        REQUEST: _argument(
+        REQUEST: _create_argument(
             STRING,
             "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, instantiationLevelId and "
             "additionalParams replace flavour_id, instantiation_level and parameters.",
         ),
-        "parameters": _argument(DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."),
-        "flavour_id": _argument(STRING, "Deployment flavour, if the VNFD has several."),
-        "instantiation_level": _argument(
+        "parameters": _create_argument(DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."),
+        "flavour_id": _create_argument(STRING, "Deployment flavour, if the VNFD has several."),
+        "instantiation_level": _create_argument(
             STRING, "Instantiation level of the VNFD. Default: its default level, else the initial deltas."
         ),
-        "scale_levels": _argument(MapType(NUMBER), "Scale level by scaling aspect."),
-        "labels": _argument(MapType(STRING), "Extra labels of worker nodes."),
-        "label_source": Attribute(
+        "scale_levels": _create_argument(MapType(NUMBER), "Scale level by scaling aspect."),
+        "labels": _create_argument(MapType(STRING), "Extra labels of worker nodes."),
+        "label_source": AttributeSchema(
             STRING,
             f'Source of hardware labels. "{SPECIFICATION}": every worker gets {CIS_NODE_LABEL}, '
             f'{MACHINE_LABEL} and {ZONE_LABEL}. "{MGMT_DRIVER}": as Tacker\'s management driver, '
@@ -129,16 +146,16 @@ _SCHEMA: Final = BlockSchema(
             choices=(SPECIFICATION, MGMT_DRIVER),
             decides_placement=True,
         ),
-        "grant_zone": _argument(
+        "grant_zone": _create_argument(
             STRING,
             f'Zone id in the grants of the NFVO. Only with label_source = "{MGMT_DRIVER}"; the same '
             f"workers then get {MACHINE_LABEL}.",
         ),
-        "taints": _argument(
+        "taints": _create_argument(
             DYNAMIC,
             "Taints of worker nodes: a list of { key, value, effect }; value is optional.",
         ),
-        "vnfcs": Attribute(MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True),
+        "vnfcs": AttributeSchema(MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True),
     },
     {"vdu": VDU_BLOCK, "kubelet": KUBELET_BLOCK},
     "A VNF from a TOSCA VNFD or a HOT file, placed by its affinity rules.",
@@ -146,18 +163,18 @@ _SCHEMA: Final = BlockSchema(
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
-    """The id: `<site>/<name>`."""
-    return joined_id(attributes.get("site_id"), attributes.get("name"))
+    """Return the id: `<site>/<name>`."""
+    return join_id(attributes.get("site_id"), attributes.get("name"))
 
 
 # --- checks ------------------------------------------------------------------------------------
 
 
-def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the arguments, and everything that was found in the documents."""
+def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the arguments and of the documents."""
     blocks = attributes.get("vdu")
     blocks = blocks if isinstance(blocks, dict) else {}
-    problems = list(block_problems(blocks))
+    problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         problems.append(
             Problem(
@@ -167,8 +184,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 '"csar", the path of a package.',
             )
         )
-    problems += kubelet_problems(attributes.get("kubelet"), ("kubelet",))
-    problems += _taint_problems(attributes.get("taints"))
+    problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
+    problems += _list_taint_problems(attributes.get("taints"))
     if attributes.get("grant_zone") is not None and attributes.get("label_source") in (None, SPECIFICATION):
         problems.append(
             Problem(
@@ -187,126 +204,128 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 "parameters must be a map of values by name.",
             )
         )
-    if not documents_known(attributes):
+    if not has_known_documents(attributes):
         return problems
-    read = read_documents(attributes)
-    problems += document_problems(read.findings)
-    if not any(problem.severity == "error" for problem in read.findings):
-        problems += vdu_problems(read.vnf, blocks)
-        problems += _size_problems(read.vnf, attributes)
+    reading = read_documents(attributes)
+    problems += build_document_problems(reading.findings)
+    if not any(problem.severity == "error" for problem in reading.findings):
+        problems += list_vdu_problems(reading.vnf, blocks)
+        problems += _list_size_problems(reading.vnf, attributes)
     return problems
 
 
-def _taint_problems(taints: Any) -> Iterator[Problem]:
-    """What is wrong with taints."""
+def _list_taint_problems(taints: Any) -> Iterator[Problem]:
+    """Yield the problems of taints."""
     if not is_known(taints):
         return
     if not isinstance(taints, list):
         yield Problem(("taints",), "invalid-taint", "taints is a list of { key, value, effect }.")
         return
-    for at, taint in enumerate(taints):
+    for index, taint in enumerate(taints):
         if not isinstance(taint, dict) or not is_known(taint.get("key")):
-            yield Problem(("taints", at), "invalid-taint", "A taint has a key and an effect.")
+            yield Problem(("taints", index), "invalid-taint", "A taint has a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {
             "key",
             "value",
             "effect",
         }:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
-            yield Problem(("taints", at), "invalid-taint", text)
+            yield Problem(("taints", index), "invalid-taint", text)
 
 
-def _size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the size that is asked for, and where bounds of the VNFD cut it."""
+def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of the requested size, and of numbers limited by the VNFD."""
     level, scale = attributes.get("instantiation_level"), attributes.get("scale_levels")
     if level is UNKNOWN or scale is UNKNOWN:
         return
-    known = {name: value for name, value in (scale or {}).items() if is_known(value)}
-    for name, value in known.items():
+    known_levels = {name: value for name, value in (scale or {}).items() if is_known(value)}
+    for name, value in known_levels.items():
         if not isinstance(value, int):
             yield Problem(
                 ("scale_levels", name),
                 "invalid-number",
                 f'The level of "{name}" must be a whole number, not {value}.',
             )
-    whole = {name: value for name, value in known.items() if isinstance(value, int)}
-    wrong = size_problems(vnf, level or "", whole)
-    yield from wrong
-    if wrong or len(whole) < len(known):
+    integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
+    problems = list_size_problems(vnf, level or "", integer_levels)
+    yield from problems
+    if problems or len(integer_levels) < len(known_levels):
         return
-    for cut in counts(vnf, level or "", whole).clamped:
-        vdu = vnf.vdu(cut.vdu)
+    for clamped in compute_counts(vnf, level or "", integer_levels).clamped_counts:
+        vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
-        bound = "least" if cut.taken > cut.asked else "most"
+        bound = "least" if clamped.applied > clamped.requested else "most"
         yield Problem(
-            document_path(vdu.origin.file),
+            get_document_path(vdu.origin.file),
             "size-outside-of-the-vdu-s-bounds",
-            f'{vdu.origin}: the size asked for gives "{cut.vdu}" {cut.asked} VMs, and its profile allows at '
-            f"{bound} {cut.taken}; {cut.taken} are placed.",
+            f'{vdu.origin}: the size asked for gives "{clamped.vdu}" {clamped.requested} VMs, and its '
+            f"profile allows at "
+            f"{bound} {clamped.applied}; {clamped.applied} are placed.",
             Severity.WARNING,
         )
 
 
-def _unmet_problem(unmet_rule: Unmet, kind: str, severity: Severity, machines: int) -> Problem:
-    """What is said of a rule that cannot be met."""
+def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
+    """Return the problem of an unmet rule."""
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
     text = f'{rule.origin}: "{rule.name}" keeps the VMs of {vdus} apart{scope}'
-    if unmet_rule.against is not None:
-        other = unmet_rule.against
+    if unmet_rule.conflicting_rule is not None:
+        other = unmet_rule.conflicting_rule
         text += (
-            f', and "{other.name}" ({other.origin}) keeps {unmet_rule.vms} of them together on one '
+            f', and "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on one '
             f"{other.scope}. Drop one of the two, or take VDUs out of it."
         )
     else:
-        at_most = f" with up to {rule.most} on each" if rule.most > 1 else ""
-        room = machines if rule.scope == "machine" else unmet_rule.room // rule.most
-        has = f"the site has {room} {form(room, rule.scope)}"
-        when = "" if severity is Severity.ERROR else " at the largest scale"
-        has = "a VNF stands on one site" if rule.scope == "site" else has
+        limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
+        location_count = machines if rule.scope == "machine" else unmet_rule.capacity // rule.max_per_location
+        capacity_text = f"the site has {location_count} {select_form(location_count, rule.scope)}"
+        scale_text = "" if severity is Severity.ERROR else " at the largest scale"
+        capacity_text = "a VNF stands on one site" if rule.scope == "site" else capacity_text
         text += (
-            f"{at_most}: {unmet_rule.vms} VMs{when}, and {has}. Add machines or racks, ask for "
+            f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines or "
+            f"racks, ask for "
             "fewer VMs, or make the rule soft."
         )
-    return Problem(document_path(rule.origin.file), kind, text, severity)
+    return Problem(get_document_path(rule.origin.file), kind, text, severity)
 
 
 # --- VMs ---------------------------------------------------------------------------------------
 
 
-def demand(
-    attributes: Mapping[str, Any], surroundings: Surroundings, _address: Address
+def compute_demand(
+    attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """One pool per VDU, in source order."""
-    if not documents_known(attributes):
+    """Return one pool per VDU, in source order."""
+    if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
-    numbers = _numbers(vnf, attributes)
-    problems = list(_unmet(vnf, numbers, attributes, surroundings))
+    numbers = _compute_numbers(vnf, attributes)
+    problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     pools = []
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
-        sku = sku_of(vdu, block, surroundings)
+        sku = resolve_sku(vdu, block, context)
         if isinstance(sku, Problem):
             problems.append(sku)
             continue
-        own = range(numbers[vdu.name])
-        sku = with_vfs(sku, block)
-        is_plane = role_of(vdu.name, block) == CONTROL_PLANE_ROLE
-        problems += even_control_plane(len(own), ("vdu", vdu.name)) if is_plane else ()
-        figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
+        numbers_range = range(numbers[vdu.name])
+        sku = add_vfs(sku, block)
+        is_plane = get_role(vdu.name, block) == CONTROL_PLANE_ROLE
+        problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name)) if is_plane else ()
+        size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(
                 vdu.name,
-                tuple(own),
-                tuple(f"{name}-{vdu.name}-{number}" for number in own),
+                tuple(numbers_range),
+                tuple(f"{name}-{vdu.name}-{number}" for number in numbers_range),
                 sku,
-                triggers=(("sku_changed", (sku.name, *figures)),),
+                triggers=(("sku_changed", (sku.name, *size_figures)),),
                 path=("vdu", vdu.name),
-                groups=tuple(_group(rule) for rule in vnf.rules if vdu.name in rule.vdus),
-                control_plane=is_plane,
+                groups=tuple(_build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus),
+                is_control_plane=is_plane,
             )
         )
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -315,44 +334,51 @@ def demand(
     return VmDemand(site_id, f"vnf:{identify(attributes)}", name, tuple(pools), provenance=DECIDED), problems
 
 
-def _numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
-    scale = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
-    return counts(vnf, attributes.get("instantiation_level") or "", scale).numbers
+def _compute_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
+    scale_levels = {
+        name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level
+    }
+    return compute_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
 
 
-def _group(rule: Rule) -> GroupRule:
+def _build_group_rule(rule: PlacementRule) -> GroupRule:
     label = f"the others of {rule.name} ({rule.origin})"
     return GroupRule(
-        name=label, affinity=rule.affinity, hard=rule.hard, scope=rule.scope, pools=rule.vdus, most=rule.most
+        name=label,
+        is_affinity=rule.is_affinity,
+        is_hard=rule.is_hard,
+        scope=rule.scope,
+        pools=rule.vdus,
+        max_vms=rule.max_per_location,
     )
 
 
-def _unmet(
-    vnf: Vnf, numbers: Mapping[str, int], attributes: Mapping[str, Any], surroundings: Surroundings
+def _list_unmet_problems(
+    vnf: Vnf, numbers: Mapping[str, int], attributes: Mapping[str, Any], context: ResourceContext
 ) -> Iterator[Problem]:
-    """Rules that cannot be met by so many VMs (errors), or not at the largest scale (warnings)."""
-    machines = surroundings.machines(str(attributes["site_id"]))
+    """Yield rules violated by the current number of VMs (errors), or at the maximum scale (warnings)."""
+    machines = context.list_machines(str(attributes["site_id"]))
     if not machines:  # a site without machines is an error of its own
         return
     racks = len({machine.rack for machine in machines})
-    now = unmet(vnf, numbers, len(machines), racks)
-    for unmet_rule in now:
-        yield _unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
-    known = {unmet_rule.rule for unmet_rule in now}
-    most = largest(vnf, attributes.get("instantiation_level") or "").numbers
-    for unmet_rule in unmet(vnf, most, len(machines), racks):
-        if unmet_rule.rule not in known:
-            yield _unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
+    current_rules = find_unmet_rules(vnf, numbers, len(machines), racks)
+    for unmet_rule in current_rules:
+        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
+    known_rules = {unmet_rule.rule for unmet_rule in current_rules}
+    maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level") or "").numbers
+    for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
+        if unmet_rule.rule not in known_rules:
+            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
 
 
-def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """The VMs behind the VNFCs of a prior object."""
+def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
+    """Return the VMs of the VNFCs of a prior object."""
     vnfcs = attributes.get("vnfcs")
-    if not isinstance(vnfcs, Mapping) or not documents_known(attributes):
+    if not isinstance(vnfcs, Mapping) or not has_known_documents(attributes):
         return ()
     blocks = attributes.get("vdu") or {}
     skus = {
-        vdu.name: sku_text(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus
+        vdu.name: format_sku(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus
     }
     return tuple(
         PlacedVm(
@@ -364,7 +390,7 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
                 vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
             ),
             provenance=vnfc.get("provenance") or DECIDED,
-            came=vnfc.get("came") or "",
+            trigger=vnfc.get("came") or "",
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")
@@ -373,11 +399,13 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 def assemble(
     _attributes: Mapping[str, Any],
-    _surroundings: Surroundings,
-    placed: Sequence[PlacedVm],
-    _unplaced: Unplaced,
+    _surroundings: ResourceContext,
+    placed_vms: Sequence[PlacedVm],
+    _unplaced: UnplacedVms,
 ) -> dict[str, Any]:
-    """`vnfcs`; labels are derived when read, and so is `came` of what was instantiated."""
+    """Return `vnfcs` and `node_rules`; labels are derived on reading, and so is `came` of instantiated
+    VNFCs.
+    """
     return {
         "vnfcs": {
             vm.name: {
@@ -388,92 +416,96 @@ def assemble(
                 "availability_zone": vm.placement.availability_zone,
                 "numa_cells": list(vm.placement.cells) or None,
                 "provenance": vm.provenance,
-                **_recorded(_came(vm)),
+                **_build_operation_record(_get_operation(vm)),
             }
-            for vm in placed
+            for vm in placed_vms
         },
     }
 
 
-def _came(vm: PlacedVm) -> str:
-    return _CAME.get(vm.came, HEALED)
+def _get_operation(vm: PlacedVm) -> str:
+    return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
 
 
-def _recorded(came: str) -> dict[str, str]:
-    """What state holds of how a VNFC came; nothing of an instantiated one."""
-    return {} if came == INSTANTIATED else {"came": came}
+def _build_operation_record(operation: str) -> dict[str, str]:
+    """Return the recorded operation of a VNFC; empty for an instantiated one, as in older states."""
+    return {} if operation == INSTANTIATED else {"came": operation}
 
 
 class _Worker(Struct, frozen=True):
-    """A worker as whoever labels it sees it."""
+    """Worker as seen by its labeller."""
 
     vdu: str
-    came: str
+    operation: str
     machine: str
     zone: str
 
 
-def _labels(attributes: Mapping[str, Any], worker: _Worker) -> dict[str, str]:
-    """The labels that somebody gives the node of a worker: the user's, its machine and zone."""
-    own = attributes.get("labels") or {}
+def _compute_labels(attributes: Mapping[str, Any], worker: _Worker) -> dict[str, str]:
+    """Return the labels of a worker's node: the user's, its machine and zone."""
+    configured_labels = attributes.get("labels") or {}
     if attributes.get("label_source") != MGMT_DRIVER:
         return {
-            **own,
+            **configured_labels,
             CIS_NODE_LABEL: worker.machine,
             MACHINE_LABEL: worker.machine,
             ZONE_LABEL: worker.zone,
         }
-    vdu = read_documents(attributes).vnf.vdu(worker.vdu)
-    if vdu is None or not (vdu.kept_apart if worker.came == INSTANTIATED else vdu.hinted):
-        return dict(own)
-    granted = attributes.get("grant_zone")
-    zone = {MACHINE_LABEL: str(granted)} if granted else {}
-    return {**own, CIS_NODE_LABEL: worker.machine, **zone}
+    vdu = read_documents(attributes).vnf.find_vdu(worker.vdu)
+    if vdu is None or not (
+        vdu.has_anti_affinity if worker.operation == INSTANTIATED else vdu.has_scheduler_hints
+    ):
+        return dict(configured_labels)
+    grant_zone = attributes.get("grant_zone")
+    zone = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
+    return {**configured_labels, CIS_NODE_LABEL: worker.machine, **zone}
 
 
-def present(attributes: Mapping[str, Any], name: str) -> Any:
-    """VNFCs are read with their labels and how they came."""
+def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
+    """Return an attribute for display: VNFCs with their labels and operations."""
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
-    shown: dict[str, Any] = {}
+    displayed: dict[str, Any] = {}
     for vnfc, values in value.items():
-        works = _role(attributes, values["vdu"]) == WORKER
-        came = values.get("came") or INSTANTIATED
-        worker = _Worker(values["vdu"], came, values["machine"], values["availability_zone"])
-        labels = _labels(attributes, worker) if works else {}
-        shown[vnfc] = {**values, "came": came, "labels": labels}
-    return shown
+        is_worker = _get_role(attributes, values["vdu"]) == WORKER
+        operation = values.get("came") or INSTANTIATED
+        worker = _Worker(values["vdu"], operation, values["machine"], values["availability_zone"])
+        labels = _compute_labels(attributes, worker) if is_worker else {}
+        displayed[vnfc] = {**values, "came": operation, "labels": labels}
+    return displayed
 
 
-def node(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeMarks:
-    """A VNFC as a node of the cluster that the VNF makes: pods go to workers."""
+def build_node_marks(
+    attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]
+) -> NodeProperties:
+    """Return a VNFC as a node of the VNF's cluster: pods run on workers."""
     block = (attributes.get("vdu") or {}).get(vm.pool) or {}
     blocks = attributes.get("kubelet"), block.get("kubelet")
-    kubelet = kubelet_of(Platform.KUBEADM, *blocks)
-    if _role(attributes, vm.pool) != WORKER:
-        return NodeMarks({}, (CONTROL_PLANE_TAINT,), kubelet)
-    worker = _Worker(vm.pool, _came(vm), vm.placement.machine, vm.placement.availability_zone)
-    labels = _labels(attributes, worker)
-    # What is none is told where it is written.
+    kubelet = build_kubelet(Platform.KUBEADM, *blocks)
+    if _get_role(attributes, vm.pool) != WORKER:
+        return NodeProperties({}, (CONTROL_PLANE_TAINT,), kubelet)
+    worker = _Worker(vm.pool, _get_operation(vm), vm.placement.machine, vm.placement.availability_zone)
+    labels = _compute_labels(attributes, worker)
+    # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
-        for taint in mappings_at(attributes, "taints")
+        for taint in list_mappings(attributes, "taints")
         if taint.keys() >= {"key", "effect"}
     ]
-    return NodeMarks(labels, tuple(taints), kubelet)
+    return NodeProperties(labels, tuple(taints), kubelet)
 
 
-def _role(attributes: Mapping[str, Any], vdu: str) -> str:
-    return role_of(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
+def _get_role(attributes: Mapping[str, Any], vdu: str) -> str:
+    return get_role(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
 
 
-def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
-    """The VM SKUs of the vdu blocks that nobody knows."""
+def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
+    """Return problems for unknown VM SKUs in vdu blocks."""
     blocks = attributes.get("vdu")
     vdus = blocks.items() if isinstance(blocks, dict) else ()
-    return unknown_skus(
-        [(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known
+    return check_skus(
+        [(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known_skus
     )
 
 
@@ -482,8 +514,8 @@ TACKER_VNF: Final = ResourceType(
     4,
     _SCHEMA,
     identify,
-    check=check,
+    check=check_arguments,
     unpack=unpack,
-    vms=VmFamily(demand, standing, assemble, wrong_skus, node),
-    present=present,
+    vms=VmHandlers(compute_demand, list_existing_vms, assemble, find_unknown_skus, build_node_marks),
+    present=build_displayed_value,
 )

@@ -1,5 +1,5 @@
-"""What a tacker_vnf says of its VDUs: its documents, read once per text, with what is to be said about
-them as problems, and its `vdu` blocks, what size and role each VDU gets.
+"""Documents of a tacker_vnf, parsed once per text, with their findings as problems, and its `vdu` blocks with
+the size and role of each VDU.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.diagnostic_kinds import summary_of
-from nexusform.diagnostics import Problem, Refused, Severity, did_you_mean
+from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity, suggest_name
+from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.vnf.importers.vnf_model import Vdu, Vnf, VnfSources
-from nexusform.plain_data import Path
-from nexusform.ports import FileProblem, Files, Surroundings
-from nexusform.resource_types.hardware import VFS
-from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
+from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
+from nexusform.json_data.plain_data import Path
+from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
+from nexusform.resource_types.machine_hardware import VFS
 from nexusform.resource_types.shared_arguments import (
+    build_unknown_sku_problem,
+    check_memory,
+    check_whole_numbers,
     is_known,
-    memory_problems,
-    unknown_sku,
-    whole_number_problems,
 )
-from nexusform.scheduling.racks.vms import VmSku, whole_mib
-from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
-from nexusform.value_types import NUMBER, STRING
-from nexusform.values import UNKNOWN
+from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.value_types import NUMBER, STRING
+from nexusform.values.value import UNKNOWN
 
 if TYPE_CHECKING:
-    from nexusform.domains.vnf.importers.vnf import ReadVnf
+    from nexusform.domains.vnf.importers.vnf_reading import VnfReading
 
 
 DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
-# What a package holds.
+# Arguments contained in a package.
 PACKAGED: Final = ("vnfd", "base_hot", "nested")
 PARAMETERS: Final = "parameters"
 REQUEST: Final = "instantiate_request"
-# What of it places VMs, and the argument that stands for it.
-_REQUESTED: Final = {
+# Placement fields of the request, and the matching arguments.
+_REQUEST_FIELDS: Final = {
     "flavourId": "flavour_id",
     "instantiationLevelId": "instantiation_level",
     "additionalParams": PARAMETERS,
@@ -47,70 +47,81 @@ _KINDS: Final = {"vnfd": "VNFD", "base_hot": "HOT file"}
 
 
 def unpack(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """The arguments that the instantiate request and the package say, and what is wrong with these."""
-    request, problems = _requested(attributes)
-    package, wrong = _packaged({**attributes, **request}, files)
-    return {**request, **package}, [*problems, *wrong]
+    """Return the arguments from the instantiate request and the package, and their problems."""
+    request, problems = _read_request(attributes)
+    package, package_problems = _read_package_arguments({**attributes, **request}, files)
+    return {**request, **package}, [*problems, *package_problems]
 
 
-def _requested(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003, JSON)."""
+def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return flavour_id, instantiation_level and parameters of the instantiate request (ETSI SOL003,
+    JSON).
+    """
     text = attributes.get(REQUEST)
     if text is None:
         return {}, []
     if text is UNKNOWN:
-        return {name: UNKNOWN for name in _REQUESTED.values() if attributes.get(name) is None}, []
-    body = _request_body(str(text))
+        return {name: UNKNOWN for name in _REQUEST_FIELDS.values() if attributes.get(name) is None}, []
+    body = _parse_request_body(str(text))
     if isinstance(body, Problem):
         return {}, [body]
     arguments: dict[str, Any] = {}
     problems = []
-    for field, name in _REQUESTED.items():
-        asked, written = body.get(field), attributes.get(name)
-        if asked is None:
+    for field, name in _REQUEST_FIELDS.items():
+        requested, configured = body.get(field), attributes.get(name)
+        if requested is None:
             continue
-        if not isinstance(asked, dict if name == PARAMETERS else str):
-            problems.append(_wrong_request(f"{field} is no {'object' if name == PARAMETERS else 'text'}."))
-        elif name == PARAMETERS and isinstance(written, dict):
-            # Written ones are meant to correct those of the request.
-            arguments[name] = {**body[field], **written}
-        elif written in (None, asked):
-            arguments[name] = asked
-        elif is_known(written):
-            text = f'{name} is "{written}", and {field} of the request "{asked}". Drop one, or correct it.'
+        if not isinstance(requested, dict if name == PARAMETERS else str):
+            problems.append(
+                _build_request_problem(f"{field} is no {'object' if name == PARAMETERS else 'text'}.")
+            )
+        elif name == PARAMETERS and isinstance(configured, dict):
+            # Configured parameters override those of the request.
+            arguments[name] = {**body[field], **configured}
+        elif configured in (None, requested):
+            arguments[name] = requested
+        elif is_known(configured):
+            text = (
+                f'{name} is "{configured}", and {field} of the request "{requested}". Drop one, or '
+                f"correct it."
+            )
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
 
 
-def _request_body(text: str) -> dict[str, Any] | Problem:
-    """The body of a request, or what is wrong with it."""
+def _parse_request_body(text: str) -> dict[str, Any] | Problem:
+    """Return the body of a request, or its problem."""
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
+        body = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
-        return _wrong_request(f"line {problem.lineno}, column {problem.colno}: {problem.msg}.")
+        return _build_request_problem(f"line {problem.lineno}, column {problem.colno}: {problem.msg}.")
     except (ValueError, RecursionError):
-        return _wrong_request("it is nested too deeply, or holds NaN or Infinity.")
-    return body if isinstance(body, dict) else _wrong_request("it is no JSON object.")
+        return _build_request_problem("it is nested too deeply, or holds NaN or Infinity.")
+    return body if isinstance(body, dict) else _build_request_problem("it is no JSON object.")
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _wrong_request(what: str) -> Problem:
+def _build_request_problem(detail: str) -> Problem:
     return Problem(
-        (REQUEST,), "invalid-instantiate-request", f"The instantiate request cannot be read: {what}"
+        (REQUEST,), "invalid-instantiate-request", f"The instantiate request cannot be read: {detail}"
     )
 
 
-def _packaged(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """vnfd, base_hot and nested of the package that `csar` names."""
+def _read_package_arguments(
+    attributes: Mapping[str, Any], files: Files
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return vnfd, base_hot and nested of the package in `csar`."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    both = [name for name in PACKAGED if attributes.get(name)]
-    if both:
-        text = f"csar holds what is written beside it: {', '.join(both)}. Drop csar, or the other."
+    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
+    if conflicting_names:
+        text = (
+            f"csar holds what is written beside it: {', '.join(conflicting_names)}. Drop csar, or the other."
+        )
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
     if path is UNKNOWN or flavour is UNKNOWN:
         return dict.fromkeys(PACKAGED, UNKNOWN), []
@@ -120,14 +131,14 @@ def _packaged(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, An
         package = read_package(str(path), str(flavour or ""), files)
     except FileProblem as problem:
         return {}, [Problem(("csar",), "unreadable-file", str(problem))]
-    except Refused as refused:
-        why = refused.diagnostics[0]
-        return {}, [Problem(("csar",), why.id, f'"{path}": {why.detail}')]
+    except DiagnosticsError as refused:
+        diagnostic = refused.diagnostics[0]
+        return {}, [Problem(("csar",), diagnostic.id, f'"{path}": {diagnostic.detail}')]
     return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
 
 
-def documents_known(attributes: Mapping[str, Any]) -> bool:
-    """Whether all documents are known, and at least one is there."""
+def has_known_documents(attributes: Mapping[str, Any]) -> bool:
+    """Return whether all documents are known, and at least one exists."""
     if any(_has_unknown(attributes.get(name)) for name in DOCUMENTS):
         return False
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
@@ -141,11 +152,11 @@ def _has_unknown(value: Any) -> bool:
     return value is UNKNOWN
 
 
-def read_documents(attributes: Mapping[str, Any]) -> ReadVnf:
-    """The VNF of the arguments, which must be known."""
+def read_documents(attributes: Mapping[str, Any]) -> VnfReading:
+    """Return the VNF of the arguments, which must be known."""
     nested = attributes.get("nested") or {}
     parameters = attributes.get("parameters")
-    return _read(
+    return _read_cached(
         attributes.get("vnfd"),
         attributes.get("base_hot"),
         tuple((name, text) for name, text in sorted(nested.items()) if isinstance(text, str)),
@@ -154,13 +165,13 @@ def read_documents(attributes: Mapping[str, Any]) -> ReadVnf:
     )
 
 
-# One VNF is asked for several times in a plan; the result is frozen and depends on the texts alone.
+# A VNF is read several times per plan; the result is immutable and depends on the texts alone.
 @lru_cache(maxsize=64)
-def _read(
+def _read_cached(
     vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameters: str, flavour: str
-) -> ReadVnf:
-    # Few configurations hold a VNF: the readers of TOSCA and HOT are loaded for those that do.
-    from nexusform.domains.vnf.importers.vnf import read_vnf
+) -> VnfReading:
+    # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
+    from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
     return read_vnf(
         VnfSources(
@@ -173,28 +184,28 @@ def _read(
     )
 
 
-def document_problems(findings: Iterable[Problem]) -> list[Problem]:
-    """Findings as problems of the arguments that hold the documents: errors one by one, warnings of one
-    document and kind together, so that each line of them is seen.
+def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
+    """Return findings as problems of the document arguments: errors one by one, warnings merged by document
+    and kind.
     """
     problems = []
-    together: dict[tuple[str, str], list[str]] = {}
+    lines_by_kind: dict[tuple[str, str], list[str]] = {}
     for problem in findings:
         line = f":{problem.line}" if problem.line else ""
         sentence = problem.detail if problem.detail.endswith((".", "?")) else f"{problem.detail}."
         text = f"{problem.file}{line}: {sentence}"
         if problem.severity is Severity.ERROR:
-            problems.append(Problem(document_path(problem.file), problem.id, text, line=problem.line))
+            problems.append(Problem(get_document_path(problem.file), problem.id, text, line=problem.line))
         else:
-            together.setdefault((problem.file, problem.id), []).append(text)
-    for (file, kind), lines in together.items():
-        headline = f"{summary_of(kind)} ({_KINDS.get(file, 'nested template')})"
-        problems.append(Problem(document_path(file), kind, "\n".join(lines), Severity.WARNING, headline))
+            lines_by_kind.setdefault((problem.file, problem.id), []).append(text)
+    for (file, kind), lines in lines_by_kind.items():
+        headline = f"{get_summary(kind)} ({_KINDS.get(file, 'nested template')})"
+        problems.append(Problem(get_document_path(file), kind, "\n".join(lines), Severity.WARNING, headline))
     return problems
 
 
-def document_path(file: str) -> Path:
-    """Where a document stands among the arguments."""
+def get_document_path(file: str) -> Path:
+    """Return the argument path of a document."""
     if file.startswith(_NESTED):
         return ("nested", file.removeprefix(_NESTED).removesuffix('"]'))
     return (file,)
@@ -202,13 +213,13 @@ def document_path(file: str) -> Path:
 
 WORKER: Final = "Worker"
 CONTROL_PLANE_ROLE: Final = "ControlPlane"
-# The VDU that the specification calls so holds the Kubernetes masters.
+# The VDU of this name in the specification has the Kubernetes masters.
 MASTER: Final = "masterNode"
 _SIZES: Final = ("vcpus", "memory_gib", "disk_gib")
 
 
-def _size(description: str, minimum: int, **more: Any) -> Attribute:
-    return Attribute(
+def _create_size_attribute(description: str, minimum: int, **more: Any) -> AttributeSchema:
+    return AttributeSchema(
         NUMBER,
         description,
         optional=True,
@@ -222,20 +233,20 @@ def _size(description: str, minimum: int, **more: Any) -> Attribute:
 VDU_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
-            "vm_sku_name": Attribute(
+            "vm_sku_name": AttributeSchema(
                 STRING,
                 "VM SKU, instead of vcpus and memory_gib.",
                 optional=True,
                 on_change=OnChange.REPLACE_POOL,
                 decides_placement=True,
             ),
-            "vcpus": _size("vCPUs per VM. Default: from the documents.", 1),
-            "memory_gib": _size(
-                "Memory per VM in GiB, counted in MiB. Default: from the documents.", 0, fractions=True
+            "vcpus": _create_size_attribute("vCPUs per VM. Default: from the documents.", 1),
+            "memory_gib": _create_size_attribute(
+                "Memory per VM in GiB, counted in MiB. Default: from the documents.", 0, allows_fractions=True
             ),
-            "disk_gib": _size("Disk per VM in GiB. Default: from the documents, else 0.", 0),
+            "disk_gib": _create_size_attribute("Disk per VM in GiB. Default: from the documents, else 0.", 0),
             "sriov_vfs": VFS,
-            "role": Attribute(
+            "role": AttributeSchema(
                 STRING,
                 f'What its VMs are in the Kubernetes cluster. Default: "{WORKER}", and '
                 f'"{CONTROL_PLANE_ROLE}" for a VDU called {MASTER}.',
@@ -252,107 +263,113 @@ VDU_BLOCK: Final = NestedBlock(
 )
 
 
-def role_of(name: str, block: Mapping[str, Any]) -> str:
-    """The role of a VDU's VMs."""
+def get_role(name: str, block: Mapping[str, Any]) -> str:
+    """Return the role of a VDU's VMs."""
     return str(block.get("role") or (CONTROL_PLANE_ROLE if name == MASTER else WORKER))
 
 
-def sku_text(vdu: Vdu, block: Mapping[str, Any]) -> str:
-    """The SKU's name, or the size in words."""
+def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
+    """Return the SKU's name, or the size as text."""
     if block.get("vm_sku_name"):
         return str(block["vm_sku_name"])
-    if _by_flavor(vdu, block):
+    if _has_flavor_size(vdu, block):
         return vdu.flavor
-    vcpus, memory, _ = figures(vdu, block)
+    vcpus, memory, _ = resolve_size(vdu, block)
     return f"{vcpus} vCPU / {memory if memory is None else f'{memory:g}'} GiB"
 
 
-def _by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
-    """Whether the size is that of the VM SKU called like the flavor: neither block nor documents say it."""
-    sized = [block.get(key) for key in ("vcpus", "memory_gib")]
-    said = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
-    return bool(vdu.flavor) and not said and sized == [None, None]
+def _has_flavor_size(vdu: Vdu, block: Mapping[str, Any]) -> bool:
+    """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give
+    one.
+    """
+    block_sizes = [block.get(key) for key in ("vcpus", "memory_gib")]
+    has_document_size = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
+    return bool(vdu.flavor) and not has_document_size and block_sizes == [None, None]
 
 
-def figures(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """vCPUs, GiB of memory and of disk: the block's, else the documents'."""
+def resolve_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
+    """Return vCPUs, GiB of memory and of disk: the block's, else the documents'."""
     size = vdu.size
     vcpus = block.get("vcpus")
     memory = block.get("memory_gib")
     disk = block.get("disk_gib")
     return (
         size.vcpus if vcpus is None else int(vcpus),
-        size.memory_gib if memory is None else whole_mib(memory),
+        size.memory_gib if memory is None else round_up_to_mib(memory),
         (size.disk_gib or 0) if disk is None else int(disk),
     )
 
 
-def sku_of(vdu: Vdu, block: Mapping[str, Any], surroundings: Surroundings) -> VmSku | Problem:
-    """The size of one VM of a VDU as a VM SKU."""
+def resolve_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
+    """Return the size of one VM of a VDU as a VM SKU."""
     name = block.get("vm_sku_name")
     if name:
-        sku = surroundings.sku(str(name))
-        known = surroundings.sku_names()
-        return sku if sku is not None else unknown_sku(str(name), ("vdu", vdu.name, "vm_sku_name"), known)
-    by_flavor = surroundings.sku(vdu.flavor) if _by_flavor(vdu, block) else None
-    if by_flavor is not None:
-        return by_flavor
-    vcpus, memory, disk = figures(vdu, block)
+        sku = context.find_sku(str(name))
+        known_names = context.list_sku_names()
+        return (
+            sku
+            if sku is not None
+            else build_unknown_sku_problem(str(name), ("vdu", vdu.name, "vm_sku_name"), known_names)
+        )
+    flavor_sku = context.find_sku(vdu.flavor) if _has_flavor_size(vdu, block) else None
+    if flavor_sku is not None:
+        return flavor_sku
+    vcpus, memory, disk = resolve_size(vdu, block)
     if vcpus is None or memory is None:
-        return missing_size(vdu, vcpus, memory)
-    return VmSku(name=sku_text(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk)
+        return build_missing_size_problem(vdu, vcpus, memory)
+    return VmSku(name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk)
 
 
-def missing_size(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
-    """The problem of a VDU whose size nobody says."""
+def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
+    """Return the problem of a VDU without a size."""
     if vcpus is None and memory is None:
-        what = "vCPUs and no memory"
+        missing_text = "vCPUs and no memory"
     else:
-        what = "vCPUs" if vcpus is None else "memory"
+        missing_text = "vCPUs" if vcpus is None else "memory"
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     return Problem(
         ("vdu", vdu.name),
         "vdu-without-a-size",
-        f'The documents give no {what} for the VDU "{vdu.name}" ({vdu.origin}). Add a block '
+        f'The documents give no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a block '
         f'vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.',
     )
 
 
-def block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the blocks by themselves."""
+def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of the blocks alone."""
     for name, block in blocks.items():
         path: Path = ("vdu", name)
-        yield from whole_number_problems(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
-        yield from memory_problems(block, path)
-        yield from kubelet_problems(block.get("kubelet"), (*path, "kubelet"))
-        sized = [size for size in _SIZES if block.get(size) is not None]
-        if block.get("vm_sku_name") is not None and sized:
+        yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
+        yield from check_memory(block, path)
+        yield from check_kubelet(block.get("kubelet"), (*path, "kubelet"))
+        size_names = [size for size in _SIZES if block.get(size) is not None]
+        if block.get("vm_sku_name") is not None and size_names:
             yield Problem(
                 (*path, "vm_sku_name"),
                 "conflicting-arguments",
-                f'The block vdu "{name}" has vm_sku_name and {", ".join(sized)}. Give a SKU, or '
+                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Give a SKU, or '
                 "figures, not both.",
             )
 
 
-def vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Blocks for VDUs that the documents do not have, and VDUs without a size."""
+def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size."""
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
         if name not in names:
-            listed = ", ".join(names)
+            names_text = ", ".join(names)
             yield Problem(
                 ("vdu", name),
                 "unknown-vdu",
-                f'The documents have no VDU "{name}".{did_you_mean(name, names)} They have: {listed}.',
+                f'The documents have no VDU "{name}".{suggest_name(name, names)} They have: {names_text}.',
             )
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
         sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
         if any(value is not None and not is_known(value) for value in sizes) or sizes[0] is not None:
             continue
-        vcpus, memory, _ = figures(vdu, block)
-        if _by_flavor(vdu, block):  # only a plan knows the SKUs that it is looked up in
+        vcpus, memory, _ = resolve_size(vdu, block)
+        if _has_flavor_size(vdu, block):  # only a plan knows the SKUs that it is looked up in
             continue
         if vcpus is None or memory is None:
-            yield missing_size(vdu, vcpus, memory)
+            yield build_missing_size_problem(vdu, vcpus, memory)

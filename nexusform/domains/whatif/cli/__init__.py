@@ -1,6 +1,6 @@
-"""Commands of whatif."""
+"""Commands of whatif: simulate."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "simulate": "FailureArguments",
 }

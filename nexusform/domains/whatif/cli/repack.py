@@ -1,4 +1,4 @@
-"""`nexusform simulate repack`: room by re-creating the fewest VMs elsewhere."""
+"""`nexusform simulate repack`: capacity by re-creating the minimum number of VMs."""
 
 from __future__ import annotations
 
@@ -7,93 +7,106 @@ from time import monotonic
 import click
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFlags
-from nexusform.cli.arguments import group, number, text, texts
-from nexusform.cli.commands import command
-from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
-from nexusform.domains.whatif.cli.simulate import ask, named
-from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
-from nexusform.domains.whatif.workflow.simulate import AskedWorld
-from nexusform.worlds.world_view import WorldView
+from nexusform.cli.answer_output import Answer, AnswerFlags
+from nexusform.cli.arguments import declare_group, declare_number, declare_text, declare_texts
+from nexusform.cli.commands import define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.domains.whatif.cli.simulate import require_found, run_question
+from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
+from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
+from nexusform.snapshots.snapshot import Snapshot
 
 
 class RepackArguments(Struct, frozen=True, kw_only=True):
-    """What `simulate repack` takes."""
+    """Arguments of `simulate repack`."""
 
-    sku: str = text("Free capacity for this VM SKU", metavar="SKU")
-    want: int = number("Set the number of VMs to fit", default=1, at_least=1)
-    zones: str = text("Use these availability zones", metavar="Z,...")
-    site: str = text("Use this site (default: the only one)", metavar="ID")
-    moves: int | None = number("Limit the number of re-created VMs", default=None, at_least=1)
-    window: int | None = number("Limit the VMs re-created at a time", default=None, at_least=1)
-    without: tuple[str, ...] = texts(
+    sku: str = declare_text("Free capacity for this VM SKU", metavar="SKU")
+    want: int = declare_number("Set the number of VMs to fit", default=1, minimum=1)
+    zones: str = declare_text("Use these availability zones", metavar="Z,...")
+    site: str = declare_text("Use this site (default: the only one)", metavar="ID")
+    moves: int | None = declare_number("Limit the number of re-created VMs", default=None, minimum=1)
+    window: int | None = declare_number("Limit the VMs re-created at a time", default=None, minimum=1)
+    without: tuple[str, ...] = declare_texts(
         "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
-    time: int | None = number(
+    time: int | None = declare_number(
         "Stop after N seconds with the best result",
         default=None,
-        at_least=1,
+        minimum=1,
     )
-    answer: AnswerFlags = group(AnswerFlags)
-    state: str = state_flag()
-    variables: tuple[tuple[str, str], ...] = variable_flags()
-    view: ViewFlags = group(ViewFlags)
+    answer: AnswerFlags = declare_group(AnswerFlags)
+    state: str = declare_state_flag()
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
+    view: ViewFlags = declare_group(ViewFlags)
 
 
-@command("repack", RepackArguments)
+@define_command("repack", RepackArguments)
 def repack(arguments: RepackArguments) -> int:
     """Find the fewest VMs to re-create so that the requested VMs fit, with a proof.
 
     Prints the re-creations per window, with commands and target machines. Changes nothing. Exit
     code 2 if it is impossible. Needs the extra `optimize` (HiGHS).
     """
-    from nexusform.domains.whatif.questions.repack import solver_is_there
+    from nexusform.domains.whatif.questions.repack_planning import has_solver
 
     if not arguments.sku:
         raise click.UsageError("Name the VM SKU that wants room: -sku=SKU, and how many with -want=N.")
-    if not solver_is_there():
+    if not has_solver():
         message = "Error: simulate repack needs the extra optimize: pip install 'nexusform[optimize]'."
-        arguments.view.screen().err(message)
+        arguments.view.create_screen().print_error(message)
         return 1
 
-    patience = _patience(arguments.time)
+    time_budget = _start_time_budget(arguments.time)
 
-    def question(view: WorldView, world: AskedWorld) -> Answer:
-        from nexusform.domains.whatif.questions.lookup import find_skus, find_spared, find_zones, one_site
-        from nexusform.domains.whatif.questions.repack import make_room
-        from nexusform.domains.whatif.questions.repack_ground import RepackRequest
-        from nexusform.domains.whatif.questions.repack_separation import find_separations
-        from nexusform.domains.whatif.rendering.repack_outline import repack_document, repack_outline
+    def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        from nexusform.domains.whatif.questions.lookup import (
+            check_excluded,
+            find_only_site,
+            find_skus,
+            find_zones,
+        )
+        from nexusform.domains.whatif.questions.repack_context import RepackRequest
+        from nexusform.domains.whatif.questions.repack_planning import plan_repack
+        from nexusform.domains.whatif.questions.repack_separation import build_separation_rules
+        from nexusform.domains.whatif.rendering.repack_report import (
+            build_repack_document,
+            build_repack_report,
+        )
 
-        site = named(one_site(view, arguments.site))
-        [sku, *more] = named(find_skus(site.skus, (arguments.sku,)))
-        if more:
+        site = require_found(find_only_site(snapshot, arguments.site))
+        [sku, *further_skus] = require_found(find_skus(site.skus, (arguments.sku,)))
+        if further_skus:
             raise click.UsageError("One SKU at a time: -sku=SKU.")
         request = RepackRequest(
             sku=sku,
             want=arguments.want,
-            zones=named(find_zones((site,), arguments.zones)),
+            zones=require_found(find_zones((site,), arguments.zones)),
             moves=arguments.moves,
             window=arguments.window,
-            spared=named(find_spared(site, arguments.without)),
-            apart=find_separations(site, world.things, world.pods),
+            excluded=require_found(check_excluded(site, arguments.without)),
+            separation_rules=build_separation_rules(site, inputs.things, inputs.pods),
         )
-        made = make_room(site, request, world.pods, patience)
-        outline = repack_outline(made, world.origin)
+        result = plan_repack(site, request, inputs.pods, time_budget)
+        report = build_repack_report(result, inputs.origin)
 
-        def page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import repack_play, simulation_page
+        def render_page() -> str:
+            from nexusform.domains.whatif.rendering.simulation_page import (
+                build_repack_play,
+                render_simulation_page,
+            )
 
-            return simulation_page(outline, [repack_play(site, made)])
+            return render_simulation_page(report, [build_repack_play(site, result)])
 
-        return Answer("repack", world.origin, outline, repack_document(made), page=page)
+        return Answer("repack", inputs.origin, report, build_repack_document(result), page=render_page)
 
-    return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
+    return run_question(
+        create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer
+    )
 
 
-def _patience(seconds: int | None) -> Patience:
-    """The seconds of the whole run, from now on."""
+def _start_time_budget(seconds: int | None) -> TimeBudget:
+    """Start the time budget of the whole run."""
     if seconds is None:
-        return ENDLESS
+        return NO_TIME_LIMIT
     end = monotonic() + seconds
-    return Patience(lambda: end - monotonic())
+    return TimeBudget(lambda: end - monotonic())

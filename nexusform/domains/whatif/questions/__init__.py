@@ -1,7 +1,7 @@
-"""Questions asked of a state or a plan."""
+"""What-if questions about a state or a plan."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "failure": "Failure FailureScope lose_machines",
-    "pod_view": "NOTHING_SEEN view_pods",
+# Public names of the package, by module.
+PUBLIC = {
+    "failure": "Failure FailureScope simulate_machine_loss",
+    "pod_view": "NO_OBSERVATIONS build_pods",
 }

@@ -1,4 +1,6 @@
-"""How many more VMs a site holds: by SKU, by zone, with planned racks, without any one rack, and of a mix."""
+"""Spare capacity of a site: by SKU and zone, with planned racks, with one rack down, and for a mix of
+SKUs.
+"""
 
 from __future__ import annotations
 
@@ -11,76 +13,76 @@ from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.fragmentation import (
     Fragmentation,
-    find_fragmentation,
-    largest_sku,
-    skus_in_use,
+    compute_fragmentation,
+    find_largest_sku,
+    list_used_skus,
 )
-from nexusform.plans.room.other_room import OtherRoom
+from nexusform.plans.site_capacity.other_capacity import OtherCapacity
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Share
-from nexusform.scheduling.racks.uncertainty.splits import kept_away
+from nexusform.scheduling.racks.uncertainty.splits import count_blocked_vms
 from nexusform.scheduling.racks.vms import (
     Demand,
     Interval,
     Machine,
-    Terms,
+    PlacementConstraints,
     VmName,
     VmSku,
-    anybodys,
-    common_terms,
-    total,
+    build_standalone_demand,
+    find_common_constraints,
+    sum_intervals,
 )
-from nexusform.scheduling.world import RackOffer
-from nexusform.worlds.world_view import SiteView
+from nexusform.scheduling.site_inventory import InventoryRack
+from nexusform.snapshots.snapshot import SiteSnapshot
 
 _OWNER = "what-if"
-_WITHOUT_BOUND = 1 << 40
+_UNBOUNDED = 1 << 40
 
 
-class ZoneRoom(Struct, frozen=True):
-    """How many more VMs of a SKU the racks of one zone hold; `planned` counts planned racks alone."""
+class ZoneCapacity(Struct, frozen=True):
+    """Number of additional VMs of a SKU in one zone; `planned` counts planned racks only."""
 
     zone: str
     racks: tuple[str, ...]
-    now: Interval
+    current: Interval
     planned: int
 
 
-class SkuRoom(Struct, frozen=True):
-    """How many more VMs of a SKU fit, nothing else being placed.
-
-    `without_rack` says for each rack how many the other racks hold as they stand: the VMs of the lost
-    rack are down and nowhere else. `rest_vcpus` and `rest_memory_gib` are free and unusable once the
-    site is filled with this SKU.
+class SkuCapacity(Struct, frozen=True):
+    """Number of additional VMs of a SKU if nothing else is placed. `without_rack`: capacity of the other
+    racks by lost rack; VMs of the lost rack are down and not re-created. `unusable_vcpus` and
+    `unusable_memory_gib`: free but unusable after filling the site with this SKU.
     """
 
     sku: VmSku
-    now: Interval
+    current: Interval
     planned: int
-    zones: tuple[ZoneRoom, ...]
+    zones: tuple[ZoneCapacity, ...]
     without_rack: Mapping[str, Interval]
-    rest_vcpus: Interval
-    rest_memory_gib: Interval
+    unusable_vcpus: Interval
+    unusable_memory_gib: Interval
 
     @property
     def with_planned(self) -> Interval:
-        """How many more fit with every planned rack active."""
-        return self.now + Interval(self.planned, self.planned)
+        """Number of additional VMs with every planned rack active."""
+        return self.current + Interval(self.planned, self.planned)
 
     @property
     def worst_rack(self) -> str:
-        """The rack whose loss leaves the least room (the first by name); "" without racks."""
-        return min(self.without_rack, key=lambda rack: self.without_rack[rack].least, default="")
+        """Rack with the least remaining capacity if lost, the first by name; "" without racks."""
+        return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
     @property
-    def with_a_rack_lost(self) -> Interval:
-        """How many fit whichever rack is lost."""
-        least = min((interval.least for interval in self.without_rack.values()), default=0)
-        return Interval(least, min((interval.most for interval in self.without_rack.values()), default=0))
+    def with_one_rack_down(self) -> Interval:
+        """Number of additional VMs with any one rack down."""
+        minimum = min((interval.minimum for interval in self.without_rack.values()), default=0)
+        return Interval(
+            minimum, min((interval.maximum for interval in self.without_rack.values()), default=0)
+        )
 
 
-class Figures(Struct, frozen=True):
-    """vCPUs and GiB on machines that take new VMs: in all, and free."""
+class Totals(Struct, frozen=True):
+    """Total and free vCPUs and GiB of the machines open to new VMs."""
 
     machines: int
     vcpus: int
@@ -90,155 +92,170 @@ class Figures(Struct, frozen=True):
 
 
 class CapacityAnswer(Struct, frozen=True):
-    """The room of one site. `zones` None = all. `closed` are machines that take no new VMs, by why.
-
-    `loose` are the machines with VMs whose NUMA cells nobody told: counts hold for all ways in which those
-    may lie. On `overfull` ones they cannot lie in any way. `homeless` are VMs that no machine is known of.
-    `other` is what is left beside machines.
+    """Capacity of one site. `zones` None means all. `closed`: number of machines closed to new VMs by reason.
+    `machines_with_unknown_cells`: counts hold for every legal split of their VMs over NUMA cells; `overfull`
+    machines have no legal split. `unplaced`: VMs without a known machine. `other_capacities`: capacity
+    besides machines.
     """
 
     site_id: str
     zones: tuple[str, ...] | None
-    figures: Figures
+    totals: Totals
     closed: Mapping[str, int]
     planned_racks: tuple[str, ...]
-    rooms: tuple[SkuRoom, ...]
+    sku_capacities: tuple[SkuCapacity, ...]
     fragmentation: Fragmentation
     mix: MixAnswer | None = None
-    asked: bool = False
-    loose: tuple[str, ...] = ()
+    has_requested_skus: bool = False
+    machines_with_unknown_cells: tuple[str, ...] = ()
     overfull: tuple[str, ...] = ()
-    homeless: tuple[str, ...] = ()
-    other: tuple[OtherRoom, ...] = ()
+    unplaced: tuple[str, ...] = ()
+    other_capacities: tuple[OtherCapacity, ...] = ()
 
     @property
-    def bad(self) -> bool:
-        """Whether something that was asked for does not fit."""
-        short = self.asked and any(room.now.most == 0 for room in self.rooms)
-        return short or (self.mix is not None and self.mix.sets.most == 0)
+    def has_findings(self) -> bool:
+        """Whether a requested SKU or mix does not fit."""
+        is_short = self.has_requested_skus and any(
+            sku_capacity.current.maximum == 0 for sku_capacity in self.sku_capacities
+        )
+        return is_short or (self.mix is not None and self.mix.sets.maximum == 0)
 
 
-def find_capacity(
-    site: SiteView,
+def compute_capacity(
+    site: SiteSnapshot,
     skus: Sequence[VmSku] = (),
     zones: frozenset[str] | None = None,
     mix: Sequence[MixPart] = (),
 ) -> CapacityAnswer:
-    """Count. Without `skus`: those in use on the site, and the largest that its hardware lists."""
+    """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware
+    supports.
+    """
 
-    def is_asked(zone: str) -> bool:
+    def is_requested(zone: str) -> bool:
         return zones is None or zone in zones
 
-    machines = [machine for machine in site.machines.values() if is_asked(machine.availability_zone)]
+    machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
-    planned = [rack for rack in site.racks if rack.planned and is_asked(rack.availability_zone)]
-    fragmentation = find_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
-    figures = _figures(machines, fragmentation)
-    counted_skus = tuple(skus) or _usual_skus(site, machines)
-    mix_terms = {part.sku.name: replace(_usual_terms(site, part.sku), zones=zones) for part in mix}
+    planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
+    fragmentation = compute_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
+    totals = _compute_totals(machines, fragmentation)
+    counted_skus = tuple(skus) or _select_default_skus(site, machines)
+    mix_constraints = {
+        part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix
+    }
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
-        figures=figures,
-        closed=Counter(machine.refusal for machine in machines if machine.refusal),
+        totals=totals,
+        closed=Counter(machine.unschedulable_reason for machine in machines if machine.unschedulable_reason),
         planned_racks=tuple(rack.name for rack in planned),
-        rooms=tuple(_room(sku, site, zones, planned, figures) for sku in counted_skus),
+        sku_capacities=tuple(
+            _compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus
+        ),
         fragmentation=fragmentation,
-        mix=fill_with_mix(site.scheduler, mix, mix_terms) if mix else None,
-        asked=bool(skus),
-        loose=tuple(name for name in site.scheduler.loose_machines() if name in names),
-        overfull=tuple(name for name in site.scheduler.overfull_machines() if name in names),
-        homeless=site.homeless,
-        other=site.other,
+        mix=fill_with_mix(site.scheduler, mix, mix_constraints) if mix else None,
+        has_requested_skus=bool(skus),
+        machines_with_unknown_cells=tuple(
+            name for name in site.scheduler.list_machines_with_unknown_cells() if name in names
+        ),
+        overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in names),
+        unplaced=site.vms_without_machine,
+        other_capacities=site.other_capacity,
     )
 
 
-def _figures(machines: Iterable[Machine], fragmentation: Fragmentation) -> Figures:
-    """The figures of the machines that take VMs."""
-    taking = [machine for machine in machines if not machine.refusal]
-    return Figures(
-        machines=len(taking),
-        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in taking),
-        memory_gib=sum(machine.cells * machine.memory_gib_per_cell for machine in taking),
+def _compute_totals(machines: Iterable[Machine], fragmentation: Fragmentation) -> Totals:
+    """Compute the totals of the machines open to new VMs."""
+    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    return Totals(
+        machines=len(open_machines),
+        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
+        memory_gib=sum(machine.cells * machine.memory_gib_per_cell for machine in open_machines),
         free_vcpus=fragmentation.free_vcpus,
         free_memory_gib=fragmentation.free_memory_gib,
     )
 
 
-def _room(
+def _compute_sku_capacity(
     sku: VmSku,
-    site: SiteView,
+    site: SiteSnapshot,
     zones: frozenset[str] | None,
-    planned: Sequence[RackOffer],
-    figures: Figures,
-) -> SkuRoom:
-    """How many more VMs of a SKU fit, by zone, and with one rack lost."""
-    terms = _usual_terms(site, sku)
-    free_on = site.scheduler.free_by_rack(anybodys(sku, replace(terms, zones=zones)))
-    planned_on: dict[str, int] = {}
-    zone_of: dict[str, str] = {}
+    planned: Sequence[InventoryRack],
+    totals: Totals,
+) -> SkuCapacity:
+    """Compute the capacity for a SKU, by zone and with one rack down."""
+    constraints = _find_common_constraints(site, sku)
+    free_by_rack = site.scheduler.count_free_slots_by_rack(
+        build_standalone_demand(sku, replace(constraints, zones=zones))
+    )
+    planned_by_rack: dict[str, int] = {}
+    zone_by_rack: dict[str, str] = {}
     for rack in planned:
-        # Nothing stands on planned racks, so their room is known.
-        planned_on[rack.name] = RackScheduler(rack.machines).count_free(anybodys(sku, terms)).least
-        zone_of[rack.name] = rack.availability_zone
+        # Planned racks are empty, so their capacity is known.
+        planned_by_rack[rack.name] = (
+            RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints)).minimum
+        )
+        zone_by_rack[rack.name] = rack.availability_zone
     for machine in site.machines.values():
-        if machine.rack in free_on:
-            zone_of[machine.rack] = machine.availability_zone
-    fitting = total(free_on.values())
-    return SkuRoom(
+        if machine.rack in free_by_rack:
+            zone_by_rack[machine.rack] = machine.availability_zone
+    total_free = sum_intervals(free_by_rack.values())
+    return SkuCapacity(
         sku=sku,
-        now=fitting,
-        planned=sum(planned_on.values()),
-        zones=_zones(zone_of, free_on, planned_on),
-        without_rack={rack: _without(fitting, free_on[rack]) for rack in sorted(free_on, key=str.encode)},
-        rest_vcpus=_left_over(figures.free_vcpus, fitting, sku.cpus_in_cell * sku.numa_cells),
-        rest_memory_gib=_left_over(figures.free_memory_gib, fitting, sku.memory_in_cell * sku.numa_cells),
+        current=total_free,
+        planned=sum(planned_by_rack.values()),
+        zones=_group_by_zone(zone_by_rack, free_by_rack, planned_by_rack),
+        without_rack={
+            rack: _subtract(total_free, free_by_rack[rack]) for rack in sorted(free_by_rack, key=str.encode)
+        },
+        unusable_vcpus=_compute_unusable(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
+        unusable_memory_gib=_compute_unusable(
+            totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells
+        ),
     )
 
 
-def _usual_terms(site: SiteView, sku: VmSku) -> Terms:
-    """What the pools of the site that have this SKU ask of the rule alike."""
-    return common_terms(pool.demand.terms for pool in site.pools if pool.sku == sku)
+def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstraints:
+    """Find the placement constraints common to all pools of a SKU on the site."""
+    return find_common_constraints(pool.demand.constraints for pool in site.pools if pool.sku == sku)
 
 
-def _without(fitting: Interval, on_rack: Interval) -> Interval:
-    """How many VMs fit in all when those that fit on one rack do not."""
-    return Interval(fitting.least - on_rack.least, fitting.most - on_rack.most)
+def _subtract(total_free: Interval, rack_free: Interval) -> Interval:
+    """Subtract the VMs of one rack from the total."""
+    return Interval(total_free.minimum - rack_free.minimum, total_free.maximum - rack_free.maximum)
 
 
-def _left_over(free: float, fitting: Interval, of_each: float) -> Interval:
-    """What is left of free vCPUs or GiB once the VMs that fit are there, each taking `of_each`."""
-    return Interval(floor(free - fitting.most * of_each), floor(free - fitting.least * of_each))
+def _compute_unusable(free: float, total_free: Interval, size: float) -> Interval:
+    """Compute the free vCPUs or GiB left after filling the site with VMs of a given size."""
+    return Interval(floor(free - total_free.maximum * size), floor(free - total_free.minimum * size))
 
 
-def _zones(
-    zone_of: Mapping[str, str], free_on: Mapping[str, Interval], planned_on: Mapping[str, int]
-) -> tuple[ZoneRoom, ...]:
-    """The room by zone, in byte order. By rack: its zone, how many VMs fit there now, and how many once it
-    is there.
-    """
+def _group_by_zone(
+    zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
+) -> tuple[ZoneCapacity, ...]:
+    """Group the capacity of racks by zone, in byte order."""
     racks: dict[str, list[str]] = {}
-    for rack in sorted(zone_of, key=str.encode):
-        racks.setdefault(zone_of[rack], []).append(rack)
-    rooms: list[ZoneRoom] = []
+    for rack in sorted(zone_by_rack, key=str.encode):
+        racks.setdefault(zone_by_rack[rack], []).append(rack)
+    capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
-        of_zone = racks[zone]
-        free = total(free_on[rack] for rack in of_zone if rack in free_on)
-        planned = sum(planned_on.get(rack, 0) for rack in of_zone)
-        rooms.append(ZoneRoom(zone, tuple(of_zone), free, planned))
-    return tuple(rooms)
+        zone_racks = racks[zone]
+        free = sum_intervals(free_by_rack[rack] for rack in zone_racks if rack in free_by_rack)
+        planned = sum(planned_by_rack.get(rack, 0) for rack in zone_racks)
+        capacities.append(ZoneCapacity(zone, tuple(zone_racks), free, planned))
+    return tuple(capacities)
 
 
-def _usual_skus(site: SiteView, machines: Sequence[Machine]) -> tuple[VmSku, ...]:
-    """The SKUs of NKS pools and VNFs on the site and the largest one, larger first."""
-    skus = {sku for sku in skus_in_use(site) if sku.name in site.skus}
-    largest = largest_sku(site, machines)
+def _select_default_skus(site: SiteSnapshot, machines: Sequence[Machine]) -> tuple[VmSku, ...]:
+    """Select the SKUs of NKS pools and VNFs on the site and the largest one, largest first."""
+    skus = {sku for sku in list_used_skus(site) if sku.name in site.skus}
+    largest = find_largest_sku(site, machines)
     if largest is not None:
         skus.add(largest)
-    return tuple(sorted(skus, key=_larger_first))
+    return tuple(sorted(skus, key=_build_size_key))
 
 
-def _larger_first(sku: VmSku) -> tuple[float, int, str]:
+def _build_size_key(sku: VmSku) -> tuple[float, int, str]:
     return -sku.memory_gib, -sku.host_vcpus, sku.name
 
 
@@ -246,96 +263,102 @@ def _larger_first(sku: VmSku) -> tuple[float, int, str]:
 
 
 class MixPart(Struct, frozen=True):
-    """So many VMs of a SKU in every set."""
+    """Number of VMs of one SKU in every set."""
 
     count: int
     sku: VmSku
 
 
 class MixAnswer(Struct, frozen=True):
-    """How often the mix fits, placed by the rule.
-
-    `sets` whole sets fit when all VMs are placed at once, larger SKUs first, and `sets` + 1 do not;
-    `one_by_one` fit when set follows set. `short` is the SKU of which the next set has too few, with how
-    many were `missing`. `left` says how many more VMs of each SKU fit beside the `sets`.
-
-    Where the NUMA cells of VMs are not known all of these are bounds, not exact ones, `left` is beside the
-    least sets, and nothing is `short`.
+    """Number of complete sets of a mix. `sets` fit if all VMs are placed at once, larger SKUs first, and
+    `sets` + 1 do not; `one_by_one` fit if set follows set. `short` is the SKU the next set lacks, by
+    `missing` VMs. `remaining`: additional VMs of each SKU next to the `sets`. With unknown NUMA cells all are
+    bounds, `remaining` applies to the minimum of sets, and `short` is None.
     """
 
     parts: tuple[MixPart, ...]
     sets: Interval
-    one_by_one: Interval
+    sequential_sets: Interval
     short: VmSku | None
     missing: int
-    left: tuple[tuple[VmSku, Interval], ...]
+    remaining: tuple[tuple[VmSku, Interval], ...]
 
 
 def fill_with_mix(
-    scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]
+    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Find how many whole sets fit; `terms` is what VMs of each SKU ask for, by its name. Changes nothing."""
-    ordered = sorted(parts, key=lambda part: _larger_first(part.sku))
-    if scheduler.loose_machines():
-        return _bounded_mix(scheduler, parts, terms)
-    sets = _most_sets(scheduler, ordered, terms)
-    short, missing = _place_sets(scheduler.copy(), ordered, sets + 1, terms)
+    """Compute the number of complete sets; `terms` are the placement constraints by SKU name. The scheduler
+    stays unchanged.
+    """
+    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
+    if scheduler.list_machines_with_unknown_cells():
+        return _compute_mix_bounds(scheduler, parts, constraints)
+    sets = _find_maximum_sets(scheduler, ordered, constraints)
+    short, missing_count = _place_sets(scheduler.copy(), ordered, sets + 1, constraints)
     full = scheduler.copy()
-    _place_sets(full, ordered, sets, terms)
+    _place_sets(full, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
-        one_by_one=_one_by_one(scheduler.copy(), ordered, terms),
+        sequential_sets=_place_sequentially(scheduler.copy(), ordered, constraints),
         short=short,
-        missing=missing,
-        left=tuple((part.sku, _count_free(full, part.sku, terms)) for part in parts),
+        missing=missing_count,
+        remaining=tuple((part.sku, _count_free(full, part.sku, constraints)) for part in parts),
     )
 
 
-def _bounded_mix(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]) -> MixAnswer:
-    """Bounds where splits are not known: at most as many sets as fit of any part alone; at least as many as
-    fit if every VM keeps as many of the others away as its size can, wherever the rule puts it.
+def _compute_mix_bounds(
+    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
+) -> MixAnswer:
+    """Compute bounds for unknown splits over cells. Maximum: as many sets as any part alone allows. Minimum:
+    every VM blocks as many others as its size can, wherever it is placed.
     """
-    free = [_count_free(scheduler, part.sku, terms) for part in parts]
-    most = min(interval.most // part.count for part, interval in zip(parts, free, strict=True))
-    taken = [_taken_by_a_set(scheduler, part, parts) for part in parts]
-    surely = [interval.least // by_a_set for interval, by_a_set in zip(free, taken, strict=True)]
-    least = min(most, *surely)
-    left = [
-        (part.sku, Interval(interval.least - least * by_a_set, interval.most - least * part.count))
-        for part, interval, by_a_set in zip(parts, free, taken, strict=True)
+    free = [_count_free(scheduler, part.sku, constraints) for part in parts]
+    maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
+    reductions = [_compute_set_reduction(scheduler, part, parts) for part in parts]
+    certain_sets = [
+        interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)
     ]
-    sets = Interval(least, most)
-    return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(left))
+    minimum = min(maximum, *certain_sets)
+    remaining = [
+        (part.sku, Interval(interval.minimum - minimum * reduction, interval.maximum - minimum * part.count))
+        for part, interval, reduction in zip(parts, free, reductions, strict=True)
+    ]
+    sets = Interval(minimum, maximum)
+    return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(remaining))
 
 
-def _taken_by_a_set(scheduler: RackScheduler, part: MixPart, parts: Iterable[MixPart]) -> int:
-    """How much a set lowers the count of one of its SKUs at most; without bound for a SKU of several cells
-    on a machine that has more, where the choice of cells matters.
+def _compute_set_reduction(scheduler: RackScheduler, part: MixPart, parts: Iterable[MixPart]) -> int:
+    """Compute the maximum reduction of a SKU's count by one set; unbounded for a multi-cell SKU on machines
+    with more cells.
     """
     sku = part.sku
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
-        return _WITHOUT_BOUND
-    share = Share.of(sku)
-    kept_away_by_others = 0
+        return _UNBOUNDED
+    share = Share.compute(sku)
+    blocked_by_others = 0
     for other_part in parts:
         if other_part is not part:
-            kept_away_by_others += other_part.count * kept_away(Share.of(other_part.sku), share)
-    return part.count + kept_away_by_others
+            blocked_by_others += other_part.count * count_blocked_vms(Share.compute(other_part.sku), share)
+    return part.count + blocked_by_others
 
 
-def _count_free(scheduler: RackScheduler, sku: VmSku, terms: Mapping[str, Terms]) -> Interval:
-    return scheduler.count_free(anybodys(sku, terms[sku.name]))
+def _count_free(
+    scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]
+) -> Interval:
+    return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
-def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]) -> int:
-    """How many sets fit when all VMs are placed at once: no more than fit of any part alone."""
+def _find_maximum_sets(
+    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
+) -> int:
+    """Find the number of sets by bisection, limited by each part alone."""
     fitting = 0
-    bound = min(_count_free(scheduler, part.sku, terms).most // part.count for part in parts)
+    bound = min(_count_free(scheduler, part.sku, constraints).maximum // part.count for part in parts)
     while fitting < bound:
         middle = (fitting + bound + 1) // 2
-        short, _ = _place_sets(scheduler.copy(), parts, middle, terms)
-        if short is None:
+        missing_sku, _ = _place_sets(scheduler.copy(), parts, middle, constraints)
+        if missing_sku is None:
             fitting = middle
         else:
             bound = middle - 1
@@ -343,29 +366,38 @@ def _most_sets(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mappin
 
 
 def _place_sets(
-    scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, terms: Mapping[str, Terms]
+    scheduler: RackScheduler,
+    parts: Sequence[MixPart],
+    sets: int,
+    constraints: Mapping[str, PlacementConstraints],
 ) -> tuple[VmSku | None, int]:
-    """Place so many sets. Gives the first SKU that falls short and by how many; None and 0 when all fit."""
+    """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or
+    (None, 0).
+    """
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):
-            if scheduler.attempt(_demand(index, part, number, terms)) is None:
+            if scheduler.try_place(_build_demand(index, part, number, constraints)) is None:
                 return part.sku, count - number
     return None, 0
 
 
-def _one_by_one(scheduler: RackScheduler, parts: Sequence[MixPart], terms: Mapping[str, Terms]) -> Interval:
-    """How many sets fit when each is placed whole before the next."""
+def _place_sequentially(
+    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
+) -> Interval:
+    """Place complete sets one after another; return their number."""
     sets = 0
     while True:
         for index, part in enumerate(parts):
             for number in range(sets * part.count, (sets + 1) * part.count):
-                if scheduler.attempt(_demand(index, part, number, terms)) is None:
+                if scheduler.try_place(_build_demand(index, part, number, constraints)) is None:
                     return Interval(sets, sets)
         sets += 1
 
 
-def _demand(index: int, part: MixPart, number: int, terms: Mapping[str, Terms]) -> Demand:
-    """VM `number` of the part at `index` of a mix: every part is a pool of its own."""
+def _build_demand(
+    index: int, part: MixPart, number: int, constraints: Mapping[str, PlacementConstraints]
+) -> Demand:
+    """Build the demand of one VM of a mix; every part is a separate pool."""
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
-    return Demand(name, part.sku, terms[part.sku.name])
+    return Demand(name, part.sku, constraints[part.sku.name])

@@ -1,7 +1,6 @@
-"""One machine, rack, cluster or site lost: what is down, what is left, and what comes back elsewhere.
-
-The platform moves no VM by itself. When the node of an NKS cluster is deleted, its VM is created anew
-where the placement rule puts it; that is played through here.
+"""Failure of a machine, rack, cluster or site: VMs down, remaining VMs, and re-created VMs. The platform
+itself moves no VM. If the node of an NKS cluster is deleted, its VM is re-created by the placement rule, as
+simulated here.
 """
 
 from __future__ import annotations
@@ -12,35 +11,35 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.demands import PlacedVm
 from nexusform.domains.whatif.questions.pods_down import (
     NO_PODS,
     ClusterPods,
     PodsOutcome,
-    WorkloadLeft,
-    take_down,
+    WorkloadImpact,
+    simulate_nodes_down,
 )
-from nexusform.planning.vms.sites import demand_for
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import build_demand
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Interval
-from nexusform.worlds.availability import (
-    DrawnRoom,
-    PoolLeft,
+from nexusform.snapshots.availability import (
+    PoolAvailability,
     Replacement,
-    ask_again,
-    down_by_cluster,
-    place_anew,
-    pool_left,
-    pools_hit,
+    SampledCapacity,
+    build_pool_availability,
+    group_down_vms,
+    list_affected_pools,
+    place_replacements,
+    sample_capacity,
 )
-from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
-# The node label that Operator Nexus puts on NKS nodes: the machine's name.
+# Label of NKS nodes with the machine's name, set by Operator Nexus.
 MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
 
 
 class FailureScope(StrEnum):
-    """What is lost."""
+    """Scope of a failure."""
 
     MACHINE = "machine"
     RACK = "rack"
@@ -48,8 +47,8 @@ class FailureScope(StrEnum):
     SITE = "site"
 
 
-class PoolComeback(Struct, frozen=True):
-    """The VMs of one pool that come back; `reason` says why some do not fit, "" when all do."""
+class PoolRecreation(Struct, frozen=True):
+    """Re-created VMs of one pool; `reason` explains missing capacity, "" if all fit."""
 
     cluster_id: str
     cluster: str
@@ -60,159 +59,173 @@ class PoolComeback(Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """VMs that fit nowhere."""
-        return sum(vm.place is None for vm in self.vms)
+        """Number of VMs without capacity."""
+        return sum(vm.placement is None for vm in self.vms)
 
 
 class NodeDeletion(Struct, frozen=True):
-    """The command that has a cluster's nodes on lost machines created anew.
-
-    `reachable` is False when the cluster's control plane has lost its quorum and cannot answer.
+    """Command that re-creates a cluster's nodes on lost machines. `is_reachable` is False if its control
+    plane lost quorum.
     """
 
     cluster_id: str
     cluster: str
     machines: tuple[str, ...]
     nodes: tuple[str, ...]
-    reachable: bool
+    is_reachable: bool
 
     @property
     def command(self) -> str:
-        """To be run against that cluster."""
+        """Command to run against the cluster."""
         if len(self.machines) == 1:
             return f"kubectl delete node -l {MACHINE_LABEL}={self.machines[0]}"
         return f"kubectl delete node -l '{MACHINE_LABEL} in ({','.join(self.machines)})'"
 
 
 class Failure(Struct, frozen=True):
-    """What the loss does. `stay_down` are VMs that wait for their machine: plain VMs and VNFs (with the
-    address that places one anew), and those outside nexusform. `workloads` are those that lose pods,
-    where pods are known. `comebacks` are those of one draw where NUMA cells are not known, and `drawn` says
-    how it is in the others, in their order.
+    """Effects of a failure. `stay_down`: plain VMs and VNFs, down until their machine is back (with the
+    address to re-create one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known.
+    `recreations`: those of one sample if NUMA cells are unknown; `samples` summarizes the others in the same
+    order.
     """
 
     site_id: str
     scope: FailureScope
     lost: str
     machines: tuple[str, ...]
-    pools: tuple[PoolLeft, ...]
-    comebacks: tuple[PoolComeback, ...]
+    pools: tuple[PoolAvailability, ...]
+    recreations: tuple[PoolRecreation, ...]
     deletions: tuple[NodeDeletion, ...]
-    stay_down: tuple[PoolLeft, ...]
-    outsiders: tuple[str, ...]
-    workloads: tuple[WorkloadLeft, ...] = ()
-    drawn: DrawnRoom | None = None
+    stay_down: tuple[PoolAvailability, ...]
+    unmanaged_vms: tuple[str, ...]
+    workloads: tuple[WorkloadImpact, ...] = ()
+    samples: SampledCapacity | None = None
 
     @property
-    def vms(self) -> int:
-        """VMs that are down."""
-        return sum(len(pool.down) for pool in self.pools) + len(self.outsiders)
+    def vm_count(self) -> int:
+        """Number of VMs down."""
+        return sum(len(pool.down_vms) for pool in self.pools) + len(self.unmanaged_vms)
 
     @property
     def missing(self) -> int:
-        """VMs that are created anew and fit nowhere, in the draw that is shown."""
-        return sum(pool.missing for pool in self.comebacks)
+        """Number of re-created VMs without capacity, in the reported sample."""
+        return sum(pool.missing for pool in self.recreations)
 
     @property
-    def bad(self) -> bool:
-        """Whether availability is lost, or something does not certainly fit elsewhere."""
-        unsure = self.drawn is not None and not self.drawn.certain
+    def has_findings(self) -> bool:
+        """Whether availability is lost, or capacity elsewhere is uncertain."""
+        is_uncertain = self.samples is not None and not self.samples.is_certain
         return (
-            unsure or self.missing > 0 or any(pool.lost for pool in self.pools) or bool(self.lost_workloads)
+            is_uncertain
+            or self.missing > 0
+            or any(pool.is_lost for pool in self.pools)
+            or bool(self.lost_workloads)
         )
 
     @property
-    def lost_workloads(self) -> tuple[WorkloadLeft, ...]:
-        """The workloads of which no pod runs, at once or after replacements."""
-        outcomes = [(left, left.outcome(drained=False)) for left in self.workloads]
-        return tuple(left for left, outcome in outcomes if outcome is PodsOutcome.LOST)
+    def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
+        """Workloads without a running pod, at once or after replacement."""
+        outcomes = [(impact, impact.determine_outcome(is_drained=False)) for impact in self.workloads]
+        return tuple(impact for impact, outcome in outcomes if outcome is PodsOutcome.LOST)
 
 
-def lose_machines(
-    site: SiteView,
+def simulate_machine_loss(
+    site: SiteSnapshot,
     scope: FailureScope,
     lost: str,
     machines: Sequence[str],
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
-    """A machine or a rack is gone; its NKS nodes are deleted, and come back by the rule."""
+    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement
+    rule.
+    """
     names = frozenset(machines)
-    pools = pools_hit(site, names)
-    scheduler, _ = site.without(names, "lost")
-    drawn = _over_draws(site, scheduler, names)
+    pools = list_affected_pools(site, names)
+    scheduler, _ = site.build_scheduler_without(names, "lost")
+    samples = _sample_missing(site, scheduler, names)
     return Failure(
         site_id=site.id,
         scope=scope,
         lost=lost,
         machines=tuple(machines),
         pools=pools,
-        comebacks=tuple(_comebacks(site, scheduler, names)),
-        deletions=tuple(_deletions(pools, machines)),
+        recreations=tuple(_recreate_pools(site, scheduler, names)),
+        deletions=tuple(_build_deletions(pools, machines)),
         stay_down=tuple(pool for pool in pools if pool.kind is not OwnerKind.NKS),
-        outsiders=tuple(name for machine, name in site.outsiders if machine in names),
-        workloads=tuple(_workloads(pools, pods)),
-        drawn=drawn,
+        unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in names),
+        workloads=tuple(_find_affected_workloads(pools, pods)),
+        samples=samples,
     )
 
 
-def lose_cluster(site: SiteView, cluster: Cluster, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
-    """All of a cluster is gone; nothing of it comes back by itself."""
-    pools = tuple(pool_left(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
-    workloads = tuple(_workloads(pools, pods))
+def simulate_cluster_loss(
+    site: SiteSnapshot, cluster: ClusterSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
+) -> Failure:
+    """Simulate the loss of a whole cluster; nothing is re-created."""
+    pools = tuple(build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
+    workloads = tuple(_find_affected_workloads(pools, pods))
     return Failure(
         site_id=site.id,
         scope=FailureScope.CLUSTER,
         lost=cluster.id,
         machines=(),
         pools=pools,
-        comebacks=(),
+        recreations=(),
         deletions=(),
         stay_down=(),
-        outsiders=(),
+        unmanaged_vms=(),
         workloads=workloads,
     )
 
 
-def lose_site(site: SiteView, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
-    """All of a site is gone."""
+def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
+    """Simulate the loss of a whole site."""
     names = frozenset(site.machines)
-    pools = pools_hit(site, names)
-    outsiders = tuple(name for _, name in site.outsiders)
-    workloads = tuple(_workloads(pools, pods))
+    pools = list_affected_pools(site, names)
+    unmanaged_vms = tuple(name for _, name in site.unmanaged_vms)
+    workloads = tuple(_find_affected_workloads(pools, pods))
     return Failure(
         site_id=site.id,
         scope=FailureScope.SITE,
         lost=site.id,
         machines=tuple(site.machines),
         pools=pools,
-        comebacks=(),
+        recreations=(),
         deletions=(),
         stay_down=(),
-        outsiders=outsiders,
+        unmanaged_vms=unmanaged_vms,
         workloads=workloads,
     )
 
 
-def _workloads(pools: Sequence[PoolLeft], pods: Mapping[str, ClusterPods]) -> Iterable[WorkloadLeft]:
-    """The workloads that lose pods, cluster by cluster; power is lost, nothing is drained."""
-    for cluster_id, vms in down_by_cluster(pools).items():
+def _find_affected_workloads(
+    pools: Sequence[PoolAvailability], pods: Mapping[str, ClusterPods]
+) -> Iterable[WorkloadImpact]:
+    """Find the workloads with lost pods, by cluster; nodes are not drained."""
+    for cluster_id, vms in group_down_vms(pools).items():
         if cluster_id in pods:
             cluster_pods = pods[cluster_id]
             nodes = {vm.name for vm in vms}
-            workloads, _ = take_down(cluster_pods, cluster_pods.standing, nodes, drained=False)
+            workloads, _ = simulate_nodes_down(cluster_pods, cluster_pods.existing, nodes, is_drained=False)
             yield from workloads
 
 
-def _comebacks(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolComeback]:
-    """The VMs of NKS clusters that come back elsewhere, pool by pool in order of creation."""
-    for cluster, pool, down in _coming_back(site, lost):
-        placed = place_anew(scheduler, pool, down)
-        reason = placed.shortage.reason if placed.shortage is not None else ""
-        yield PoolComeback(cluster.id, cluster.name, pool.name, pool.sku.name, placed.replacements, reason)
+def _recreate_pools(
+    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
+) -> Iterable[PoolRecreation]:
+    """Recreate the lost VMs of NKS clusters, pool by pool in creation order."""
+    for cluster, pool, down in _find_lost_pools(site, lost):
+        placement_result = place_replacements(scheduler, pool, down)
+        reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
+        yield PoolRecreation(
+            cluster.id, cluster.name, pool.name, pool.sku.name, placement_result.replacements, reason
+        )
 
 
-def _coming_back(site: SiteView, lost: frozenset[str]) -> Iterable[tuple[Cluster, Pool, Sequence[PlacedVm]]]:
-    """The pools of NKS clusters with VMs on lost machines, and these VMs."""
+def _find_lost_pools(
+    site: SiteSnapshot, lost: frozenset[str]
+) -> Iterable[tuple[ClusterSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
+    """Find the pools of NKS clusters with lost VMs, and these VMs."""
     for cluster in site.clusters:
         if cluster.kind is not OwnerKind.NKS:
             continue
@@ -222,35 +235,37 @@ def _coming_back(site: SiteView, lost: frozenset[str]) -> Iterable[tuple[Cluster
                 yield cluster, pool, down
 
 
-def _over_draws(site: SiteView, scheduler: RackScheduler, lost: frozenset[str]) -> DrawnRoom | None:
-    """How many VMs find no room elsewhere, over the draws of cells. Where one pool comes back, its VMs are
-    all alike, and counting room gives bounds that hold for every split.
+def _sample_missing(
+    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
+) -> SampledCapacity | None:
+    """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every
+    split.
     """
-    pools = list(_coming_back(site, lost))
+    pools = list(_find_lost_pools(site, lost))
 
-    def missing(drawn: RackScheduler) -> list[int]:
-        return [comeback.missing for comeback in _comebacks(site, drawn, lost)]
+    def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
+        return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
 
-    room = ask_again(scheduler, sum(len(down) for _, _, down in pools), missing)
-    if room is None or len(pools) > 1:
-        return room
+    samples = sample_capacity(scheduler, sum(len(down) for _, _, down in pools), count_missing)
+    if samples is None or len(pools) > 1:
+        return samples
     [(_, pool, down)] = pools
-    free = scheduler.count_free(demand_for(pool.owner, pool.demand, down[0].number))
-    bounds = Interval(max(0, len(down) - free.most), max(0, len(down) - free.least))
-    return replace(room, missing=bounds, pools=(bounds,), exact=True)
+    free = scheduler.count_free_slots(build_demand(pool.owner, pool.demand, down[0].number))
+    bounds = Interval(max(0, len(down) - free.maximum), max(0, len(down) - free.minimum))
+    return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
 
 
-def _deletions(pools: Sequence[PoolLeft], machines: Sequence[str]) -> Iterable[NodeDeletion]:
-    """Cluster by cluster; control planes that lost their quorum cannot answer."""
-    of_clusters = [pool for pool in pools if pool.kind is OwnerKind.NKS]
-    names = {pool.cluster_id: pool.cluster for pool in of_clusters}
-    silent = {pool.cluster_id for pool in of_clusters if pool.control_plane and pool.lost}
-    for cluster_id, down in down_by_cluster(of_clusters).items():
-        hit = {vm.placement.machine for vm in down}
+def _build_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletion]:
+    """Build the node deletions by cluster; control planes without quorum are unreachable."""
+    nks_pools = [pool for pool in pools if pool.kind is OwnerKind.NKS]
+    names = {pool.cluster_id: pool.cluster for pool in nks_pools}
+    unreachable = {pool.cluster_id for pool in nks_pools if pool.is_control_plane and pool.is_lost}
+    for cluster_id, down in group_down_vms(nks_pools).items():
+        affected_machines = {vm.placement.machine for vm in down}
         yield NodeDeletion(
             cluster_id,
             names[cluster_id],
-            tuple(machine for machine in machines if machine in hit),
+            tuple(machine for machine in machines if machine in affected_machines),
             tuple(vm.name for vm in down),
-            cluster_id not in silent,
+            cluster_id not in unreachable,
         )

@@ -1,4 +1,4 @@
-"""What may happen to the members of a fleet: from flags (`member-1:env=prod`) to members."""
+"""Edits of fleet members, from flags (`member-1:env=prod`) to members."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.importers.fleet_model import FleetMember
-from nexusform.domains.fleet.planning.world import member_of
+from nexusform.domains.fleet.planning.fleet_snapshot import build_member
 from nexusform.domains.fleet.scheduling.bindings import Health, ResourceUsage
 from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
 from nexusform.domains.fleet.scheduling.validation import check_member
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
-from nexusform.domains.pods.planning.nodes import NodeCluster
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
-from nexusform.words import listed
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
-# What KubeFleet's `draincluster` puts on a member. Source: KubeFleet tools/utils/common.go.
+# Taint set by KubeFleet's `draincluster`. Source: KubeFleet tools/utils/common.go.
 CORDON: Final = Taint("cordon-key", "cordon-value", NO_SCHEDULE)
-_SHOWN: Final = 20
+_MAX_NAMES: Final = 20
 
 
-class Verb(StrEnum):
-    """What happens to a member."""
+class EditKind(StrEnum):
+    """Kind of an edit."""
 
     LEAVE = "leave"
     DRAIN = "drain"
@@ -39,99 +39,99 @@ class Verb(StrEnum):
 
 
 class Edit(Struct, frozen=True):
-    """One thing that happens to a member. `key` is of the taint, label or property, `value` what it is then
-    (None: it goes); of `join` the value is what the member is like, of `health` the health.
+    """One edit of a member. `key` is that of the taint, label or property, `value` the new value (None:
+    removed). For `join` the value is the template, for `health` the health.
     """
 
-    verb: Verb
+    kind: EditKind
     member: str
     key: str = ""
     value: str | None = None
 
     @property
     def text(self) -> str:
-        """`member-1 leaves`, `member-2: label env=prod`."""
-        match self.verb:
-            case Verb.LEAVE:
+        """Description: `member-1 leaves`, `member-2: label env=prod`."""
+        match self.kind:
+            case EditKind.LEAVE:
                 return f"{self.member} leaves"
-            case Verb.DRAIN:
+            case EditKind.DRAIN:
                 return f"{self.member} is drained"
-            case Verb.JOIN:
+            case EditKind.JOIN:
                 return f"{self.member} joins" + (f" like {self.value}" if self.value else "")
-            case Verb.HEALTH:
+            case EditKind.HEALTH:
                 return f"{self.member} is {self.value}"
-        change = f"without {self.verb} {self.key}" if self.value is None else f"{self.verb} {self.setting}"
+        change = f"without {self.kind} {self.key}" if self.value is None else f"{self.kind} {self.setting}"
         return f"{self.member}: {change}"
 
     @property
     def setting(self) -> str:
-        """Key and value: `env=prod`, `gone:NoSchedule`."""
-        if self.verb is Verb.TAINT:
+        """Key and value: `env=prod`, `key:NoSchedule`."""
+        if self.kind is EditKind.TAINT:
             return f"{self.key}={self.value}" if self.value else self.key
         return f"{self.key}={self.value}"
 
 
-class Seat(Struct, frozen=True):
-    """A member as a simulation takes it: as written, with the cluster that it is where its nodes are known.
-    `others` is what pods ask for that nothing here brings (thousandths of a CPU, bytes).
+class SimulatedMember(Struct, frozen=True):
+    """Member of a simulation: its record, and its cluster if the nodes are known. `unmanaged_requests`:
+    requests of unmanaged pods (thousandths of a CPU, bytes).
     """
 
-    written: FleetMember
+    record: FleetMember
     cluster: NodeCluster | None = None
-    others: tuple[int, int] = (0, 0)
+    unmanaged_requests: tuple[int, int] = (0, 0)
 
 
-class Seats(Struct, frozen=True):
-    """The members of a fleet by name, and the clusters that may join it, by id."""
+class SimulatedFleet(Struct, frozen=True):
+    """Members of a fleet by name, and the clusters available to join, by id."""
 
-    members: Mapping[str, Seat]
+    members: Mapping[str, SimulatedMember]
     clusters: Mapping[str, NodeCluster]
 
 
 # --- from flags --------------------------------------------------------------------------------
 
 
-def read_edits(flags: Mapping[Verb, Sequence[str]]) -> tuple[list[Edit], list[Diagnostic]]:
-    """The edits that flags ask for, in the order of `flags`, and what is wrong with others."""
+def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[Edit], list[Diagnostic]]:
+    """Parse the edits of flags, in the order of `flags`, with diagnostics about invalid ones."""
     edits: list[Edit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
         for text in texts:
-            edit = _READERS[verb](verb, text)
+            edit = _PARSERS[verb](verb, text)
             if edit is None:
-                detail = f"-{verb}={text} does not say what happens. Write {_FORMS[verb]}."
-                problems.append(error("invalid-simulation", detail))
+                detail = f"-{verb}={text} does not say what happens. Write {_SYNTAX[verb]}."
+                problems.append(build_error("invalid-simulation", detail))
             else:
                 edits.append(edit)
     return edits, problems
 
 
-_FORMS: Final[Mapping[Verb, str]] = {
-    Verb.LEAVE: "-leave=MEMBER",
-    Verb.DRAIN: "-drain=MEMBER",
-    Verb.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE with another member or a cluster that it is like",
-    Verb.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to take one away",
-    Verb.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to take one away",
-    Verb.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to take one away",
-    Verb.HEALTH: f"-health=MEMBER:HEALTH, with {listed((str(h) for h in Health), _SHOWN)}",
+_SYNTAX: Final[Mapping[EditKind, str]] = {
+    EditKind.LEAVE: "-leave=MEMBER",
+    EditKind.DRAIN: "-drain=MEMBER",
+    EditKind.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE with another member or a cluster that it is like",
+    EditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to take one away",
+    EditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to take one away",
+    EditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to take one away",
+    EditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list((str(h) for h in Health), _MAX_NAMES)}",
 }
 
 
-def _read_name(verb: Verb, text: str) -> Edit | None:
-    """`MEMBER`; None for any other text."""
+def _parse_name(verb: EditKind, text: str) -> Edit | None:
+    """Parse `MEMBER`; None if invalid."""
     return Edit(verb, text) if text and ":" not in text and "=" not in text else None
 
 
-def _read_join(verb: Verb, text: str) -> Edit | None:
-    """`MEMBER` or `MEMBER=LIKE`; None for any other text."""
-    name, equals, like = text.partition("=")
-    if not name or ":" in name or (equals and not like):
+def _parse_join(verb: EditKind, text: str) -> Edit | None:
+    """Parse `MEMBER` or `MEMBER=LIKE`; None if invalid."""
+    name, equals, template = text.partition("=")
+    if not name or ":" in name or (equals and not template):
         return None
-    return Edit(verb, name, value=like or None)
+    return Edit(verb, name, value=template or None)
 
 
-def _read_setting(verb: Verb, text: str) -> Edit | None:
-    """`MEMBER:KEY=VALUE` sets, `MEMBER:KEY-` takes away; None when it is neither."""
+def _parse_setting(verb: EditKind, text: str) -> Edit | None:
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None
@@ -141,8 +141,8 @@ def _read_setting(verb: Verb, text: str) -> Edit | None:
     return Edit(verb, member, key, value) if key and equals else None
 
 
-def _read_taint(verb: Verb, text: str) -> Edit | None:
-    """`MEMBER:KEY=VALUE` or `MEMBER:KEY` sets, `MEMBER:KEY-` takes away; the effect may be left out."""
+def _parse_taint(verb: EditKind, text: str) -> Edit | None:
+    """Parse `MEMBER:KEY=VALUE` or `MEMBER:KEY` (set), `MEMBER:KEY-` (remove); the effect is optional."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None
@@ -153,97 +153,102 @@ def _read_taint(verb: Verb, text: str) -> Edit | None:
     return Edit(verb, member, key, value) if key and ":" not in setting else None
 
 
-def _read_health(verb: Verb, text: str) -> Edit | None:
-    """`MEMBER:HEALTH`; None for any other text."""
+def _parse_health(verb: EditKind, text: str) -> Edit | None:
+    """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
     is_known = health in {str(known_health) for known_health in Health}
     return Edit(verb, member, value=health) if member and is_known else None
 
 
-_READERS: Final[Mapping[Verb, Callable[[Verb, str], Edit | None]]] = {
-    Verb.LEAVE: _read_name,
-    Verb.DRAIN: _read_name,
-    Verb.JOIN: _read_join,
-    Verb.TAINT: _read_taint,
-    Verb.LABEL: _read_setting,
-    Verb.PROPERTY: _read_setting,
-    Verb.HEALTH: _read_health,
+_PARSERS: Final[Mapping[EditKind, Callable[[EditKind, str], Edit | None]]] = {
+    EditKind.LEAVE: _parse_name,
+    EditKind.DRAIN: _parse_name,
+    EditKind.JOIN: _parse_join,
+    EditKind.TAINT: _parse_taint,
+    EditKind.LABEL: _parse_setting,
+    EditKind.PROPERTY: _parse_setting,
+    EditKind.HEALTH: _parse_health,
 }
 
 
 # --- to members --------------------------------------------------------------------------------
 
 
-def edited(seats: Seats, edits: Iterable[Edit]) -> tuple[Mapping[str, Seat], list[Diagnostic]]:
-    """The members once all of it has happened, those that join last; and what is wrong with edits."""
-    members = dict(seats.members)
+def apply_edits(
+    simulated_fleet: SimulatedFleet, edits: Iterable[Edit]
+) -> tuple[Mapping[str, SimulatedMember], list[Diagnostic]]:
+    """Apply the edits; return the members, joined ones last, and diagnostics."""
+    members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
-    have_left: set[str] = set()
-    # Who joins is there before anything else happens to it.
-    for edit in sorted(edits, key=lambda edit: edit.verb is not Verb.JOIN):
-        seat = _edited(seats, members, edit, have_left)
-        if isinstance(seat, Diagnostic):
-            if seat not in problems:
-                problems.append(seat)
-        elif seat is None:
-            have_left.add(edit.member)
+    departed: set[str] = set()
+    # Joins are applied before other edits of the same member.
+    for edit in sorted(edits, key=lambda edit: edit.kind is not EditKind.JOIN):
+        member = _apply_edit(simulated_fleet, members, edit, departed)
+        if isinstance(member, Diagnostic):
+            if member not in problems:
+                problems.append(member)
+        elif member is None:
+            departed.add(edit.member)
             del members[edit.member]
         else:
-            members[edit.member] = seat
+            members[edit.member] = member
     return members, problems
 
 
-def _edited(
-    seats: Seats, members: Mapping[str, Seat], edit: Edit, have_left: Collection[str]
-) -> Seat | Diagnostic | None:
-    """The member after an edit; None where it leaves. `have_left` are those that left by earlier edits."""
-    if edit.verb is Verb.JOIN:
-        seat = _joined(seats, edit)
-    elif edit.member in have_left:
-        detail = f"-{edit.verb}: {edit.member} leaves the fleet already; nothing more can happen to it."
-        return error("invalid-simulation", detail)
+def _apply_edit(
+    simulated_fleet: SimulatedFleet,
+    members: Mapping[str, SimulatedMember],
+    edit: Edit,
+    departed: Collection[str],
+) -> SimulatedMember | Diagnostic | None:
+    """Return the member after an edit, None if it leaves. `departed`: members removed by earlier edits."""
+    if edit.kind is EditKind.JOIN:
+        member = _join_member(simulated_fleet, edit)
+    elif edit.member in departed:
+        detail = f"-{edit.kind}: {edit.member} leaves the fleet already; nothing more can happen to it."
+        return build_error("invalid-simulation", detail)
     elif edit.member not in members:
-        return _unknown("member", edit.member, members)
-    elif edit.verb is Verb.LEAVE:
+        return _build_unknown_error("member", edit.member, members)
+    elif edit.kind is EditKind.LEAVE:
         return None
     else:
-        seat = _changed(members[edit.member], edit)
-    if isinstance(seat, Diagnostic):
-        return seat
-    problems = check_member(member_of(seat.written, seat.cluster, (0, 0)))
-    return error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else seat
+        member = _change_member(members[edit.member], edit)
+    if isinstance(member, Diagnostic):
+        return member
+    problems = check_member(build_member(member.record, member.cluster, (0, 0)))
+    return build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else member
 
 
-def _joined(seats: Seats, edit: Edit) -> Seat | Diagnostic:
-    """A new member, or one that stands and was not eligible."""
-    standing = seats.members.get(edit.member)
-    if standing is not None:
-        return _joined_again(standing, edit)
+def _join_member(simulated_fleet: SimulatedFleet, edit: Edit) -> SimulatedMember | Diagnostic:
+    """Return a new member, or an existing ineligible one."""
+    existing = simulated_fleet.members.get(edit.member)
+    if existing is not None:
+        return _restore_member(existing, edit)
     if edit.value is None:
-        return Seat(_new_member(edit.member))
-    like = seats.members.get(edit.value)
-    if like is not None:
-        return _member_like(like, edit.member)
-    all_clusters = seats.clusters.values()
+        return SimulatedMember(_make_member(edit.member))
+    template = simulated_fleet.members.get(edit.value)
+    if template is not None:
+        return _copy_member(template, edit.member)
+    all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:
-        names = [*seats.members, *(cluster.id for cluster in all_clusters)]
-        return _unknown("member or cluster", edit.value, names)
+        names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
+        return _build_unknown_error("member or cluster", edit.value, names)
     [cluster] = clusters
-    return Seat(_new_member(edit.member, cluster.id), cluster)
+    return SimulatedMember(_make_member(edit.member, cluster.id), cluster)
 
 
-def _joined_again(standing: Seat, edit: Edit) -> Seat | Diagnostic:
-    """A member that stands can only become eligible."""
-    healthy = standing.written.health is Health.HEALTHY
-    if edit.value or healthy:
-        why = "has joined already" if healthy else "is a member already"
-        detail = f"{edit.member} {why}: choose another name for one that joins."
-        return error("invalid-simulation", detail)
-    return replace(standing, written=replace(standing.written, health=Health.HEALTHY))
+def _restore_member(existing: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+    """Make an existing ineligible member eligible; anything else is an error."""
+    is_healthy = existing.record.health is Health.HEALTHY
+    if edit.value or is_healthy:
+        reason = "has joined already" if is_healthy else "is a member already"
+        detail = f"{edit.member} {reason}: choose another name for one that joins."
+        return build_error("invalid-simulation", detail)
+    return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
 
 
-def _new_member(name: str, cluster_id: str = "") -> FleetMember:
+def _make_member(name: str, cluster_id: str = "") -> FleetMember:
     return FleetMember(
         name=name,
         labels={MEMBER_LABEL: name},
@@ -256,105 +261,113 @@ def _new_member(name: str, cluster_id: str = "") -> FleetMember:
     )
 
 
-def _member_like(like: Seat, name: str) -> Seat:
-    """Another member of this name, on a cluster of its own."""
-    labels = {**like.written.labels, MEMBER_LABEL: name}
-    written = replace(like.written, name=name, labels=labels, health=Health.HEALTHY)
-    return Seat(written, _copy_of(like.cluster, name))
+def _copy_member(template: SimulatedMember, name: str) -> SimulatedMember:
+    """Copy a member under a new name, on a cluster of its own."""
+    labels = {**template.record.labels, MEMBER_LABEL: name}
+    record = replace(template.record, name=name, labels=labels, health=Health.HEALTHY)
+    return SimulatedMember(record, _copy_cluster(template.cluster, name))
 
 
-def _copy_of(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
-    """A cluster with nodes like those of another on a site of its own, and nothing on them."""
+def _copy_cluster(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
+    """Copy a cluster's nodes to a site of its own, without pods."""
     if cluster is None:
         return None
     site_id = f"simulated/{name}"
     return NodeCluster(**{**asdict(cluster), "id": site_id, "name": name, "site_id": site_id})
 
 
-def _changed(seat: Seat, edit: Edit) -> Seat | Diagnostic:
-    """The member after an edit that neither brings nor removes it."""
-    written = seat.written
-    match edit.verb:
-        case Verb.DRAIN:
-            taints = written.taints if CORDON in written.taints else (*written.taints, CORDON)
-            return replace(seat, written=replace(written, taints=taints))
-        case Verb.HEALTH:
-            return replace(seat, written=replace(written, health=Health(edit.value or Health.HEALTHY)))
-        case Verb.TAINT:
-            return _tainted(seat, edit)
-        case Verb.LABEL:
-            return _with_entry(seat, edit, "labels", written.labels)
+def _change_member(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+    """Return the member after an edit other than join or leave."""
+    record = member.record
+    match edit.kind:
+        case EditKind.DRAIN:
+            taints = record.taints if CORDON in record.taints else (*record.taints, CORDON)
+            return replace(member, record=replace(record, taints=taints))
+        case EditKind.HEALTH:
+            return replace(member, record=replace(record, health=Health(edit.value or Health.HEALTHY)))
+        case EditKind.TAINT:
+            return _set_taint(member, edit)
+        case EditKind.LABEL:
+            return _set_entry(member, edit, "labels", record.labels)
     if edit.key.startswith(RESOURCE_PREFIX):
-        return _resourced(seat, edit)
-    return _with_entry(seat, edit, "properties", written.properties)
+        return _set_resource(member, edit)
+    return _set_entry(member, edit, "properties", record.properties)
 
 
-def _tainted(seat: Seat, edit: Edit) -> Seat | Diagnostic:
-    """The member with a taint of this key set, or without it."""
-    standing = seat.written.taints
-    taints = [taint for taint in standing if taint.key != edit.key]
+def _set_taint(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+    """Return the member with a taint set or removed."""
+    existing = member.record.taints
+    taints = [taint for taint in existing if taint.key != edit.key]
     if edit.value is not None:
         taints.append(Taint(edit.key, edit.value, NO_SCHEDULE))
-    elif len(taints) == len(standing):
-        return _has_no(edit, [taint.key for taint in standing])
-    return replace(seat, written=replace(seat.written, taints=tuple(taints)))
+    elif len(taints) == len(existing):
+        return _build_missing_key_error(edit, [taint.key for taint in existing])
+    return replace(member, record=replace(member.record, taints=tuple(taints)))
 
 
-def _with_entry(seat: Seat, edit: Edit, where: str, standing: Mapping[str, str]) -> Seat | Diagnostic:
-    """The member with a label or property set, or without it: an entry of `where`, which are `standing`."""
-    if edit.value is None and edit.key not in standing:
-        return _not_removable(seat, edit, standing)
-    entries = {key: value for key, value in standing.items() if key != edit.key}
+def _set_entry(
+    member: SimulatedMember, edit: Edit, field_name: str, existing: Mapping[str, str]
+) -> SimulatedMember | Diagnostic:
+    """Return the member with a label or property set or removed; `existing` are the entries of
+    `field_name`.
+    """
+    if edit.value is None and edit.key not in existing:
+        return _build_not_removable_error(member, edit, existing)
+    entries = {key: value for key, value in existing.items() if key != edit.key}
     if edit.value is not None:
         entries[edit.key] = edit.value
-    return replace(seat, written=replace(seat.written, **{where: entries}))
+    return replace(member, record=replace(member.record, **{field_name: entries}))
 
 
-def _not_removable(seat: Seat, edit: Edit, standing: Mapping[str, str]) -> Diagnostic:
-    """A key cannot be taken away that nobody wrote, be it that a property follows from the nodes."""
-    if edit.verb is Verb.PROPERTY and seat.cluster is not None:
-        derived = member_of(seat.written, seat.cluster, (0, 0)).properties
+def _build_not_removable_error(
+    member: SimulatedMember, edit: Edit, existing: Mapping[str, str]
+) -> Diagnostic:
+    """Build the error for removing a key that is not set, or derived from nodes."""
+    if edit.kind is EditKind.PROPERTY and member.cluster is not None:
+        derived = build_member(member.record, member.cluster, (0, 0)).properties
         if edit.key in derived:
-            detail = f"{edit.text}: it follows from the nodes of {seat.cluster.name}; give it another value."
-            return error("invalid-simulation", detail)
-    return _has_no(edit, standing)
+            detail = (
+                f"{edit.text}: it follows from the nodes of {member.cluster.name}; give it another value."
+            )
+            return build_error("invalid-simulation", detail)
+    return _build_missing_key_error(edit, existing)
 
 
-def _resourced(seat: Seat, edit: Edit) -> Seat | Diagnostic:
-    """The member with another amount of CPU or memory."""
-    which, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
-    usage = seat.written.resources
-    if seat.cluster is not None:
-        return error(
+def _set_resource(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+    """Return the member with another amount of CPU or memory."""
+    amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
+    usage = member.record.resources
+    if member.cluster is not None:
+        return build_error(
             "invalid-simulation",
-            f"{edit.text}: this figure follows from the nodes of {seat.cluster.name} and the pods on them.",
+            f"{edit.text}: this figure follows from the nodes of {member.cluster.name} and the pods on them.",
         )
-    if which not in ("total", "allocatable", "available") or not resource:
-        return error(
+    if amount_kind not in ("total", "allocatable", "available") or not resource:
+        return build_error(
             "invalid-simulation",
             f"{edit.text}: there is no such property. Resources are {RESOURCE_PREFIX}available-cpu and the "
             "like, with total, allocatable or available.",
         )
-    amounts = {name: amount for name, amount in getattr(usage, which).items() if name != resource}
+    amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
     if edit.value is not None:
         amount = parse_quantity(edit.value)
-        if isinstance(amount, Malformed):
+        if isinstance(amount, MalformedQuantity):
             detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
-            return error("invalid-simulation", detail)
+            return build_error("invalid-simulation", detail)
         amounts[resource] = amount
-    return replace(seat, written=replace(seat.written, resources=replace(usage, **{which: amounts})))
+    return replace(member, record=replace(member.record, resources=replace(usage, **{amount_kind: amounts})))
 
 
-def _has_no(edit: Edit, keys: Iterable[str]) -> Diagnostic:
-    """A key cannot be taken away that a member does not have; `keys` are those that it has."""
+def _build_missing_key_error(edit: Edit, keys: Iterable[str]) -> Diagnostic:
+    """Build the error for removing a missing key; `keys` are the existing ones."""
     names = sorted(set(keys), key=str.encode)
-    choice = f"It has: {listed(names, _SHOWN)}." if names else f"It has no {edit.verb} at all."
-    detail = f'{edit.member} has no {edit.verb} "{edit.key}".{did_you_mean(edit.key, names)} {choice}'
-    return error("invalid-simulation", detail)
+    choice = f"It has: {format_list(names, _MAX_NAMES)}." if names else f"It has no {edit.kind} at all."
+    detail = f'{edit.member} has no {edit.kind} "{edit.key}".{suggest_name(edit.key, names)} {choice}'
+    return build_error("invalid-simulation", detail)
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> Diagnostic:
-    names = sorted(set(known), key=str.encode)
-    choice = f"Known: {listed(names, _SHOWN)}." if names else "There is none."
-    detail = f'There is no {what} "{name}".{did_you_mean(name, names)} {choice}'
-    return error("invalid-simulation", detail)
+def _build_unknown_error(noun: str, name: str, candidates: Iterable[str]) -> Diagnostic:
+    names = sorted(set(candidates), key=str.encode)
+    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "There is none."
+    detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'
+    return build_error("invalid-simulation", detail)

@@ -1,7 +1,6 @@
-"""A Kubernetes upgrade of one cluster, batch by batch: whether every surge VM finds room.
-
-The same walk as a plan with another kubernetes_version: control plane, then pools, by number; the
-new VMs of a batch are placed while the old ones still hold their room, then the old ones leave.
+"""Kubernetes upgrade of one cluster, batch by batch, with a capacity check for every surge VM. Same order as
+a plan with another kubernetes_version: control plane, then pools, by number. New VMs of a batch are placed
+before the old ones release their capacity.
 """
 
 from __future__ import annotations
@@ -11,18 +10,25 @@ from itertools import chain
 
 from msgspec import Struct
 
-from nexusform.demands import PlacedVm
-from nexusform.domains.whatif.questions.pods_down import ClusterPods, strict_budgets
-from nexusform.kubernetes.quantity import amount_of
-from nexusform.planning.vms.sites import vm_name
+from nexusform.domains.whatif.questions.pods_down import ClusterPods, find_blocking_budgets
+from nexusform.kubernetes.quantity import compute_amount
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.worlds.availability import DrawnRoom, PlacedAnew, Replacement, ask_again, place_anew, quorum_of
-from nexusform.worlds.world_view import Cluster, Pool, SiteView
+from nexusform.snapshots.availability import (
+    PlacedReplacements,
+    Replacement,
+    SampledCapacity,
+    compute_quorum,
+    place_replacements,
+    sample_capacity,
+)
+from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
 
 
-class Batch(Struct, frozen=True):
-    """Nodes that are upgraded together. `up` is how many of the pool's nodes are up meanwhile."""
+class UpgradeBatch(Struct, frozen=True):
+    """Nodes upgraded together. `up`: number of the pool's nodes up meanwhile."""
 
     number: int
     moves: tuple[Replacement, ...]
@@ -30,20 +36,19 @@ class Batch(Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether every new VM found room."""
-        return all(move.place is not None for move in self.moves)
+        """Whether every new VM has capacity."""
+        return all(move.placement is not None for move in self.moves)
 
 
 class PoolUpgrade(Struct, frozen=True):
-    """One pool. `surge` and `unavailable` are VMs; a pool surges when `surge` is above 0.
-
-    It stops at its first batch that does not fit: `reason` says why, `fitting_surge` is the largest
-    max_surge (below the configured one) with which the whole pool would go through (0: none), and
-    `in_place` whether it would with max_surge 0 and max_unavailable 1.
+    """Upgrade of one pool. `surge` and `unavailable` are numbers of VMs; a pool surges if `surge` is
+    positive. It stops at its first batch without capacity: `reason` explains it, `fitting_surge` is the
+    largest smaller max_surge for the whole pool (0: none), `fits_in_place`: max_surge 0 with max_unavailable
+    1 fits.
     """
 
     pool: str
-    control_plane: bool
+    is_control_plane: bool
     sku: str
     count: int
     max_surge: str
@@ -51,42 +56,41 @@ class PoolUpgrade(Struct, frozen=True):
     surge: int
     unavailable: int
     drain_timeout: int
-    batches: tuple[Batch, ...]
+    batches: tuple[UpgradeBatch, ...]
     reason: str = ""
     fitting_surge: int = 0
-    in_place: bool = False
+    fits_in_place: bool = False
 
     @property
-    def blocked(self) -> bool:
-        """Whether a batch finds no room."""
+    def is_blocked(self) -> bool:
+        """Whether a batch has no capacity."""
         return bool(self.reason)
 
     @property
-    def fewest_up(self) -> int:
-        """The fewest nodes that are up at any time."""
+    def minimum_up(self) -> int:
+        """Minimum number of nodes up at any time."""
         return min((batch.up for batch in self.batches), default=self.count)
 
     @property
     def quorum(self) -> int:
-        """How many nodes must be up; 0 unless it is a control plane."""
-        return quorum_of(self.count) if self.control_plane else 0
+        """Number of nodes required for quorum; 0 unless it is a control plane."""
+        return compute_quorum(self.count) if self.is_control_plane else 0
 
     @property
-    def quorum_lost(self) -> bool:
-        """Whether a control plane falls below its quorum."""
-        return self.fewest_up < self.quorum
+    def has_lost_quorum(self) -> bool:
+        """Whether a control plane loses its quorum."""
+        return self.minimum_up < self.quorum
 
     @property
-    def lost(self) -> bool:
-        """Whether no node of the pool, or no quorum, is up at some time."""
-        return self.quorum_lost or (self.count > 0 and self.fewest_up == 0)
+    def is_lost(self) -> bool:
+        """Whether the pool or its quorum is lost at some time."""
+        return self.has_lost_quorum or (self.count > 0 and self.minimum_up == 0)
 
 
 class KubernetesUpgrade(Struct, frozen=True):
-    """The upgrade of one cluster, pools in the order in which they take their turn.
-
-    `budgets` are PodDisruptionBudgets (`<namespace>/<name>`) that allow no eviction: they block a drain.
-    Where NUMA cells are not known, `pools` show one draw of them, and `drawn` says how it is in the others.
+    """Upgrade of one cluster, pools in upgrade order. `budgets`: PodDisruptionBudgets (`<namespace>/<name>`)
+    without allowed evictions; they block a drain. With unknown NUMA cells `pools` are of one sample, and
+    `samples` summarizes the others.
     """
 
     cluster_id: str
@@ -95,61 +99,63 @@ class KubernetesUpgrade(Struct, frozen=True):
     version: str
     pools: tuple[PoolUpgrade, ...]
     budgets: tuple[str, ...] = ()
-    drawn: DrawnRoom | None = None
+    samples: SampledCapacity | None = None
 
     @property
-    def blocked(self) -> tuple[PoolUpgrade, ...]:
-        """The pools whose surge finds no room."""
-        return tuple(pool for pool in self.pools if pool.blocked)
+    def blocked_pools(self) -> tuple[PoolUpgrade, ...]:
+        """Pools without surge capacity."""
+        return tuple(pool for pool in self.pools if pool.is_blocked)
 
     @property
-    def bad(self) -> bool:
-        """Whether it does not certainly go through, or loses availability on the way."""
-        unsure = self.drawn is not None and not self.drawn.certain
-        return unsure or bool(self.budgets) or any(pool.blocked or pool.lost for pool in self.pools)
+    def has_findings(self) -> bool:
+        """Whether success is uncertain, or availability is lost meanwhile."""
+        is_uncertain = self.samples is not None and not self.samples.is_certain
+        return (
+            is_uncertain or bool(self.budgets) or any(pool.is_blocked or pool.is_lost for pool in self.pools)
+        )
 
 
 def simulate_kubernetes_upgrade(
-    site: SiteView, cluster: Cluster, pods: ClusterPods | None = None
+    site: SiteSnapshot, cluster: ClusterSnapshot, pods: ClusterPods | None = None
 ) -> KubernetesUpgrade:
-    """Upgrade every pool in turn; a pool that is blocked keeps its old VMs, and the next one is tried."""
+    """Upgrade every pool in turn; a blocked pool keeps its old VMs and the next one continues."""
     scheduler = site.scheduler.copy()
 
-    def missing_by_pool(drawn_scheduler: RackScheduler) -> list[int]:
-        return [_missing(drawn_scheduler, pool) for pool in cluster.pools]
+    def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
+        return [_count_missing(sampled_scheduler, pool) for pool in cluster.pools]
 
-    drawn = ask_again(scheduler, cluster.count, missing_by_pool)
-    pools = tuple([_pool(scheduler, pool) for pool in cluster.pools])
+    samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
+    pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
     versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
-    strict = strict_budgets(pods) if pods is not None else ()
-    budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in strict)
+    blocking_budgets = find_blocking_budgets(pods) if pods is not None else ()
+    budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets)
     return KubernetesUpgrade(
-        cluster.id, cluster.name, site.id, versions[0] if versions else "", pools, budgets, drawn
+        cluster.id, cluster.name, site.id, versions[0] if versions else "", pools, budgets, samples
     )
 
 
-class _Walk(Struct, frozen=True):
-    # The batches of a pool up to the one that did not fit; `shortage` None: all did.
-    batches: tuple[Batch, ...]
+class _UpgradePass(Struct, frozen=True):
+    # Batches of a pool up to the first without capacity; `shortage` None: all fit.
+    batches: tuple[UpgradeBatch, ...]
     shortage: Shortage | None
 
 
-def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
-    """The upgrade of one pool; where it gets stuck, which smaller surge would do."""
+def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
+    """Upgrade one pool; if it is blocked, find the smaller surges that fit."""
     count = len(pool.vms)
-    max_surge, max_unavailable = _settings(pool)
-    surge, unavailable = amount_of(max_surge, count), amount_of(max_unavailable, count)
+    max_surge, max_unavailable = _read_surge_settings(pool)
+    surge, unavailable = compute_amount(max_surge, count), compute_amount(max_unavailable, count)
     scheduler_before = scheduler.copy()
-    walk = _walk(scheduler, pool, surge, unavailable)
-    reason, fitting, in_place = "", 0, False
-    if walk.shortage is not None:
-        reason = walk.shortage.reason
-        if not pool.control_plane:
-            fitting = _fitting_surge(scheduler_before, pool, min(surge, count) - 1)
-            in_place = _walk(scheduler_before.copy(), pool, 0, 1).shortage is None
+    upgrade_pass = _upgrade_batches(scheduler, pool, surge, unavailable)
+    reason, fitting_surge, fits_in_place = "", 0, False
+    if upgrade_pass.shortage is not None:
+        reason = upgrade_pass.shortage.reason
+        if not pool.is_control_plane:
+            fitting_surge = _find_fitting_surge(scheduler_before, pool, min(surge, count) - 1)
+            fits_in_place = _upgrade_batches(scheduler_before.copy(), pool, 0, 1).shortage is None
     return PoolUpgrade(
         pool=pool.name,
-        control_plane=pool.control_plane,
+        is_control_plane=pool.is_control_plane,
         sku=pool.sku.name,
         count=count,
         max_surge=max_surge,
@@ -157,74 +163,78 @@ def _pool(scheduler: RackScheduler, pool: Pool) -> PoolUpgrade:
         surge=surge,
         unavailable=unavailable,
         drain_timeout=pool.drain_timeout,
-        batches=walk.batches,
+        batches=upgrade_pass.batches,
         reason=reason,
-        fitting_surge=fitting,
-        in_place=in_place,
+        fitting_surge=fitting_surge,
+        fits_in_place=fits_in_place,
     )
 
 
-def _missing(scheduler: RackScheduler, pool: Pool) -> int:
-    """How many VMs find no room in the batch at which a pool stops; 0 where it goes through."""
-    max_surge, max_unavailable = _settings(pool)
+def _count_missing(scheduler: RackScheduler, pool: PoolSnapshot) -> int:
+    """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
+    max_surge, max_unavailable = _read_surge_settings(pool)
     count = len(pool.vms)
-    walk = _walk(scheduler, pool, amount_of(max_surge, count), amount_of(max_unavailable, count))
-    moves = chain.from_iterable(batch.moves for batch in walk.batches)
-    return sum(move.place is None for move in moves)
+    upgrade_pass = _upgrade_batches(
+        scheduler, pool, compute_amount(max_surge, count), compute_amount(max_unavailable, count)
+    )
+    moves = chain.from_iterable(batch.moves for batch in upgrade_pass.batches)
+    return sum(move.placement is None for move in moves)
 
 
-def _settings(pool: Pool) -> tuple[str, str]:
-    """max_surge and max_unavailable as written; a control plane always surges by one."""
-    if pool.control_plane:
+def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
+    """Return max_surge and max_unavailable as configured; a control plane always surges by one."""
+    if pool.is_control_plane:
         return "1", "0"
     return pool.demand.max_surge, pool.demand.max_unavailable
 
 
-def _fitting_surge(scheduler: RackScheduler, pool: Pool, most: int) -> int:
-    """The largest surge, searched downwards, with which the whole pool goes through; 0 when none does."""
-    for surge in range(most, 0, -1):
-        if _walk(scheduler.copy(), pool, surge, 0).shortage is None:
+def _find_fitting_surge(scheduler: RackScheduler, pool: PoolSnapshot, maximum: int) -> int:
+    """Find the largest surge, downwards from `maximum`, for the whole pool; 0 if none fits."""
+    for surge in range(maximum, 0, -1):
+        if _upgrade_batches(scheduler.copy(), pool, surge, 0).shortage is None:
             return surge
     return 0
 
 
-def _walk(scheduler: RackScheduler, pool: Pool, surge: int, unavailable: int) -> _Walk:
-    """Upgrade batch by batch until all are done or one does not fit."""
+def _upgrade_batches(
+    scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
+) -> _UpgradePass:
+    """Upgrade batch by batch until all are done or one has no capacity."""
     size = surge or max(unavailable, 1)
-    batches: list[Batch] = []
+    batches: list[UpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
-        placed = _upgrade_batch(scheduler, pool, vms, surging=surge > 0)
+        placement_result = _upgrade_batch(scheduler, pool, vms, is_surging=surge > 0)
         up = len(pool.vms) if surge else len(pool.vms) - len(vms)
-        batches.append(Batch(len(batches) + 1, placed.replacements, up))
-        if placed.shortage is not None:
-            return _Walk(tuple(batches), placed.shortage)
-    return _Walk(tuple(batches), None)
+        batches.append(UpgradeBatch(len(batches) + 1, placement_result.replacements, up))
+        if placement_result.shortage is not None:
+            return _UpgradePass(tuple(batches), placement_result.shortage)
+    return _UpgradePass(tuple(batches), None)
 
 
 def _upgrade_batch(
-    scheduler: RackScheduler, pool: Pool, vms: Sequence[PlacedVm], *, surging: bool
-) -> PlacedAnew:
-    """Place the new VMs of one batch; when one finds no room, everything is as before the batch."""
+    scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
+) -> PlacedReplacements:
+    """Place the new VMs of one batch; restore the previous state if one has no capacity."""
     old_handles = [pool.handles[vm.name] for vm in vms]
-    if not surging:
-        _leave(scheduler, old_handles)
-    placed = place_anew(scheduler, pool, vms)
-    if placed.shortage is not None:
-        _leave(scheduler, placed.handles)
-        if not surging:
-            _come_back(scheduler, pool, vms)
-    elif surging:
-        _leave(scheduler, old_handles)
-    return placed
+    if not is_surging:
+        _release_vms(scheduler, old_handles)
+    placement_result = place_replacements(scheduler, pool, vms)
+    if placement_result.shortage is not None:
+        _release_vms(scheduler, placement_result.handles)
+        if not is_surging:
+            _restore_vms(scheduler, pool, vms)
+    elif is_surging:
+        _release_vms(scheduler, old_handles)
+    return placement_result
 
 
-def _leave(scheduler: RackScheduler, handles: Sequence[int]) -> None:
+def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:
     for handle in handles:
         scheduler.release(handle)
 
 
-def _come_back(scheduler: RackScheduler, pool: Pool, vms: Sequence[PlacedVm]) -> None:
+def _restore_vms(scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm]) -> None:
     for vm in vms:
-        name = vm_name(pool.owner, pool.demand, pool.name, vm.number)
-        scheduler.occupy(name, pool.sku, vm.placement)
+        name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
+        scheduler.add_existing(name, pool.sku, vm.placement)

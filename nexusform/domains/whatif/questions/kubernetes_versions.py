@@ -1,4 +1,4 @@
-"""Versions of Kubernetes: which can follow which, and when their support ends."""
+"""Kubernetes versions: upgrade order and end of support."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _END_OF_LONG_TERM_SUPPORT: Final[Mapping[str, str]] = {
     "1.32": "2027-03",
     "1.33": "2027-06",
 }
-# Version bundles between which an error of etcd makes an upgrade fail unless one of the middle ones comes
-# first (the same page).
+# An etcd error makes upgrades between these version bundles fail unless an intermediate bundle is used first
+# (same page).
 _LAST_WITH_OLD_ETCD: Final = (4, 3)
 _FIRST_WITH_NEW_ETCD: Final = (4, 6)
 
 
 class KubernetesVersion(Struct, frozen=True, order=True):
-    """A version as it is written, with its figures; `patch` -1 where none is given."""
+    """Kubernetes version; `patch` is -1 if absent."""
 
     major: int
     minor: int
@@ -50,24 +50,22 @@ class KubernetesVersion(Struct, frozen=True, order=True):
     bundle: str = ""
 
     @property
-    def line(self) -> str:
-        """Its minor version, `1.30`."""
+    def minor_version(self) -> str:
+        """Minor version, `1.30`."""
         return f"{self.major}.{self.minor}"
 
     def __str__(self) -> str:
         patch = f".{self.patch}" if self.patch >= 0 else ""
-        return f"{self.line}{patch}" + (f"-{self.bundle}" if self.bundle else "")
+        return f"{self.minor_version}{patch}" + (f"-{self.bundle}" if self.bundle else "")
 
     @property
     def end_of_support(self) -> str | None:
-        """When its support ends, the long-term one where there is one; None where Microsoft's list does not
-        have it.
-        """
-        return _END_OF_LONG_TERM_SUPPORT.get(self.line) or END_OF_LIFE.get(self.line)
+        """End of support, long-term if available; None if not in Microsoft's list."""
+        return _END_OF_LONG_TERM_SUPPORT.get(self.minor_version) or END_OF_LIFE.get(self.minor_version)
 
 
-def read_version(text: str) -> KubernetesVersion | None:
-    """A version from text like `1.30`, `v1.30.4` or `1.30.4-4.5.0`; None where it is none."""
+def parse_version(text: str) -> KubernetesVersion | None:
+    """Parse a version such as `1.30`, `v1.30.4` or `1.30.4-4.5.0`; None if invalid."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         return None
@@ -75,38 +73,42 @@ def read_version(text: str) -> KubernetesVersion | None:
     return KubernetesVersion(int(major), int(minor), int(patch) if patch else -1, bundle or "")
 
 
-def chain(start: KubernetesVersion, end: KubernetesVersion) -> list[KubernetesVersion]:
-    """The versions after `start` on the way to `end`: no minor version is skipped."""
+def list_hops(start: KubernetesVersion, end: KubernetesVersion) -> list[KubernetesVersion]:
+    """List the versions from `start` (exclusive) to `end`; no minor version is skipped."""
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     return [*between, end]
 
 
-def offered_for(asked: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The versions of a site that are what is asked for: of its minor version, its patch and its bundle as
-    far as these are written. None where nobody told what the site has.
+def select_available(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Select a site's versions that match a requested minor version, patch and bundle. None if the site's
+    versions are unknown.
     """
     if versions is None:
         return None
-    return tuple(text for text in versions if (read := read_version(text)) is not None and _is(read, asked))
-
-
-def _is(offered: KubernetesVersion, asked: KubernetesVersion) -> bool:
-    return (
-        offered.line == asked.line
-        # A catalogue may list minor versions alone.
-        and (-1 in (offered.patch, asked.patch) or offered.patch == asked.patch)
-        and (not asked.bundle or offered.bundle in ("", asked.bundle))
+    return tuple(
+        text
+        for text in versions
+        if (parsed := parse_version(text)) is not None and _is_match(parsed, requested)
     )
 
 
-def etcd_stands_between(start: KubernetesVersion, end: KubernetesVersion) -> bool:
-    """Whether the bundles are such that an upgrade from one to the other is likely to fail for etcd."""
+def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
+    return (
+        available.minor_version == requested.minor_version
+        # A catalogue may list only minor versions.
+        and (-1 in (available.patch, requested.patch) or available.patch == requested.patch)
+        and (not requested.bundle or available.bundle in ("", requested.bundle))
+    )
+
+
+def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
+    """Return True if the bundles are likely to fail the upgrade because of etcd."""
     if not start.bundle or not end.bundle:
         return False
-    return _release(start) <= _LAST_WITH_OLD_ETCD and _release(end) >= _FIRST_WITH_NEW_ETCD
+    return _parse_release(start) <= _LAST_WITH_OLD_ETCD and _parse_release(end) >= _FIRST_WITH_NEW_ETCD
 
 
-def _release(version: KubernetesVersion) -> tuple[int, int]:
+def _parse_release(version: KubernetesVersion) -> tuple[int, int]:
     figures = [int(part) for part in version.bundle.split(".") if part]
-    # A single number is a bundle from before releases had names.
+    # A single number is a bundle older than named releases.
     return (figures[0], figures[1]) if len(figures) > 1 else (0, 0)

@@ -1,4 +1,4 @@
-"""Find what a user names: a site, a rack, a machine, a cluster, SKUs and mixes of them."""
+"""Lookup of user input: sites, racks, machines, clusters, SKUs and mixes."""
 
 from __future__ import annotations
 
@@ -7,147 +7,156 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from nexusform.diagnostics import Diagnostic, did_you_mean, error
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.capacity import MixPart
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.words import listed
-from nexusform.worlds.world_view import Cluster, OwnerKind, SiteView, WorldView
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, SiteSnapshot, Snapshot
 
 Named = TypeVar("Named")
 
 _PART = re.compile(r"(?:(\d+)\s*[xX*]\s*)?(\S+)")
-_TURNED = re.compile(r"(.+?)\s*[xX*]\s*(\d{1,7})")
-_MOST_OF_A_PART = 1_000_000
+_REVERSED_PART = re.compile(r"(.+?)\s*[xX*]\s*(\d{1,7})")
+_MAX_PART_COUNT = 1_000_000
 _DIGITS = 9
-_SHOWN = 20
-_LONGEST = 60  # characters of what was typed
+_MAX_NAMES = 20
+_MAX_TEXT_LENGTH = 60  # characters of user input
 
 
-def find_site(world: WorldView, text: str) -> SiteView | Diagnostic:
-    """A site by its id."""
-    site = world.sites.get(text)
-    return site if site is not None else _unknown("site", text, world.sites)
+def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
+    """Find a site by id."""
+    site = snapshot.sites.get(text)
+    return site if site is not None else _build_unknown_error("site", text, snapshot.sites)
 
 
-def one_site(world: WorldView, text: str) -> SiteView | Diagnostic:
-    """A site by its id, or the only one where none is named."""
-    if text or len(world.sites) == 1:
-        return find_site(world, text) if text else next(iter(world.sites.values()))
-    detail = f"There are {len(world.sites)} sites; name one by -site=ID: {listed(world.sites, _SHOWN)}."
-    return error("ambiguous-name", detail, headline="Ambiguous site")
+def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
+    """Find a site by id, or the only one without an id."""
+    if text or len(snapshot.sites) == 1:
+        return find_site(snapshot, text) if text else next(iter(snapshot.sites.values()))
+    detail = (
+        f"There are {len(snapshot.sites)} sites; name one by -site=ID: "
+        f"{format_list(snapshot.sites, _MAX_NAMES)}."
+    )
+    return build_error("ambiguous-name", detail, headline="Ambiguous site")
 
 
-def find_spared(site: SiteView, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
-    """Addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
-    known: dict[str, None] = {}
+def check_excluded(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
+    """Check addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
+    candidates: dict[str, None] = {}
     for pool in site.pools:
-        known[str(pool.address)] = None
+        candidates[str(pool.address)] = None
         for vm in pool.vms:
-            known |= {f"{pool.address}:{name}": None for name in vm.names}
+            candidates |= {f"{pool.address}:{name}": None for name in vm.names}
     for text in texts:
-        if text not in known:
-            addresses = [name for name in known if ":" not in name]
-            near = did_you_mean(text, known)
-            named = f'Nothing with VMs on {site.id} has the address "{_short(text)}".'
-            detail = f"{named}{near} Known: {listed(addresses, _SHOWN)}."
-            return error("unknown-resource", detail)
+        if text not in candidates:
+            addresses = [name for name in candidates if ":" not in name]
+            suggestion = suggest_name(text, candidates)
+            message = f'Nothing with VMs on {site.id} has the address "{_truncate(text)}".'
+            detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."
+            return build_error("unknown-resource", detail)
     return frozenset(texts)
 
 
-def find_rack(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
-    """An active rack by id (`<site>/<rack>`), or by a name that only one site has: its site and name."""
-    by_id: dict[str, tuple[SiteView, str]] = {}
-    for site in world.sites.values():
+def find_rack(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
+    """Find an active rack by id (`<site>/<rack>`) or unique name; return its site and name."""
+    by_id: dict[str, tuple[SiteSnapshot, str]] = {}
+    for site in snapshot.sites.values():
         by_id |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
-    return _by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
+    return _find_by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
 
 
-def find_machine(world: WorldView, text: str) -> tuple[SiteView, str] | Diagnostic:
-    """A machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`), or by a name of one site only."""
-    by_id: dict[str, tuple[SiteView, str]] = {}
-    for site in world.sites.values():
+def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
+    """Find a machine by id (`<site>/<rack>/<machine>` or `<site>/<machine>`) or unique name."""
+    by_id: dict[str, tuple[SiteSnapshot, str]] = {}
+    for site in snapshot.sites.values():
         for machine in site.machines.values():
             if text == f"{site.id}/{machine.name}":
                 return site, machine.name
             by_id[f"{site.id}/{machine.rack}/{machine.name}"] = (site, machine.name)
-    return _by_id_or_name("machine", text, by_id, lambda site_and_machine: site_and_machine[1])
+    return _find_by_id_or_name("machine", text, by_id, lambda site_and_machine: site_and_machine[1])
 
 
-def find_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
-    """A cluster (or VNF, or plain VM) by id, by address, or by a name that only one has."""
-    by_id: dict[str, tuple[SiteView, Cluster]] = {}
-    for site in world.sites.values():
+def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+    """Find a cluster, VNF or plain VM by id, address or unique name."""
+    by_id: dict[str, tuple[SiteSnapshot, ClusterSnapshot]] = {}
+    for site in snapshot.sites.values():
         for cluster in site.clusters:
             if any(str(pool.address) == text for pool in cluster.pools):
                 return site, cluster
             by_id[cluster.id] = (site, cluster)
-    return _by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
+    return _find_by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
 
 
-def find_kubernetes_cluster(world: WorldView, text: str) -> tuple[SiteView, Cluster] | Diagnostic:
-    """As `find_cluster`, NKS clusters only."""
-    answer = find_cluster(world, text)
+def find_kubernetes_cluster(
+    snapshot: Snapshot, text: str
+) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+    """Find an NKS cluster as `find_cluster` does."""
+    answer = find_cluster(snapshot, text)
     if isinstance(answer, Diagnostic):
         return answer
     cluster = answer[1]
     if cluster.kind is OwnerKind.NKS:
         return answer
-    return error("not-a-kubernetes-cluster", f"{cluster.id} is no NKS cluster, so it has no such upgrade.")
+    return build_error(
+        "not-a-kubernetes-cluster", f"{cluster.id} is no NKS cluster, so it has no such upgrade."
+    )
 
 
-def find_zones(sites: Iterable[SiteView], text: str) -> frozenset[str] | Diagnostic | None:
-    """Zones from `1,2`; None for "". Each must be on one of the sites, planned racks included."""
-    zones = _parts(text)
+def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Diagnostic | None:
+    """Parse zones from `1,2`; None for "". Each must exist on one of the sites, planned racks included."""
+    zones = _split(text)
     if not zones:
         return None
-    known: dict[str, None] = {}
+    candidates: dict[str, None] = {}
     for site in sites:
-        known |= dict.fromkeys(site.zones)
-        known |= {rack.availability_zone: None for rack in site.racks}
+        candidates |= dict.fromkeys(site.zones)
+        candidates |= {rack.availability_zone: None for rack in site.racks}
     for zone in zones:
-        if zone not in known:
-            return _unknown("availability zone", zone, known)
+        if zone not in candidates:
+            return _build_unknown_error("availability zone", zone, candidates)
     return frozenset(zones)
 
 
 def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...] | Diagnostic:
-    """SKUs by name, each once; names may also be joined by commas."""
-    chosen: dict[str, VmSku] = {}
-    for name in _parts(",".join(names)):
+    """Find distinct SKUs by name; names may be joined by commas."""
+    selected: dict[str, VmSku] = {}
+    for name in _split(",".join(names)):
         if name not in skus:
-            return _unknown("VM SKU", name, skus)
-        chosen[name] = skus[name]
-    return tuple(chosen.values())
+            return _build_unknown_error("VM SKU", name, skus)
+        selected[name] = skus[name]
+    return tuple(selected.values())
 
 
-def _parts(text: str) -> list[str]:
-    """What commas separate, without what is empty."""
+def _split(text: str) -> list[str]:
+    """Split at commas without empty parts."""
     parts = [part.strip() for part in text.split(",")]
     return [part for part in parts if part]
 
 
 def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diagnostic:
-    """A mix from `3xNC_P46_224_v1,NC_G6_28_v1`; the same SKU named twice is added up."""
+    """Parse a mix such as `3xNC_P46_224_v1,NC_G6_28_v1`; counts of a repeated SKU are added."""
     counts: Counter[str] = Counter()
-    for written_part in map(str.strip, text.split(",")):
-        count, name = _counted_sku(written_part, skus)
-        turned = _TURNED.fullmatch(written_part)
-        if name not in skus and turned is not None and turned[1] in skus:
-            return error("invalid-mix", f"The number stands before its SKU: {turned[2]}x{turned[1]}.")
+    for part_text in map(str.strip, text.split(",")):
+        count, name = _parse_part(part_text, skus)
+        reversed_match = _REVERSED_PART.fullmatch(part_text)
+        if name not in skus and reversed_match is not None and reversed_match[1] in skus:
+            return build_error(
+                "invalid-mix", f"The number stands before its SKU: {reversed_match[2]}x{reversed_match[1]}."
+            )
         if not name:
-            detail = f'"{_short(written_part)}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
-            return error("invalid-mix", detail)
+            detail = f'"{_truncate(part_text)}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            return build_error("invalid-mix", detail)
         if name not in skus:
-            return _unknown("VM SKU", name, skus)
+            return _build_unknown_error("VM SKU", name, skus)
         counts[name] += count
-    if not all(0 < count <= _MOST_OF_A_PART for count in counts.values()):
-        range_of = f"1 to {_MOST_OF_A_PART:,} VMs"
-        return error("invalid-mix", f"Every part of a mix counts {range_of}, for example {_EXAMPLE}.")
+    if not all(0 < count <= _MAX_PART_COUNT for count in counts.values()):
+        range_of = f"1 to {_MAX_PART_COUNT:,} VMs"
+        return build_error("invalid-mix", f"Every part of a mix counts {range_of}, for example {_EXAMPLE}.")
     return tuple(MixPart(count, skus[name]) for name, count in counts.items())
 
 
-def _counted_sku(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """How many and of which SKU a part of a mix is; "" for text that says neither."""
+def _parse_part(text: str, skus: Collection[str]) -> tuple[int, str]:
+    """Parse count and SKU of a mix part; "" if invalid."""
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
@@ -155,28 +164,28 @@ def _counted_sku(text: str, skus: Collection[str]) -> tuple[int, str]:
     if match is None or text.isdigit():
         return 0, ""
     digits = match.group(1) or "1"
-    return int(digits) if len(digits) < _DIGITS else _MOST_OF_A_PART + 1, match.group(2)
+    return int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1, match.group(2)
 
 
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
-def _by_id_or_name(
-    kind: str, text: str, by_id: Mapping[str, Named], name_of: Callable[[Named], str]
+def _find_by_id_or_name(
+    kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]
 ) -> Named | Diagnostic:
-    """The entry with this id, else the only one with this name; `kind` says in words what is looked for."""
+    """Find the entry with this id, else the only one with this name; `kind` is its display name."""
     if text in by_id:
         return by_id[text]
-    ids = [entry_id for entry_id, entry in by_id.items() if name_of(entry) == text]
+    ids = [entry_id for entry_id, entry in by_id.items() if get_name(entry) == text]
     if len(ids) == 1:
         return by_id[ids[0]]
     if ids:
-        return error(
+        return build_error(
             "ambiguous-name",
-            f'Several are called "{text}"; name one by its id: {listed(ids, _SHOWN)}.',
+            f'Several are called "{text}"; name one by its id: {format_list(ids, _MAX_NAMES)}.',
             headline=f"Ambiguous {kind}",
         )
-    return _unknown(kind, text, by_id)
+    return _build_unknown_error(kind, text, by_id)
 
 
 _UNKNOWN: Final = {
@@ -189,14 +198,14 @@ _UNKNOWN: Final = {
 }
 
 
-def _unknown(kind: str, text: str, known: Iterable[str]) -> Diagnostic:
-    """The error of a name that nothing of this kind has, with the names that are `known`."""
-    names = sorted(known, key=str.encode)
-    near = did_you_mean(text, names)
-    choice = f"Known: {listed(names, _SHOWN)}." if names else "There is none."
-    return error(_UNKNOWN[kind], f'There is no {kind} "{_short(text)}".{near} {choice}')
+def _build_unknown_error(kind: str, text: str, candidates: Iterable[str]) -> Diagnostic:
+    """Build the error for an unknown name, with the candidates."""
+    names = sorted(candidates, key=str.encode)
+    suggestion = suggest_name(text, names)
+    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "There is none."
+    return build_error(_UNKNOWN[kind], f'There is no {kind} "{_truncate(text)}".{suggestion} {choice}')
 
 
-def _short(text: str) -> str:
-    """What was typed, cut when it is longer than any name."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+def _truncate(text: str) -> str:
+    """Truncate user input longer than any name."""
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."

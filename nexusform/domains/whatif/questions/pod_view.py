@@ -1,5 +1,5 @@
-"""The pods of a world: nodes from clusters, templates from manifests, places from what was planned, and real
-nodes with what runs there from clusters as kubectl printed them.
+"""Pods of a cluster snapshot: nodes from clusters, templates from manifests, locations from plans, and
+observed nodes and pods from kubectl.
 """
 
 from __future__ import annotations
@@ -10,95 +10,100 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.contents import objects_on_clusters
-from nexusform.domains.pods.importers.kubernetes_admission import read_budgets, read_quotas
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests, unwrapped
-from nexusform.domains.pods.importers.kubernetes_nodes import Observation
-from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
-from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
-from nexusform.domains.pods.planning.brought import PodKey
-from nexusform.domains.pods.planning.disruptions import as_stated
-from nexusform.domains.pods.planning.nodes import NodeCluster, cluster_attributes, node_of
-from nexusform.domains.pods.planning.observed import ObservedCluster, bind, stand_where_seen
-from nexusform.domains.pods.planning.rows import volumes_of
-from nexusform.domains.pods.planning.templates import as_made
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
+from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
+from nexusform.domains.pods.importers.kubernetes_admission import collect_budgets, collect_quotas
+from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
+from nexusform.domains.pods.planning.cluster_observation import (
+    ObservedCluster,
+    bind_snapshot,
+    merge_observed_pods,
+)
+from nexusform.domains.pods.planning.disruptions import apply_budget_status
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
+from nexusform.domains.pods.planning.object_pods import PodKey
+from nexusform.domains.pods.planning.rows import parse_volumes
+from nexusform.domains.pods.planning.template_matching import assign_specs
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
-from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Workload
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Workload
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.interfaces.plugins import Registries
 from nexusform.placement_kinds.kinds import VM
-from nexusform.planning.vms.sites import Thing
+from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.ports import Registries
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.worlds.world_view import Cluster, OwnerKind, WorldView
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, Snapshot
 
 
-class Sight(Struct, frozen=True):
-    """What kubectl printed of clusters, by id. Of the world after a plan, `remade` are the VMs that it
-    removes or makes anew, and `planned` says that it has foretold the pods of its own workloads already.
+class ClusterObservations(Struct, frozen=True):
+    """Clusters listed by kubectl, by id. After a plan, `recreated` are the VMs it removes or re-creates, and
+    `has_planned_pods` is True, since it predicted its own pods.
     """
 
-    clusters: Mapping[str, Observation] = field(default_factory=dict)
-    remade: frozenset[str] = frozenset()
-    planned: bool = False
+    clusters: Mapping[str, KubectlSnapshot] = field(default_factory=dict)
+    recreated: frozenset[str] = frozenset()
+    has_planned_pods: bool = False
 
-    def bound(
-        self, cluster_id: str, cluster: NodeCluster | None, brought: Collection[str]
+    def bind_cluster(
+        self, cluster_id: str, cluster: NodeCluster | None, own_workloads: Collection[str]
     ) -> ObservedCluster | None:
-        """A cluster with its real nodes, and what was seen to run there; None where nobody looked. `brought`
-        are the keys of the workloads that objects of this configuration brought there.
+        """Return a cluster with its observed nodes and pods, None if not observed. `own_workloads`: keys of
+        workloads applied by this configuration.
         """
         observation = self.clusters.get(cluster_id)
         if observation is None:
             return None
-        observed = bind(cluster_id, cluster, observation, self.remade)
-        if not self.planned:
+        observed = bind_snapshot(cluster_id, cluster, observation, self.recreated)
+        if not self.has_planned_pods:
             return observed
-        besides = tuple(pod for pod in observed.standing if pod.workload not in brought)
-        own = tuple(pod for pod in observed.standing if pod.workload in brought)
-        return replace(observed, standing=besides, own=own)
+        other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
+        own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
+        return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)
 
 
-NOTHING_SEEN: Final = Sight()
+NO_OBSERVATIONS: Final = ClusterObservations()
 
 
-def sight_after(plan: Plan, clusters: Mapping[str, Observation]) -> Sight:
-    """What was seen of clusters before a plan, for the world after it."""
-    remade: set[str] = set()
+def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
+    """Return the observations for the snapshot after a plan."""
+    recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
-            remade |= {row.object, row.platform_name} - {""}
-    return Sight(clusters, frozenset(remade), planned=True)
+            recreated |= {row.object, row.platform_name} - {""}
+    return ClusterObservations(clusters, frozenset(recreated), has_planned_pods=True)
 
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"
 
 
-def view_pods(
-    things: Iterable[Thing], world: WorldView, registries: Registries, sight: Sight = NOTHING_SEEN
+def build_pods(
+    things: Iterable[SiteObject],
+    snapshot: Snapshot,
+    registries: Registries,
+    observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> Mapping[str, ClusterPods]:
-    """The pods of every cluster on which any are known, by cluster id.
-
-    Pods of a manifest that no plan has placed yet are put where they would go. Where a cluster was looked at,
-    its nodes are the real ones, and what runs there besides holds its room.
+    """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
+    placed. Observed clusters use their real nodes, and other observed pods occupy capacity.
     """
-    in_order = sorted(things, key=lambda thing: thing.creation)
-    attributes = {str(thing.address): thing.attributes for thing in in_order}
-    brought = _brought(in_order)
+    ordered_things = sorted(things, key=lambda thing: thing.creation)
+    attributes = {str(thing.address): thing.attributes for thing in ordered_things}
+    sources = _collect_sources(ordered_things)
     views: dict[str, ClusterPods] = {}
-    for cluster in world.clusters():
-        if cluster.kind is not OwnerKind.VM and brought.reaches(cluster.id):
-            nodes = _node_cluster(cluster, attributes, registries)
-            observed = sight.bound(cluster.id, nodes, brought.placed.get(cluster.id, {}).keys())
-            views[cluster.id] = _pods(nodes, brought, observed)
+    for cluster in snapshot.list_clusters():
+        if cluster.kind is not OwnerKind.VM and sources.has_pods(cluster.id):
+            nodes = _build_node_cluster(cluster, attributes, registries)
+            observed = observations.bind_cluster(cluster.id, nodes, sources.placed.get(cluster.id, {}).keys())
+            views[cluster.id] = _build_cluster_pods(nodes, sources, observed)
     return views
 
 
-class _Brought(Struct, frozen=True):
-    """What brings pods: the manifests of the hub, those of one cluster by its id, given directly or by
-    placements, and where their pods are: by cluster id and workload.
+class _PodSources(Struct, frozen=True):
+    """Sources of pods: manifests of the hub, direct manifests and placed manifests by cluster id, and pod
+    locations by cluster id and workload.
     """
 
     hub: list[Manifest] = field(default_factory=list)
@@ -106,41 +111,41 @@ class _Brought(Struct, frozen=True):
     by_placements: dict[str, list[Manifest]] = field(default_factory=dict)
     placed: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
 
-    def reaches(self, cluster_id: str) -> bool:
-        """Whether anything is known of a cluster's pods."""
+    def has_pods(self, cluster_id: str) -> bool:
+        """Return True if pods of a cluster are known."""
         return cluster_id in self.direct or cluster_id in self.placed
 
 
-def _brought(things: Sequence[Thing]) -> _Brought:
-    """What these objects bring pods with, and where their pods are."""
-    members = _clusters_of_members(things)
-    brought = _Brought()
+def _collect_sources(things: Sequence[SiteObject]) -> _PodSources:
+    """Collect the sources of pods and their locations."""
+    members = _index_member_clusters(things)
+    sources = _PodSources()
     for thing in things:
         target = str(thing.attributes.get("cluster_id") or "")
         if thing.address.type == MANIFEST_TYPE:
             text = str(thing.attributes.get("yaml_body") or "")
-            manifests = unwrapped(read_manifests(str(thing.address), text).manifests).manifests
-            destination = brought.direct.setdefault(target, []) if target else brought.hub
+            manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
+            destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
-        for cluster_id, workloads in _placed(thing, target, members):
-            brought.placed.setdefault(cluster_id, {}).update(workloads)
-        for member, objects in (objects_on_clusters(thing.attributes, thing.note) or {}).items():
-            on_cluster = brought.by_placements.setdefault(members.get(member, ""), [])
-            on_cluster.extend(unwrapped(objects).manifests)
-    return brought
+        for cluster_id, workloads in _list_placed_workloads(thing, target, members):
+            sources.placed.setdefault(cluster_id, {}).update(workloads)
+        for member, objects in (list_cluster_objects(thing.attributes, thing.note) or {}).items():
+            cluster_manifests = sources.by_placements.setdefault(members.get(member, ""), [])
+            cluster_manifests.extend(unwrap_envelopes(objects).manifests)
+    return sources
 
 
-def _clusters_of_members(things: Iterable[Thing]) -> dict[str, str]:
-    """The id of the cluster that each member of the fleet is, by the member's name."""
+def _index_member_clusters(things: Iterable[SiteObject]) -> dict[str, str]:
+    """Index the cluster ids by member name."""
     members = [thing.attributes for thing in things if thing.address.type == MEMBER_TYPE]
     return {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in members}
 
 
-def _placed(
-    thing: Thing, target: str, members: Mapping[str, str]
+def _list_placed_workloads(
+    thing: SiteObject, target: str, members: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Per cluster id, workload keys with their pods, as a manifest or a placement holds them. `target` is the
-    cluster that a manifest names, "" for the hub; `members` the clusters of members.
+    """List by cluster id the workload keys with pods, of a manifest or placement. `target`: cluster of a
+    manifest, "" for the hub.
     """
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):
@@ -155,86 +160,96 @@ def _placed(
             yield cluster_id, dict(workloads)
 
 
-def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | None) -> ClusterPods:
-    """Workloads given to the cluster directly, and those that placements put there."""
-    direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
+def _build_cluster_pods(
+    cluster: NodeCluster, sources: _PodSources, observed: ObservedCluster | None
+) -> ClusterPods:
+    """Build the pods of direct workloads and of those added by placements."""
+    direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     # An imported placement notes no objects: they are those on the hub.
-    by_placements = brought.by_placements.get(cluster.id, brought.hub)
-    # What is brought is as it says, not as kubectl saw it.
-    named = {_identity(each) for each in (*direct, *by_placements)}
-    objects_seen = observed.objects if observed is not None else ()
-    seen = [each for each in objects_seen if _identity(each) not in named]
-    candidates = workloads_of(by_placements, [*brought.hub, *seen]).workloads
-    selected = [workload for workload in candidates if workload.key in placed]
-    workloads = (*workloads_of(direct, [*brought.hub, *seen]).workloads, *selected)
-    everything = [*direct, *by_placements, *seen]
-    objects = [*direct, *(by_placements if selected else []), *seen]
+    by_placements = sources.by_placements.get(cluster.id, sources.hub)
+    # Applied objects are used as configured, not as listed by kubectl.
+    own_identities = {_build_identity(manifest) for manifest in (*direct, *by_placements)}
+    observed_objects = observed.objects if observed is not None else ()
+    other_objects = [
+        manifest for manifest in observed_objects if _build_identity(manifest) not in own_identities
+    ]
+    candidates = collect_workloads(by_placements, [*sources.hub, *other_objects]).workloads
+    selected = [workload for workload in candidates if workload.key in placed_workloads]
+    workloads = (*collect_workloads(direct, [*sources.hub, *other_objects]).workloads, *selected)
+    all_objects = [*direct, *by_placements, *other_objects]
+    objects = [*direct, *(by_placements if selected else []), *other_objects]
     nodes = cluster.nodes if observed is None else observed.cluster.nodes
-    offer = read_offer(everything, is_whole=observed is None or observed.is_whole)
+    offer = collect_cluster_storage(all_objects, is_complete=observed is None or observed.is_complete)
     model = PodCluster(
         cluster.name,
         nodes,
-        quotas=read_quotas(everything),
-        budgets=as_stated(read_budgets(objects), observed),
+        quotas=collect_quotas(all_objects),
+        budgets=apply_budget_status(collect_budgets(objects), observed),
         volumes=offer.volumes,
         claims=offer.claims,
-        wrong=offer.wrong,
-        namespaces=_namespaces(everything),
-        promised=observed.promised if observed is not None else (),
+        invalid_claims=offer.invalid_claims,
+        namespaces=_index_namespaces(all_objects),
+        nominated_pods=observed.nominated_pods if observed is not None else (),
         version=cluster.version if observed is None else observed.cluster.version,
     )
     names = {node.name for node in nodes}
-    standing: dict[PodKey, StandingPod] = {}
+    existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
-        for pod in _standing(workload, placed.get(workload.key), names):
-            standing[pod.workload, pod.number] = pod
+        for pod in _build_existing(workload, placed_workloads.get(workload.key), names):
+            existing[pod.workload, pod.number] = pod
     if observed is not None:
-        _stand_where_seen(standing, observed, workloads)
-    pods = tuple(standing.values())
-    if any(workload.key not in placed for workload in workloads):
-        pods = predict(model, pods, workloads).standing()
+        _apply_observed(existing, observed, workloads)
+    pods = tuple(existing.values())
+    if any(workload.key not in placed_workloads for workload in workloads):
+        pods = predict(model, pods, workloads).list_existing_pods()
     return ClusterPods(cluster.id, model, workloads, pods)
 
 
-def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
+def _build_identity(manifest: Manifest) -> tuple[str, str, str, str]:
     return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
-def _namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
-    """The labels of namespaces, by name."""
-    return {each.name: each.labels for each in manifests if (each.group, each.kind) == ("", "Namespace")}
+def _index_namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
+    """Index the labels of namespaces by name."""
+    return {
+        manifest.name: manifest.labels
+        for manifest in manifests
+        if (manifest.group, manifest.kind) == ("", "Namespace")
+    }
 
 
-def _stand_where_seen(
-    standing: dict[PodKey, StandingPod], observed: ObservedCluster, workloads: Iterable[Workload]
+def _apply_observed(
+    existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
-    """Let what was seen hold its room; pods of these workloads are as they were made."""
-    facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name)
+    """Add observed pods as occupied capacity; own pods follow their creation."""
+    facts = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
     for workload in workloads:
-        seen = facts.get(workload.key, ())
-        for pod in as_made(workload, seen, is_whole=observed.is_whole):
-            standing[pod.workload, pod.number] = pod
+        observed_facts = facts.get(workload.key, ())
+        for pod in assign_specs(workload, observed_facts, is_complete=observed.is_complete):
+            existing[pod.workload, pod.number] = pod
 
 
-def _standing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[StandingPod]:
-    """The pods of a workload as they were planned; on no node where that one is not there any more."""
-    for name, place in (pods or {}).items():
-        node = _node_named(place)
-        yield StandingPod(
+def _build_existing(
+    workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]
+) -> Iterable[ExistingPod]:
+    """Build the planned pods of a workload; without a node if that no longer exists."""
+    for name, location in (pods or {}).items():
+        node = _read_node(location)
+        yield ExistingPod(
             workload.key,
-            _number(workload, name),
+            _parse_number(workload, name),
             node if node in nodes else "",
             workload.pod,
-            volumes=volumes_of(place) if isinstance(place, Mapping) else (),
+            volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
         )
 
 
-def _node_named(place: Any) -> str:
-    return str(place.get("node") or "") if isinstance(place, Mapping) else ""
+def _read_node(location: Any) -> str:
+    return str(location.get("node") or "") if isinstance(location, Mapping) else ""
 
 
-def _number(workload: Workload, pod: str) -> int:
-    """The number in a pod's name as `Workload.pod_name` makes it."""
+def _parse_number(workload: Workload, pod: str) -> int:
+    """Parse the number of a pod name made by `Workload.pod_name`."""
     digits = pod.rpartition("-")[2]
     return int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
 
@@ -242,23 +257,23 @@ def _number(workload: Workload, pod: str) -> int:
 # --- nodes -------------------------------------------------------------------------------------
 
 
-def _node_cluster(
-    cluster: Cluster, attributes: Mapping[str, Mapping[str, Any]], registries: Registries
+def _build_node_cluster(
+    cluster: ClusterSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: Registries
 ) -> NodeCluster:
-    """A cluster with the nodes that its VMs are."""
+    """Build a cluster with its VMs as nodes."""
     kinds = registries.resource_types
     values = [(kinds[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
-    whose = cluster_attributes(values)
+    cluster_values = find_cluster_attributes(values)
     nodes: list[Node] = []
     skus: list[VmSku] = []
     platform_names: dict[str, str] = {}
     for pool in cluster.pools:
         family = kinds[pool.address.type].vms
         assert family is not None, "only what has VMs has pools"
-        of_pool = attributes[str(pool.address)]
-        of_cluster = of_pool if whose is None else whose
+        pool_values = attributes[str(pool.address)]
+        owner_values = pool_values if cluster_values is None else cluster_values
         for vm in pool.vms:
-            nodes.append(node_of(vm, pool.sku, family.node(of_pool, vm, of_cluster)))
+            nodes.append(build_node(vm, pool.sku, family.describe_node(pool_values, vm, owner_values)))
             skus.append(pool.sku)
             if vm.platform_name:
                 platform_names[vm.platform_name] = vm.name
@@ -268,6 +283,6 @@ def _node_cluster(
         cluster.site_id,
         tuple(nodes),
         tuple(skus),
-        by_name={node.name: node for node in nodes},
+        node_by_name={node.name: node for node in nodes},
         platform_names=platform_names,
     )

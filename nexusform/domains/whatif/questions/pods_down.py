@@ -1,8 +1,7 @@
-"""Pods when nodes are down: which fall over, where they fit meanwhile, which stay Pending.
-
-Deployments, StatefulSets, ReplicaSets and Jobs get replacements on the nodes that are left; a bare Pod
-waits for its node; a DaemonSet's pod goes and comes with its node. Replacements evict pods of lower
-priority where nothing else helps. Nobody is moved back afterwards.
+"""Pods while nodes are down: lost pods, replacements on other nodes, and pending pods. Deployments,
+StatefulSets, ReplicaSets and Jobs get replacements on the remaining nodes; a bare Pod waits for its node; a
+DaemonSet's pod follows its node. Replacements may evict pods of lower priority. Pods are not moved back
+afterwards.
 """
 
 from __future__ import annotations
@@ -17,56 +16,54 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.forecast import PREEMPTED, PodOutcome, Prediction
-from nexusform.domains.pods.scheduling.preemption import allowed_now, holds
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.workloads import Budget, Cluster, StandingPod, Workload
+from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.preemption import count_allowed_disruptions, has_budget
+from nexusform.domains.pods.scheduling.workloads import Cluster, DisruptionBudget, ExistingPod, Workload
 
-NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # nothing is known of any cluster's
+NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
 _BARE = "Pod"
 _DAEMONS = "DaemonSet"
 
 
 class ClusterPods(Struct, frozen=True):
-    """What runs on one cluster. Nodes are named as the VMs are; `standing` are the pods as they stand."""
+    """Pods of one cluster. Nodes are named like the VMs; `existing` are the current pods."""
 
     cluster_id: str
     cluster: Cluster
     workloads: tuple[Workload, ...]
-    standing: tuple[StandingPod, ...]
+    existing: tuple[ExistingPod, ...]
 
 
 class PodMove(Struct, frozen=True):
-    """A pod that lost its node: where it runs meanwhile ("" = nowhere, and `reason` says why).
-
-    `certain`: any run of the scheduler would decide so; otherwise it is one outcome among several.
+    """Pod with a lost node, and its node meanwhile ("" = none, with `reason`). `is_certain`: every scheduler
+    run has this result.
     """
 
     pod: str
-    was: str
+    old_node: str
     node: str
     reason: str = ""
-    certain: bool = True
+    is_certain: bool = True
 
 
 class PodsOutcome(StrEnum):
-    """What happens to a workload, from best to worst."""
+    """Result for a workload, from best to worst."""
 
     UNTOUCHED = "untouched"
     KEPT = "kept"
-    RESTARTED = "restarted"  # every pod went at once, and was replaced
-    REDUCED = "reduced"  # some pods have no node meanwhile
+    RESTARTED = "restarted"  # all pods were lost at once and replaced
+    REDUCED = "reduced"  # some pods have no node
     LOST = "lost"
 
 
 _RANK = list(PodsOutcome)
 
 
-class WorkloadLeft(Struct, frozen=True):
-    """One workload while nodes are down: pods that ran before, that run the moment the nodes go
-    (`at_once`), and that run after replacements. `pending` are all that wait for a node meanwhile, also those
-    that had none before; a DaemonSet's go with theirs and wait for nothing. `held_up_by` are budgets that a
-    drain cannot satisfy.
+class WorkloadImpact(Struct, frozen=True):
+    """Impact of nodes down on one workload. `before`: pods running before; `at_once`: still running
+    immediately; `running`: after replacement. `pending` counts all pods without a node, including earlier
+    ones but not a DaemonSet's. `blocking_budgets`: budgets that a drain violates.
     """
 
     cluster_id: str
@@ -77,212 +74,228 @@ class WorkloadLeft(Struct, frozen=True):
     running: int
     moves: tuple[PodMove, ...]
     pending: int = 0
-    held_up_by: tuple[str, ...] = ()
+    blocking_budgets: tuple[str, ...] = ()
 
     @property
-    def certain(self) -> bool:
-        """Whether any run of the scheduler would decide so for each of its pods."""
-        return all(move.certain for move in self.moves)
+    def is_certain(self) -> bool:
+        """Whether every scheduler run has this result for each of its pods."""
+        return all(move.is_certain for move in self.moves)
 
-    def outcome(self, *, drained: bool) -> PodsOutcome:
-        """In a word. Without a drain nothing runs until replacements do, so losing every pod is a loss."""
-        all_at_once = self.before > 0 and self.at_once == 0
-        none_left = self.before > 0 and self.running == 0
-        if none_left or (all_at_once and not drained):
+    def determine_outcome(self, *, is_drained: bool) -> PodsOutcome:
+        """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a
+        loss.
+        """
+        is_restarted = self.before > 0 and self.at_once == 0
+        is_lost = self.before > 0 and self.running == 0
+        if is_lost or (is_restarted and not is_drained):
             return PodsOutcome.LOST
         if self.pending:
             return PodsOutcome.REDUCED
-        return PodsOutcome.RESTARTED if all_at_once else PodsOutcome.KEPT
+        return PodsOutcome.RESTARTED if is_restarted else PodsOutcome.KEPT
 
 
 class WorkloadVerdict(Struct, frozen=True):
-    """A workload over all waves. `certain`: no lot of the scheduler could change what is said."""
+    """Result for a workload over all waves. `is_certain`: independent of random scheduler choices."""
 
     cluster_id: str
     workload: str
     replicas: int
-    fewest_at_once: int
-    fewest: int
-    most_pending: int
+    minimum_at_once: int
+    minimum_running: int
+    maximum_pending: int
     waves: tuple[int, ...]
     outcome: PodsOutcome
-    certain: bool
-    held_up_by: tuple[str, ...] = ()
+    is_certain: bool
+    blocking_budgets: tuple[str, ...] = ()
 
 
-class PodsWalk(Struct):
-    """The pods of one cluster through waves of nodes that go down and come back."""
+class PodsSimulation(Struct):
+    """Pods of one cluster through waves of nodes going down and up."""
 
     pods: ClusterPods
-    drained: bool
-    standing: tuple[StandingPod, ...] = ()
-    # Per workload key the waves in which it lost pods, by their numbers.
-    _hits: dict[str, list[tuple[int, WorkloadLeft]]] = field(default_factory=dict)
+    is_drained: bool
+    existing: tuple[ExistingPod, ...] = ()
+    # Waves with lost pods (number and impact) by workload key.
+    _impacts: dict[str, list[tuple[int, WorkloadImpact]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.standing = self.pods.standing
+        self.existing = self.pods.existing
 
-    def wave(self, number: int, down: Collection[str]) -> tuple[WorkloadLeft, ...]:
-        """Take these nodes down and bring them back; the workloads that lost pods."""
-        workloads, meanwhile = take_down(self.pods, self.standing, down, drained=self.drained)
-        for left in workloads:
-            self._hits.setdefault(left.workload, []).append((number, left))
-        self.standing = bring_back(self.pods, meanwhile)
+    def run_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:
+        """Take these nodes down and up again; return the affected workloads."""
+        workloads, meanwhile = simulate_nodes_down(self.pods, self.existing, down, is_drained=self.is_drained)
+        for impact in workloads:
+            self._impacts.setdefault(impact.workload, []).append((number, impact))
+        self.existing = simulate_nodes_up(self.pods, meanwhile)
         return workloads
 
-    def verdicts(self) -> tuple[WorkloadVerdict, ...]:
-        """Every workload, in the order of the cluster's."""
-        return tuple(self._verdict(workload) for workload in self.pods.workloads)
+    def build_verdicts(self) -> tuple[WorkloadVerdict, ...]:
+        """Build the verdict of every workload, in the cluster's order."""
+        return tuple(self._build_verdict(workload) for workload in self.pods.workloads)
 
-    def _verdict(self, workload: Workload) -> WorkloadVerdict:
-        """One workload over all waves; one that lost no pods is as it was before."""
-        hits = self._hits.get(workload.key, [])
-        lefts = [left for _, left in hits]
-        running = _running(self.pods.standing)[workload.key]
-        outcomes = [left.outcome(drained=self.drained) for left in lefts]
-        budgets = chain.from_iterable(left.held_up_by for left in lefts)
+    def _build_verdict(self, workload: Workload) -> WorkloadVerdict:
+        """Build the verdict of one workload over all waves."""
+        waves = self._impacts.get(workload.key, [])
+        impacts = [impact for _, impact in waves]
+        running = _count_running(self.pods.existing)[workload.key]
+        outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]
+        budgets = chain.from_iterable(impact.blocking_budgets for impact in impacts)
         return WorkloadVerdict(
             cluster_id=self.pods.cluster_id,
             workload=workload.key,
-            replicas=lefts[0].replicas if lefts else running,
-            fewest_at_once=min((left.at_once for left in lefts), default=running),
-            fewest=min((left.running for left in lefts), default=running),
-            most_pending=max((left.pending for left in lefts), default=0),
-            waves=tuple(number for number, _ in hits),
+            replicas=impacts[0].replicas if impacts else running,
+            minimum_at_once=min((impact.at_once for impact in impacts), default=running),
+            minimum_running=min((impact.running for impact in impacts), default=running),
+            maximum_pending=max((impact.pending for impact in impacts), default=0),
+            waves=tuple(number for number, _ in waves),
             outcome=max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
-            certain=all(left.certain for left in lefts),
-            held_up_by=tuple(dict.fromkeys(budgets)),
+            is_certain=all(impact.is_certain for impact in impacts),
+            blocking_budgets=tuple(dict.fromkeys(budgets)),
         )
 
 
-def take_down(
-    pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str], *, drained: bool
-) -> tuple[tuple[WorkloadLeft, ...], tuple[StandingPod, ...]]:
-    """The workloads that lose pods when these nodes go, and every pod as it stands meanwhile."""
-    fall = _fall(pods, standing, down)
-    lefts = tuple(
-        _left(pods, workload, fall, drained=drained)
+def simulate_nodes_down(
+    pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
+) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
+    """Return the affected workloads if these nodes go down, and all pods meanwhile."""
+    outage = _predict_outage(pods, existing, nodes_down)
+    impacts = tuple(
+        _build_impact(pods, workload, outage, is_drained=is_drained)
         for workload in pods.workloads
-        if workload.key in fall.lost
+        if workload.key in outage.lost
     )
-    return lefts, fall.after
+    return impacts, outage.after
 
 
-class _Fall(Struct, frozen=True):
-    """Nodes that go (`down`): the pods before, what becomes of them, and the pods meanwhile. By workload key,
-    `lost` are the pods of these nodes and those `evicted` to make room for them; `ran` and `runs` count the
-    pods that have a node before and meanwhile.
+class _Outage(Struct, frozen=True):
+    """Outage of nodes (`nodes_down`): pods before, prediction, and pods meanwhile. By workload key, `lost`
+    are the pods of these nodes and those `evicted` for them; `running_before` and `running` count the pods
+    with a node.
     """
 
-    before: Sequence[StandingPod]
-    down: Collection[str]
+    before: Sequence[ExistingPod]
+    nodes_down: Collection[str]
     prediction: Prediction
-    after: tuple[StandingPod, ...]
+    after: tuple[ExistingPod, ...]
     evicted: Mapping[tuple[str, int], PodOutcome]
-    lost: Mapping[str, Sequence[StandingPod]]
-    ran: Counter[str]
-    runs: Counter[str]
+    lost: Mapping[str, Sequence[ExistingPod]]
+    running_before: Counter[str]
+    running: Counter[str]
 
 
-def _fall(pods: ClusterPods, standing: Sequence[StandingPod], down: Collection[str]) -> _Fall:
-    """Let the scheduler decide without these nodes."""
-    nodes = tuple(node for node in pods.cluster.nodes if node.name not in down)
-    prediction = predict(replace(pods.cluster, nodes=nodes), standing, _controlled(pods))
+def _predict_outage(
+    pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str]
+) -> _Outage:
+    """Predict the pods without these nodes."""
+    nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
+    prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled(pods))
     evicted = {
         (outcome.workload, outcome.number): outcome
-        for outcome in (*prediction.outcomes, *prediction.displaced)
+        for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    lost: dict[str, list[StandingPod]] = {}
-    for pod in standing:
-        if pod.node in down or (pod.workload, pod.number) in evicted:
+    lost: dict[str, list[ExistingPod]] = {}
+    for pod in existing:
+        if pod.node in nodes_down or (pod.workload, pod.number) in evicted:
             lost.setdefault(pod.workload, []).append(pod)
-    after = prediction.standing()
-    return _Fall(standing, down, prediction, after, evicted, lost, _running(standing), _running(after))
+    after = prediction.list_existing_pods()
+    return _Outage(
+        existing,
+        nodes_down,
+        prediction,
+        after,
+        evicted,
+        lost,
+        _count_running(existing),
+        _count_running(after),
+    )
 
 
-def _left(pods: ClusterPods, workload: Workload, fall: _Fall, *, drained: bool) -> WorkloadLeft:
-    """A workload that lost pods."""
-    gone = fall.lost[workload.key]
-    outcomes = fall.prediction.of(workload.key)
+def _build_impact(
+    pods: ClusterPods, workload: Workload, outage: _Outage, *, is_drained: bool
+) -> WorkloadImpact:
+    """Build the impact on one workload."""
+    lost_pods = outage.lost[workload.key]
+    outcomes = outage.prediction.list_outcomes(workload.key)
     by_number = {outcome.number: outcome for outcome in outcomes}
     moves = tuple(
-        _move(pod, by_number.get(pod.number), fall.evicted.get((pod.workload, pod.number))) for pod in gone
+        _build_move(pod, by_number.get(pod.number), outage.evicted.get((pod.workload, pod.number)))
+        for pod in lost_pods
     )
-    with_their_nodes = [pod for pod in gone if pod.node in fall.down]
+    on_lost_nodes = [pod for pod in lost_pods if pod.node in outage.nodes_down]
     budgets: tuple[str, ...] = ()
-    if drained:
-        budgets = _held_up(pods.cluster.budgets, workload, fall.before, with_their_nodes, moves)
-    before = fall.ran[workload.key]
-    # A bare Pod stands in the prediction as it stood, and nothing makes it anew.
-    bare = len(with_their_nodes) if workload.kind == _BARE else 0
-    return WorkloadLeft(
+    if is_drained:
+        budgets = _find_violated_budgets(pods.cluster.budgets, workload, outage.before, on_lost_nodes, moves)
+    before = outage.running_before[workload.key]
+    # A bare Pod is unchanged in the prediction, and nothing re-creates it.
+    bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
+    return WorkloadImpact(
         cluster_id=pods.cluster_id,
         workload=workload.key,
         replicas=before if workload.kind == _DAEMONS else workload.replicas,
         before=before,
         at_once=before - len(moves),
-        running=fall.runs[workload.key] - bare,
+        running=outage.running[workload.key] - bare_count,
         moves=moves,
-        pending=bare or sum(outcome.pending for outcome in outcomes),
-        held_up_by=budgets,
+        pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
+        blocking_budgets=budgets,
     )
 
 
-def _controlled(pods: ClusterPods) -> list[Workload]:
-    """The workloads that something makes anew: all but bare Pods."""
+def _select_controlled(pods: ClusterPods) -> list[Workload]:
+    """Select the workloads with a controller: all but bare Pods."""
     return [workload for workload in pods.workloads if workload.kind != _BARE]
 
 
-def bring_back(pods: ClusterPods, standing: Sequence[StandingPod]) -> tuple[StandingPod, ...]:
-    """Every pod once all nodes are up again: Pending ones find a node, others stay where they are."""
-    return predict(pods.cluster, standing, _controlled(pods)).standing()
+def simulate_nodes_up(pods: ClusterPods, existing: Sequence[ExistingPod]) -> tuple[ExistingPod, ...]:
+    """Return every pod once all nodes are up again: pending pods get a node, others stay."""
+    return predict(pods.cluster, existing, _select_controlled(pods)).list_existing_pods()
 
 
-def _running(standing: Iterable[StandingPod]) -> Counter[str]:
-    return Counter(pod.workload for pod in standing if pod.node)
+def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
+    return Counter(pod.workload for pod in pods if pod.node)
 
 
-def _move(pod: StandingPod, outcome: PodOutcome | None, victim: PodOutcome | None) -> PodMove:
-    """Where a pod is that lost its node or, as a victim, its place to a more important one."""
+def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome | None) -> PodMove:
+    """Build the move of a pod with a lost node, or of an evicted one."""
     kind = pod.workload.split("/")[1]
     if kind == _BARE:
-        why = "is evicted, and nobody makes it anew" if victim is not None else "waits for its node"
-        return PodMove(pod.name, pod.node, "", f"a bare Pod {why}")
+        reason = "is evicted, and nobody makes it anew" if victim is not None else "waits for its node"
+        return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
     if outcome is None or (kind == _DAEMONS and victim is None):
         return PodMove(pod.name, pod.node, "", "a DaemonSet's pod goes with its node")
-    return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.certain)
+    return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
 
 
 # --- budgets -----------------------------------------------------------------------------------
 
 
-def strict_budgets(pods: ClusterPods) -> tuple[Budget, ...]:
-    """The budgets that allow no eviction at all as things stand."""
-    strict: list[Budget] = []
+def find_blocking_budgets(pods: ClusterPods) -> tuple[DisruptionBudget, ...]:
+    """Find the budgets without any allowed eviction now."""
+    blocking: list[DisruptionBudget] = []
     for budget in pods.cluster.budgets:
-        allowed = allowed_now(budget, pods.standing)
+        allowed = count_allowed_disruptions(budget, pods.existing)
         if allowed is not None and allowed <= 0:
-            strict.append(budget)
-    return tuple(strict)
+            blocking.append(budget)
+    return tuple(blocking)
 
 
-def _held_up(
-    budgets: Iterable[Budget],
+def _find_violated_budgets(
+    budgets: Iterable[DisruptionBudget],
     workload: Workload,
-    standing: Sequence[StandingPod],
-    gone: Sequence[StandingPod],
+    existing: Sequence[ExistingPod],
+    lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
 ) -> tuple[str, ...]:
-    """Budgets that cannot be honoured: none may go, or those that went leave too few running."""
+    """Find the violated budgets: no eviction allowed, or too few pods running."""
     if workload.kind == _DAEMONS:
         return ()
     names = []
     without_node = sum(not move.node for move in moves)
     for budget in budgets:
-        if not any(holds(budget, pod) for pod in gone):
+        if not any(has_budget(budget, pod) for pod in lost_pods):
             continue
-        allowed = allowed_now(budget, standing)
+        allowed = count_allowed_disruptions(budget, existing)
         if allowed is not None and (allowed <= 0 or without_node > allowed):
             names.append(f"{budget.namespace}/{budget.name}")
     return tuple(names)

@@ -1,4 +1,4 @@
-"""Why no room can be made: each constraint is lifted by itself, and it is tried again."""
+"""Reasons for an impossible repacking: each constraint is lifted alone and the search repeated."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.domains.whatif.questions.repack_ground import (
+from nexusform.domains.whatif.questions.repack_context import (
     NOTHING_LIFTED,
     Constraint,
-    RepackGround,
+    RepackContext,
     RepackRequest,
-    lay_repack_ground,
+    build_repack_context,
 )
-from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
+from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_search import Search
-from nexusform.domains.whatif.questions.repack_time import Patience
+from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.words import counted
-from nexusform.worlds.world_view import SiteView
+from nexusform.snapshots.snapshot import SiteSnapshot
 
-_HOLDS: Final[Mapping[Constraint, str]] = {
+_LOOSENINGS: Final[Mapping[Constraint, str]] = {
     Constraint.NOT: "without -not",
     Constraint.SINGLE_REPLICA: "if VMs that are alone in their pool may be re-created",
     Constraint.QUORUM: "if control planes may lose their quorum meanwhile",
@@ -49,100 +49,117 @@ class Blocking(Struct, frozen=True):
 
 
 def find_blocking(
-    site: SiteView, request: RepackRequest, ground: RepackGround, search: Search
+    site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: Search
 ) -> tuple[Blocking, ...]:
-    """Every constraint that holds something, and how many re-creations would do without it."""
-    return tuple(_tried(site, search, _constraints(site, request, ground)))
+    """Find every constraint that blocks VMs, and the number of re-creations without it."""
+    return tuple(_try_constraints(site, search, _list_constraints(site, request, context)))
 
 
-def find_what_forbids_an_order(
-    site: SiteView, request: RepackRequest, search: Search
+def find_order_constraints(
+    site: SiteSnapshot, request: RepackRequest, search: Search
 ) -> tuple[Blocking, ...]:
-    """What may keep choices that would make room from an order, and how many re-creations would do then."""
-    words = "if more VMs of a pool may be away at once than its max_unavailable"
-    tries = [(Constraint.MAX_UNAVAILABLE, words, request)]
-    if request.window is not None:
-        tries.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
-    return tuple(_tried(site, search, tries))
-
-
-def _tried(
-    site: SiteView, search: Search, tries: Sequence[tuple[Constraint, str, RepackRequest]]
-) -> Iterator[Blocking]:
-    for number, (constraint, words, asked) in enumerate(tries):
-        if search.patience.is_over:
-            yield Blocking(constraint, words, None, undecided=True)
-            continue
-        part = 1 / (len(tries) - number)
-        attempt = search.run(site, asked, frozenset({constraint}), walked=False, part=part)
-        made = attempt.recreations if attempt.found else None
-        fits = made is not None and (asked.moves is None or made <= asked.moves)
-        may = attempt.undecided and (asked.moves is None or (attempt.bound or 0) <= asked.moves)
-        yield Blocking(constraint, words, made if fits else None, undecided=may and not fits)
-
-
-def _constraints(
-    site: SiteView, request: RepackRequest, ground: RepackGround
-) -> list[tuple[Constraint, str, RepackRequest]]:
-    """What may be loosened: the constraint, in words, and what is asked then."""
-    held = Counter(ground.held.values())
-    tries: list[tuple[Constraint, str, RepackRequest]] = []
-    if request.moves is not None:
-        tries.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
-    if request.zones is not None:
-        tries.append((Constraint.ZONES, "without -zones", replace(request, zones=None)))
-    for constraint, words in _HOLDS.items():
-        if held[constraint]:
-            vms = counted(held[constraint], "VM")
-            tries.append((constraint, f"{words} ({vms})", request))
-    tries.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than one has now", request))
-    if request.apart:
-        tries.append((Constraint.SEPARATION, "without the separation rules", replace(request, apart=())))
-    closed = sum(bool(machine.refusal) for machine in site.machines.values())
-    if closed:
-        tries.append((Constraint.CORDONED, f"with {counted(closed, 'machine')} in service again", request))
-    planned = [rack.name for rack in site.racks if rack.planned]
-    if planned:
-        tries.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
-    return tries
-
-
-def find_most(
-    site: SiteView, request: RepackRequest, pods: Mapping[str, ClusterPods], patience: Patience
-) -> int | None:
-    """The largest demand of this SKU for which the program has a solution within -moves: by halves. None
-    where time is over first.
+    """Find the constraints that may prevent an order of steps, and the number of re-creations without
+    each.
     """
-    ground = lay_repack_ground(site, request, pods, NOTHING_LIFTED)
+    description = "if more VMs of a pool may be away at once than its max_unavailable"
+    attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
+    if request.window is not None:
+        attempts.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
+    return tuple(_try_constraints(site, search, attempts))
+
+
+def _try_constraints(
+    site: SiteSnapshot, search: Search, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
+) -> Iterator[Blocking]:
+    """Search again without each constraint in turn."""
+    for number, (constraint, description, loosened_request) in enumerate(attempts):
+        if search.patience.is_exhausted:
+            yield Blocking(constraint, description, None, undecided=True)
+            continue
+        share = 1 / (len(attempts) - number)
+        attempt = search.run(site, loosened_request, frozenset({constraint}), walked=False, part=share)
+        recreations = attempt.recreations if attempt.found else None
+        fits = recreations is not None and (
+            loosened_request.moves is None or recreations <= loosened_request.moves
+        )
+        is_possible = attempt.undecided and (
+            loosened_request.moves is None or (attempt.bound or 0) <= loosened_request.moves
+        )
+        yield Blocking(
+            constraint, description, recreations if fits else None, undecided=is_possible and not fits
+        )
+
+
+def _list_constraints(
+    site: SiteSnapshot, request: RepackRequest, context: RepackContext
+) -> list[tuple[Constraint, str, RepackRequest]]:
+    """List the constraints to lift: constraint, description, and changed request."""
+    blocked_counts = Counter(context.blocked_by.values())
+    attempts: list[tuple[Constraint, str, RepackRequest]] = []
+    if request.moves is not None:
+        attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
+    if request.zones is not None:
+        attempts.append((Constraint.ZONES, "without -zones", replace(request, zones=None)))
+    for constraint, description in _LOOSENINGS.items():
+        if blocked_counts[constraint]:
+            vms = format_count(blocked_counts[constraint], "VM")
+            attempts.append((constraint, f"{description} ({vms})", request))
+    attempts.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than one has now", request))
+    if request.separation_rules:
+        attempts.append(
+            (Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=()))
+        )
+    closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
+    if closed:
+        attempts.append(
+            (Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request)
+        )
+    planned = [rack.name for rack in site.racks if rack.is_planned]
+    if planned:
+        attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
+    return attempts
+
+
+def find_maximum(
+    site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
+) -> int | None:
+    """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs
+    out.
+    """
+    context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     low, high = 0, request.want
     while low + 1 < high:
         want = (low + high) // 2
-        has = None if patience.is_over else _has_solution(ground, replace(request, want=want), patience)
-        if has is None:
+        is_solvable = (
+            None
+            if time_budget.is_exhausted
+            else _has_solution(context, replace(request, want=want), time_budget)
+        )
+        if is_solvable is None:
             return None
-        low, high = (want, high) if has else (low, want)
+        low, high = (want, high) if is_solvable else (low, want)
     return low
 
 
-def _has_solution(ground: RepackGround, request: RepackRequest, patience: Patience) -> bool | None:
-    """Whether the program has a solution within -moves; None where it did not come to an end."""
-    solution = RepackProgram(ground, request).solve(Limits(patience.share(1.0)))
+def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
+    """Return True if the program has a solution within -moves; None if undecided."""
+    solution = RepackProgram(context, request).solve(SolverLimits(time_budget.compute_share(1.0)))
     moves = request.moves
     if isinstance(solution, NoSolution):
-        return False if solution.proved or (moves is not None and solution.bound > moves) else None
+        return False if solution.is_proved or (moves is not None and solution.bound > moves) else None
     if moves is None or solution.recreations <= moves:
         return True
     return False if solution.bound > moves else None
 
 
-def with_drawn_cells(site: SiteView) -> SiteView:
-    """The site as if VMs whose cells nobody told stood as in the draw that is shown."""
+def fix_sampled_cells(site: SiteSnapshot) -> SiteSnapshot:
+    """Return the site with unknown cells fixed as in the reported sample."""
     scheduler = RackScheduler(
         site.scheduler.machines,
         site.scheduler.spread,
         site.scheduler.seed,
-        split_seed=site.scheduler.split_seed,
+        split_choice=site.scheduler.split_choice,
     )
-    for vm in site.scheduler.drawn_vms():
-        scheduler.occupy(vm.vm, vm.sku, vm.placement)
+    for vm in site.scheduler.list_sampled_vms():
+        scheduler.add_existing(vm.vm, vm.sku, vm.placement)
     return replace(site, scheduler=scheduler)

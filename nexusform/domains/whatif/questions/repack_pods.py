@@ -1,7 +1,6 @@
-"""The pods of nodes that are re-created: where they find room meanwhile, and whether that breaks anything.
-
-A node is drained before its VM goes. Whoever asks for hugepages or devices must find them on the nodes that
-are left, and nobody may come so near to another that a separation rule over workloads is broken.
+"""Pods of re-created nodes: their nodes meanwhile, and violated constraints. A node is drained before its VM
+is re-created. Pods with hugepages or devices need another node, and separation rules over workloads must
+hold.
 """
 
 from __future__ import annotations
@@ -13,115 +12,127 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.domains.whatif.questions.pods_down import ClusterPods, bring_back, take_down
-from nexusform.domains.whatif.questions.repack_ground import RepackGround, starving
-from nexusform.domains.whatif.questions.repack_separation import Apart, Spot
-from nexusform.domains.whatif.questions.repack_steps import FollowedPod, RepackStep, RepackWindow
+from nexusform.domains.whatif.questions.pods_down import ClusterPods, simulate_nodes_down, simulate_nodes_up
+from nexusform.domains.whatif.questions.repack_context import RepackContext, find_starved_pods
+from nexusform.domains.whatif.questions.repack_separation import SeparationRule, VmLocation
+from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.scheduling.racks.vms import Placement
 
 _DAEMONS: Final = "DaemonSet"
-_LABELS_OF_A_MACHINE: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
-_LABEL_OF_A_ZONE: Final = "topology.kubernetes.io/zone"
+_MACHINE_LABELS: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
+_ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
-class Following(Struct, frozen=True):
-    """The windows with their pods, and the VMs (handles) whose going breaks something."""
+class PodCheck(Struct, frozen=True):
+    """Windows with their pods, and the VMs (handles) with violated pod constraints."""
 
     windows: tuple[RepackWindow, ...]
-    breaking: frozenset[int] = frozenset()
+    violating: frozenset[int] = frozenset()
 
 
-def follow_pods(
-    ground: RepackGround, windows: Sequence[RepackWindow], apart: Sequence[Apart] = ()
-) -> Following:
-    """Drain the nodes of every window and bring them back."""
-    walk = _PodWalk(ground, [rule for rule in apart if rule.has_workloads])
-    followed = [walk.go(window) for window in windows]
-    return Following(tuple(followed), frozenset(walk.breaking))
+def check_pods(
+    context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
+) -> PodCheck:
+    """Drain the nodes of every window and bring them up again."""
+    simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
+    checked_windows = [simulation.run_window(window) for window in windows]
+    return PodCheck(tuple(checked_windows), frozenset(simulation.violating))
 
 
-class _PodWalk:
-    """Where every VM and every pod is, window after window."""
+class _PodSimulation:
+    """Location of every VM and pod, window by window."""
 
-    def __init__(self, ground: RepackGround, apart: Sequence[Apart]) -> None:
-        self._ground = ground
-        self._apart = apart
-        self._pods = dict(ground.pods)
-        self._standing = {cluster: pods.standing for cluster, pods in ground.pods.items()}
-        self._places: dict[tuple[str, str], Placement] = {
+    def __init__(self, context: RepackContext, separation_rules: Sequence[SeparationRule]) -> None:
+        self._context = context
+        self._separation_rules = separation_rules
+        self._pods = dict(context.pods)
+        self._existing = {cluster: pods.existing for cluster, pods in context.pods.items()}
+        self._locations: dict[tuple[str, str], Placement] = {
             (cluster.id, vm.name): vm.placement
-            for cluster, pool in zip(ground.clusters, ground.pools, strict=True)
+            for cluster, pool in zip(context.clusters, context.pools, strict=True)
             for vm in pool.vms
         }
         self._shared = self._find_shared()
-        self.breaking: set[int] = set()
+        self.violating: set[int] = set()
 
-    def go(self, window: RepackWindow) -> RepackWindow:
-        """One window: its nodes go, and come back elsewhere."""
+    def run_window(self, window: RepackWindow) -> RepackWindow:
+        """Run one window: its nodes go down and up on other machines."""
         by_cluster: dict[str, list[RepackStep]] = {}
         for step in window.steps:
-            by_cluster.setdefault(self._ground.clusters[step.source.pool].id, []).append(step)
-        found: list[FollowedPod] = []
+            by_cluster.setdefault(self._context.clusters[step.source.pool].id, []).append(step)
+        moved_pods: list[MovedPod] = []
         for cluster, steps in by_cluster.items():
             if cluster in self._pods:
-                found += self._drain(cluster, steps)
-            self._places |= {(cluster, step.source.vm.name): step.to for step in steps}
+                moved_pods += self._drain_nodes(cluster, steps)
+            self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
         shared = self._find_shared()
         if shared - self._shared:
-            self.breaking |= {step.source.handle for step in window.steps}
-        return replace(window, pods=tuple(found))
+            self.violating |= {step.source.handle for step in window.steps}
+        return replace(window, pods=tuple(moved_pods))
 
-    def _drain(self, cluster: str, steps: Sequence[RepackStep]) -> list[FollowedPod]:
+    def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
+        """Drain the nodes of one cluster and return its moved pods."""
         nodes = {step.source.vm.name: step for step in steps}
-        pods, standing = self._pods[cluster], self._standing[cluster]
-        lefts, meanwhile = take_down(pods, standing, nodes.keys(), drained=True)
-        for pod, _ in starving(pods, standing, nodes.keys()):
-            self.breaking.add(nodes[pod.node].source.handle)
-        self._pods[cluster] = after = _moved(pods, nodes)
-        self._standing[cluster] = bring_back(after, meanwhile)
-        then = {pod.name: pod.node for pod in self._standing[cluster]}
+        pods, existing = self._pods[cluster], self._existing[cluster]
+        impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
+        for pod, _ in find_starved_pods(pods, existing, nodes.keys()):
+            self.violating.add(nodes[pod.node].source.handle)
+        self._pods[cluster] = moved_cluster = _move_nodes(pods, nodes)
+        self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
+        final_nodes = {pod.name: pod.node for pod in self._existing[cluster]}
         return [
-            FollowedPod(
-                cluster, left.workload, move.pod, move.was, move.node, then.get(move.pod, ""), move.certain
+            MovedPod(
+                cluster,
+                impact.workload,
+                move.pod,
+                move.old_node,
+                move.node,
+                final_nodes.get(move.pod, ""),
+                move.is_certain,
             )
-            for left in lefts
-            if left.workload.split("/")[1] != _DAEMONS
-            for move in left.moves
+            for impact in impacts
+            if impact.workload.split("/")[1] != _DAEMONS
+            for move in impact.moves
         ]
 
     def _find_shared(self) -> frozenset[tuple[int, str]]:
-        """The machines and racks that groups of a rule share: (number of the rule, place)."""
-        if not self._apart:
+        """Find the machines and racks shared by groups of a rule: (number of the rule, location)."""
+        if not self._separation_rules:
             return frozenset()
-        spots = list(self._spots())
+        vm_locations = list(self._list_vm_locations())
         return frozenset(
-            (number, place) for number, rule in enumerate(self._apart) for place in rule.shared(spots)
+            (number, location)
+            for number, rule in enumerate(self._separation_rules)
+            for location in rule.find_shared(vm_locations)
         )
 
-    def _spots(self) -> Iterable[Spot]:
-        for cluster, pool in zip(self._ground.clusters, self._ground.pools, strict=True):
+    def _list_vm_locations(self) -> Iterable[VmLocation]:
+        for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
             specs: dict[str, list[PodSpec]] = {}
-            for pod in self._standing.get(cluster.id, ()):
+            for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)
             for vm in pool.vms:
                 key = pool.owner.owner, pool.demand.rule_pool or pool.name
-                yield Spot(key, self._places[cluster.id, vm.name], tuple(specs.get(vm.name, ())))
+                yield VmLocation(key, self._locations[cluster.id, vm.name], tuple(specs.get(vm.name, ())))
 
 
-def _moved(pods: ClusterPods, steps: Mapping[str, RepackStep]) -> ClusterPods:
-    """The cluster with these nodes on their new machines."""
+def _move_nodes(pods: ClusterPods, steps: Mapping[str, RepackStep]) -> ClusterPods:
+    """Return the cluster with these nodes on their new machines."""
     nodes = tuple(
-        _on(node, steps[node.name].to) if node.name in steps else node for node in pods.cluster.nodes
+        _move_node(node, steps[node.name].target) if node.name in steps else node
+        for node in pods.cluster.nodes
     )
     return replace(pods, cluster=replace(pods.cluster, nodes=nodes))
 
 
-def _on(node: Node, place: Placement) -> Node:
-    """A node on another machine; the labels that tell machine and zone tell the new ones."""
+def _move_node(node: Node, location: Placement) -> Node:
+    """Return a node on another machine, with updated machine and zone labels."""
     labels = dict(node.labels)
     for key, value in node.labels.items():
-        if key == _LABEL_OF_A_ZONE and value == node.zone:
-            labels[key] = place.availability_zone
-        elif value == node.machine and key.endswith(_LABELS_OF_A_MACHINE):
-            labels[key] = place.machine
-    return replace(node, labels=labels, machine=place.machine, rack=place.rack, zone=place.availability_zone)
+        if key == _ZONE_LABEL and value == node.zone:
+            labels[key] = location.availability_zone
+        elif value == node.machine and key.endswith(_MACHINE_LABELS):
+            labels[key] = location.machine
+    return replace(
+        node, labels=labels, machine=location.machine, rack=location.rack, zone=location.availability_zone
+    )

@@ -1,8 +1,6 @@
-"""The fewest re-creations that make room, as an integer program for HiGHS (the extra `optimize`).
-
-Cells with equal contents are one row with a number; what may become of them are columns. Its optimum never
-exceeds what is truly needed: whatever is left out of it (order, and rules that look at single VMs) can only
-cost more, so its bound is a proof.
+"""Minimum number of re-creations as an integer program for HiGHS (the extra `optimize`). Equal cells are one
+row with a count; their possible changes are columns. The optimum is a lower bound: omitted constraints
+(order, rules on single VMs) can only add cost.
 """
 
 from __future__ import annotations
@@ -14,47 +12,52 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, field
 
-from nexusform.domains.whatif.questions.repack_ground import Host, RepackGround, RepackRequest, Source
-from nexusform.domains.whatif.questions.repack_rooms import (
-    CellAt,
+from nexusform.domains.whatif.questions.repack_cells import (
+    CellCatalogue,
     CellKey,
+    CellOption,
+    CellPosition,
     Group,
-    Option,
     Pattern,
-    RoomBook,
     Sink,
-    groups_of,
+    assign_groups,
+)
+from nexusform.domains.whatif.questions.repack_context import (
+    MovableVm,
+    RepackContext,
+    RepackMachine,
+    RepackRequest,
 )
 from nexusform.scheduling.racks.vms import VmSku
 
-# What the search may take where no time is given: the answer is then the same on every machine.
-MOST_NODES: Final = 20_000
+# Node limit without a time limit, so that the answer is the same on every computer.
+MAX_NODES: Final = 20_000
 _INFINITE: Final = float("inf")
 _DEMAND: Final = -1
-# In the place of a cell: the whole machine.
-WHOLE: Final = -1
+# Cell number of a whole machine.
+WHOLE_MACHINE: Final = -1
 
 
-class Taken(Struct, frozen=True):
-    """A choice of the program: so many of the cells of a unit become this. `machines` is the type of machine
-    where cells of one machine hang together, -1 where they do not.
+class OptionCount(Struct, frozen=True):
+    """Selected option for this many cells of a unit. `machines`: machine type if cells of one machine are
+    linked, else -1.
     """
 
     machines: int
-    cells: tuple[CellAt, ...]
-    option: Option
+    cells: tuple[CellPosition, ...]
+    option: CellOption
     count: int
 
 
-class Cleared(Struct, frozen=True):
-    """So many of these machines with unknown cells are emptied of everybody whose cells are not known."""
+class ClearedCount(Struct, frozen=True):
+    """Number of these machines to empty of all VMs in unknown cells."""
 
-    hosts: tuple[Host, ...]
+    hosts: tuple[RepackMachine, ...]
     count: int
 
 
-class Filled(Struct, frozen=True):
-    """So many rooms of a sink take this pattern."""
+class PatternCount(Struct, frozen=True):
+    """Number of cells of a sink filled with this pattern."""
 
     sink: Sink
     pattern: Pattern
@@ -62,42 +65,44 @@ class Filled(Struct, frozen=True):
 
 
 class Solution(Struct, frozen=True):
-    """What the program found. `bound`: fewer re-creations cannot do."""
+    """Solution of the program. `bound`: lower bound of re-creations."""
 
     recreations: int
     bound: int
-    taken: tuple[Taken, ...] = ()
-    cleared: tuple[Cleared, ...] = ()
-    filled: tuple[Filled, ...] = ()
-    spanning: tuple[Source, ...] = ()
+    options: tuple[OptionCount, ...] = ()
+    cleared: tuple[ClearedCount, ...] = ()
+    patterns: tuple[PatternCount, ...] = ()
+    spanning: tuple[MovableVm, ...] = ()
 
 
 class NoSolution(Struct, frozen=True):
-    """None exists (`proved`), or none was found within the limits. `bound`: fewer re-creations cannot do."""
+    """No solution exists (`is_proved`), or none was found within the limits. `bound`: lower bound of
+    re-creations.
+    """
 
-    proved: bool
+    is_proved: bool
     bound: int = 0
 
 
 class Column(Struct):
-    """What may be chosen, up to so often: its cost, its part of each row, and what it stands for."""
+    """Column of the program: cost, upper bound, entries by row, and subject."""
 
     cost: float
     upper: float
     entries: dict[int, float]
-    about: object = None
+    subject: object = None
 
 
 class Program(Struct):
-    """Columns and rows on their way to the solver; rows have names."""
+    """Columns and named rows for the solver."""
 
     columns: list[Column] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     names: dict[Hashable, int] = field(default_factory=dict)
 
-    def row(self, name: Hashable, lower: float = -_INFINITE, upper: float = 0.0) -> int:
-        """The row with this name; made with these bounds where it is new."""
+    def add_row(self, name: Hashable, lower: float = -_INFINITE, upper: float = 0.0) -> int:
+        """Return the row with this name; create it with these bounds if new."""
         number = self.names.get(name)
         if number is None:
             number = self.names[name] = len(self.lower)
@@ -105,361 +110,382 @@ class Program(Struct):
             self.upper.append(upper)
         return number
 
-    def column(
-        self, cost: float, upper: float, entries: Iterable[tuple[int, float]], about: object
+    def add_column(
+        self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object
     ) -> Column:
-        """One more column; entries of one row are added up."""
+        """Add a column; entries of one row are summed."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
-        column = Column(cost, upper, summed, about)
+        column = Column(cost, upper, summed, subject)
         self.columns.append(column)
         return column
 
 
 class _Unit(Struct, frozen=True):
-    """Cells with equal contents. `machines` is the type of machine where cells of one hang together."""
+    """Cells with equal contents. `machines`: machine type if cells of one machine are linked."""
 
     key: CellKey
-    cells: tuple[CellAt, ...]
+    cells: tuple[CellPosition, ...]
     machines: int = -1
-    at: int = 0
+    cell_number: int = 0
     is_cleared: bool = False
 
 
-class Limits(Struct, frozen=True):
-    """What the search may take: seconds (None: nodes alone)."""
+class SolverLimits(Struct, frozen=True):
+    """Limits of the search: seconds (None: node limit only)."""
 
     seconds: float | None = None
 
 
 class RepackProgram:
-    """The program of one ground. `followed` are pools whose spread over racks is a row, `solo` machines that
-    stand for themselves, with their disk.
+    """Program of one context. `tracked_pools`: pools with rows for their spread over racks.
+    `single_machines`: machines modelled individually, with their disk.
     """
 
     def __init__(
         self,
-        ground: RepackGround,
+        context: RepackContext,
         request: RepackRequest,
         *,
-        followed: frozenset[int] = frozenset(),
-        solo: frozenset[str] = frozenset(),
-        fine: bool = False,
+        tracked_pools: frozenset[int] = frozenset(),
+        single_machines: frozenset[str] = frozenset(),
+        is_fine: bool = False,
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._request = request
-        self._followed = followed
-        self._solo = solo
-        self._fine = fine
-        self._book = RoomBook(ground.kinds, request.sku)
-        self._groups = groups_of(ground, followed)
+        self._tracked_pools = tracked_pools
+        self._single_machines = single_machines
+        self._is_fine = is_fine
+        self._catalogue = CellCatalogue(context.kinds, request.sku)
+        self._groups = assign_groups(context, tracked_pools)
         self._program = Program()
         self._sinks: Counter[Sink] = Counter()
         self._used_sinks: dict[Sink, int] = {}
-        # The cells (or whole machines) that are such a room as they stand.
-        self.rooms: dict[Sink, list[CellAt]] = {}
+        # Cells (or whole machines) by the sink of their current contents.
+        self.cells_by_sink: dict[Sink, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [
-            (kind, each.sku) for kind, each in enumerate(ground.kinds) if each.sku.numa_cells > 1
+            (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((_DEMAND, request.sku))
         self._build()
 
     @property
-    def capped(self) -> bool:
-        """Whether something was too much to be listed, so that the bound is no proof."""
-        return self._book.capped
+    def is_capped(self) -> bool:
+        """Whether options were dropped, so that the bound is not a proof."""
+        return self._catalogue.is_capped
 
     @property
-    def size_of(self) -> Sequence[int]:
-        """The size of the VMs of each kind, by the numbers of both."""
-        return self._book.size_of
+    def class_sizes(self) -> Sequence[int]:
+        """Size number of each VM class."""
+        return self._catalogue.class_sizes
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and columns."""
         return len(self._program.lower), len(self._program.columns)
 
     # --- rows and columns ----------------------------------------------------------------------
 
     def _build(self) -> None:
+        """Build all rows and columns."""
         program = self._program
-        program.row("demand", self._request.want, _INFINITE)
-        for host in self._ground.hosts:
-            if host.machine.name in self._solo:
-                program.row(("disk", host.machine.name), upper=float(max(host.disk, 0)))
-        known: dict[Hashable, list[Host]] = {}
-        unknown: dict[Hashable, list[Host]] = {}
-        for host in self._ground.hosts:
-            book = unknown if host.unknown else known
-            book.setdefault(self._machine_key(host), []).append(host)
+        program.add_row("demand", self._request.want, _INFINITE)
+        for host in self._context.hosts:
+            if host.machine.name in self._single_machines:
+                program.add_row(("disk", host.machine.name), upper=float(max(host.disk, 0)))
+        known_groups: dict[Hashable, list[RepackMachine]] = {}
+        unknown_groups: dict[Hashable, list[RepackMachine]] = {}
+        for host in self._context.hosts:
+            groups = unknown_groups if host.has_unknown_cells else known_groups
+            groups.setdefault(self._build_machine_key(host), []).append(host)
         if self._arrivals:
-            for number, hosts in enumerate(known.values()):
+            for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
         else:
-            self._add_cells(host for hosts in known.values() for host in hosts)
-        for number, hosts in enumerate(unknown.values()):
-            fewest_pods = sorted(hosts, key=lambda host: sum(source.pods for source in host.loose))
-            self._add_unknown(-2 - number, fewest_pods)
+            self._add_cells(host for hosts in known_groups.values() for host in hosts)
+        for number, hosts in enumerate(unknown_groups.values()):
+            ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.loose))
+            self._add_unknown(-2 - number, ordered_hosts)
         for sink in list(self._used_sinks):
             self._add_sink(sink)
         self._add_spread()
 
-    def _cell_key(self, host: Host, cell: int) -> CellKey:
-        """What makes this cell equal to others."""
+    def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
+        """Build the key that equal cells share."""
         sources = host.sources[cell]
         free = host.cells[cell]
         pods: dict[Group, list[int]] = {}
         for source in sources:
-            if self._sku(source).numa_cells == 1:
-                pods.setdefault(self._groups[source.handle], []).append(source.pods if self._fine else 0)
+            if self._get_sku(source).numa_cells == 1:
+                pods.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
         machine = host.machine
         return CellKey(
             free=free,
             leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pods.items())),
-            admits=host.admits,
-            demanded=host.demanded,
-            rack=machine.rack if self._followed else "",
-            solo=machine.name if machine.name in self._solo else "",
-            spanning=self._spanning_of(host, cell),
+            admitted=host.admitted,
+            admits_demand=host.admits_demand,
+            rack=machine.rack if self._tracked_pools else "",
+            single_machine=machine.name if machine.name in self._single_machines else "",
+            spanning=self._list_spanning(host, cell),
         )
 
-    def _spanning_of(self, host: Host, cell: int) -> tuple[tuple[int, int], ...]:
-        """The VMs of several cells that may leave this one: (place among those of the machine, kind)."""
-        wide = self._wide(host)
-        return tuple((wide.index(source), source.kind) for source in host.sources[cell] if source in wide)
+    def _list_spanning(self, host: RepackMachine, cell: int) -> tuple[tuple[int, int], ...]:
+        """List the multi-cell VMs in this cell: (index on the machine, class)."""
+        multi_cell = self._list_multi_cell(host)
+        return tuple(
+            (multi_cell.index(source), source.vm_class)
+            for source in host.sources[cell]
+            if source in multi_cell
+        )
 
-    def _wide(self, host: Host) -> list[Source]:
-        """The VMs of several cells of a machine that may leave it."""
-        found = {source.handle: source for cell in host.sources for source in cell}
-        return [source for _, source in sorted(found.items()) if self._sku(source).numa_cells > 1]
+    def _list_multi_cell(self, host: RepackMachine) -> list[MovableVm]:
+        """List the movable multi-cell VMs of a machine."""
+        by_handle = {source.handle: source for cell in host.sources for source in cell}
+        return [source for _, source in sorted(by_handle.items()) if self._get_sku(source).numa_cells > 1]
 
-    def _sku(self, source: Source) -> VmSku:
-        return self._ground.kinds[source.kind].sku
+    def _get_sku(self, source: MovableVm) -> VmSku:
+        return self._context.kinds[source.vm_class].sku
 
-    def _machine_key(self, host: Host) -> Hashable:
-        """What makes this machine equal to others."""
-        cells = tuple(self._cell_key(host, cell) for cell in range(len(host.cells)))
+    def _build_machine_key(self, host: RepackMachine) -> Hashable:
+        """Build the key that equal machines share."""
+        cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
         loose = tuple(sorted(self._groups[source.handle] for source in host.loose))
-        pods = tuple(sorted(source.pods for source in host.loose)) if self._fine else ()
-        wide = tuple(self._groups[source.handle] for source in self._wide(host))
-        return cells, loose, pods, wide, host.splits, host.disk if host.unknown else 0
+        pods = tuple(sorted(source.pods for source in host.loose)) if self._is_fine else ()
+        multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell(host))
+        return cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
 
-    def _add_cells(self, hosts: Iterable[Host]) -> None:
-        """Cells that hang on nothing of their machine (its disk apart): one unit for all equal ones."""
-        units: dict[CellKey, list[CellAt]] = {}
+    def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
+        """Add cells independent of their machine, except its disk: one unit for equal ones."""
+        units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):
-                units.setdefault(self._cell_key(host, cell), []).append(
-                    CellAt(host, cell, host.sources[cell])
+                units.setdefault(self._build_cell_key(host, cell), []).append(
+                    CellPosition(host, cell, host.sources[cell])
                 )
         for key, cells in units.items():
             self._add_unit(_Unit(key, tuple(cells)))
 
-    def _add_machines(self, number: int, hosts: Sequence[Host]) -> None:
-        """Equal machines; VMs of several cells come to and leave all of theirs at once."""
+    def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
+        """Add equal machines; multi-cell VMs use all of their cells at once."""
         first = hosts[0]
         for cell in range(len(first.cells)):
-            cells = tuple(CellAt(host, cell, host.sources[cell]) for host in hosts)
-            self._add_unit(_Unit(self._cell_key(first, cell), cells, number, cell))
+            cells = tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts)
+            self._add_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
         self._add_arrivals(number, first, len(hosts))
-        for wide, source in enumerate(self._wide(first)):
-            same = tuple(self._wide(host)[wide] for host in hosts)
+        for index, source in enumerate(self._list_multi_cell(first)):
+            equal_vms = tuple(self._list_multi_cell(host)[index] for host in hosts)
             entries = [
-                (self._program.row(("leaves", number, cell, wide), 0.0, 0.0), -1.0)
+                (self._program.add_row(("leaves", number, cell, index), 0.0, 0.0), -1.0)
                 for cell, sources in enumerate(first.sources)
                 if source in sources
             ]
-            entries += self._leaves(self._groups[source.handle], 1, first)
-            self._program.column(1.0, len(hosts), entries, same)
+            entries += self._build_departure(self._groups[source.handle], 1, first)
+            self._program.add_column(1.0, len(hosts), entries, equal_vms)
 
-    def _add_arrivals(self, number: int, first: Host, size: int) -> None:
-        """A column for each VM of several cells that may come to machines of this type."""
+    def _add_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
+        """Add a column for each multi-cell VM feasible on this machine type."""
         program = self._program
         for kind, sku in self._arrivals:
-            if not (first.demanded if kind == _DEMAND else kind in first.admits):
+            if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
                 continue
-            entries = [(program.row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
+            entries = [(program.add_row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
             entries += [
-                (program.row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))
+                (program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))
             ]
             if kind == _DEMAND:
-                entries.append((program.row("demand"), 1.0))
+                entries.append((program.add_row("demand"), 1.0))
             else:
-                rack = first.machine.rack if self._followed else ""
-                entries.append((self._slot(rack, first.admits, self._book.size_of[kind]), -1.0))
-            program.column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
+                rack = first.machine.rack if self._tracked_pools else ""
+                entries.append(
+                    (self._get_slot_row(rack, first.admitted, self._catalogue.class_sizes[kind]), -1.0)
+                )
+            program.add_column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
 
     def _add_unit(self, unit: _Unit) -> None:
-        """The row of a unit and the columns of its options."""
+        """Add the row of a unit and the columns of its options."""
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
-        row = program.row(
-            ("unit", unit.machines, unit.at, unit.key, unit.is_cleared),
+        row = program.add_row(
+            ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared),
             upper=0.0 if unit.is_cleared else size,
         )
-        default = self._book.sink(((unit.key.free,),), unit.key)
+        default = self._catalogue.find_sink(((unit.key.free,),), unit.key)
         if default is not None and not unit.is_cleared:
             self._sinks[default] += size
-            self._touch(default)
-            self.rooms.setdefault(default, []).extend(unit.cells)
+            self._use_sink(default)
+            self.cells_by_sink.setdefault(default, []).extend(unit.cells)
         skus = {
-            self._groups[source.handle]: self._sku(source) for cell in unit.cells for source in cell.sources
+            self._groups[source.handle]: self._get_sku(source)
+            for cell in unit.cells
+            for source in cell.sources
         }
-        spanning = {place: self._ground.kinds[kind].sku for place, kind in unit.key.spanning}
-        for option in self._book.options(unit.key, skus, self._arrivals, spanning):
+        spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
+        for option in self._catalogue.list_options(unit.key, skus, self._arrivals, spanning):
             entries: list[tuple[int, float]] = [(row, 1.0)]
-            entries += self._exchange(default, option.sink)
+            entries += self._build_exchange(default, option.sink)
             for group, count in option.leaving:
-                entries += self._leaves(group, count, first)
+                entries += self._build_departure(group, count, first)
             if option.demand:
-                entries.append((program.row("demand"), float(option.demand)))
+                entries.append((program.add_row("demand"), float(option.demand)))
             if option.arrival is not None:
-                entries.append((program.row(("wide", unit.machines, option.arrival), 0.0, 0.0), 1.0))
-                entries.append((program.row(("wide cell", unit.machines, option.arrival, unit.at)), 1.0))
-            for place in option.spanning:
-                entries.append((program.row(("leaves", unit.machines, unit.at, place), 0.0, 0.0), 1.0))
-            if unit.key.solo:
-                entries += self._disk(first, option)
-            program.column(option.recreations, size, entries, (unit, option))
+                entries.append((program.add_row(("wide", unit.machines, option.arrival), 0.0, 0.0), 1.0))
+                entries.append(
+                    (program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0)
+                )
+            for index in option.spanning:
+                entries.append(
+                    (program.add_row(("leaves", unit.machines, unit.cell_number, index), 0.0, 0.0), 1.0)
+                )
+            if unit.key.single_machine:
+                entries += self._build_disk_entries(first, option)
+            program.add_column(option.recreations, size, entries, (unit, option))
 
-    def _add_unknown(self, number: int, hosts: Sequence[Host]) -> None:
-        """Machines with VMs whose cells are not known: they stay, and what fits in every split may come; or
-        all of them go.
+    def _add_unknown(self, number: int, hosts: Sequence[RepackMachine]) -> None:
+        """Add machines with unknown cells: their VMs stay and only what fits every split is added, or all of
+        them leave.
         """
         first, size = hosts[0], len(hosts)
         program = self._program
         sink = None
         if first.splits:
-            key = self._cell_key(first, 0)
-            sink = self._book.sink(first.splits, key, first.disk)
+            key = self._build_cell_key(first, 0)
+            sink = self._catalogue.find_sink(first.splits, key, first.disk)
             if sink is not None:
                 self._sinks[sink] += size
-                self._touch(sink)
-                self.rooms.setdefault(sink, []).extend(CellAt(host, WHOLE, ()) for host in hosts)
+                self._use_sink(sink)
+                self.cells_by_sink.setdefault(sink, []).extend(
+                    CellPosition(host, WHOLE_MACHINE, ()) for host in hosts
+                )
         if not first.loose:
             return
         cells = list(first.cells)
-        entries = self._exchange(sink, None)
+        entries = self._build_exchange(sink, None)
         for source in first.loose:
-            entries += self._leaves(self._groups[source.handle], 1, first)
+            entries += self._build_departure(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
-            key = self._cell_key(first, cell)
+            key = self._build_cell_key(first, cell)
             unit = _Unit(
-                key, tuple(CellAt(host, cell, host.sources[cell]) for host in hosts), number, cell, True
+                key, tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts), number, cell, True
             )
             self._add_unit(unit)
-            row = program.row(("unit", number, cell, key, True))
+            row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
-            entries += self._exchange(None, self._book.sink(((key.free,),), key))
+            entries += self._build_exchange(None, self._catalogue.find_sink(((key.free,),), key))
         self._add_arrivals(number, first, size)
-        if first.machine.name in self._solo:
-            left = sum(self._sku(source).disk_gib for source in first.loose)
-            entries.append((program.row(("disk", first.machine.name)), -float(left)))
-        program.column(float(len(first.loose)), size, entries, tuple(hosts))
+        if first.machine.name in self._single_machines:
+            released_disk = sum(self._get_sku(source).disk_gib for source in first.loose)
+            entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
+        program.add_column(float(len(first.loose)), size, entries, tuple(hosts))
 
-    def sink_when_cleared(self, host: Host, cell: int) -> Sink | None:
-        """The room of a cell once everybody whose cell is not known has left its machine."""
-        key = self._cell_key(host, cell)
-        return self._book.sink(((key.free,),), key)
+    def find_cleared_sink(self, host: RepackMachine, cell: int) -> Sink | None:
+        """Find the sink of a cell after all VMs in unknown cells left its machine."""
+        key = self._build_cell_key(host, cell)
+        return self._catalogue.find_sink(((key.free,),), key)
 
-    def _touch(self, sink: Sink) -> int:
-        """The row of a sink: rooms filled are no more than rooms there are."""
+    def _use_sink(self, sink: Sink) -> int:
+        """Return the row of a sink: fillings do not exceed its cells."""
         row = self._used_sinks.get(sink)
         if row is None:
-            row = self._used_sinks[sink] = self._program.row(("sink", sink))
+            row = self._used_sinks[sink] = self._program.add_row(("sink", sink))
         return row
 
-    def _exchange(self, before: Sink | None, after: Sink | None) -> list[tuple[int, float]]:
-        """A room of one kind becomes one of another kind."""
+    def _build_exchange(self, before: Sink | None, after: Sink | None) -> list[tuple[int, float]]:
+        """Build the entries of a cell changing from one sink to another."""
         if before == after:
             return []
         entries = []
         if before is not None:
-            entries.append((self._touch(before), 1.0))
+            entries.append((self._use_sink(before), 1.0))
         if after is not None:
-            entries.append((self._touch(after), -1.0))
+            entries.append((self._use_sink(after), -1.0))
         return entries
 
-    def _leaves(self, group: Group, count: int, host: Host) -> list[tuple[int, float]]:
-        """So many VMs of a group leave this rack, and must come somewhere."""
-        entries = [(self._program.row(("comes", group), 0.0, _INFINITE), -float(count))]
+    def _build_departure(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
+        """Build the entries of this many VMs of a group leaving a rack."""
+        entries = [(self._program.add_row(("comes", group), 0.0, _INFINITE), -float(count))]
         if group[0] == "pool":
-            entries.append((self._spread_row(group[1], host.machine.rack), -float(count)))
+            entries.append((self._get_spread_row(group[1], host.machine.rack), -float(count)))
         return entries
 
-    def _spread_row(self, pool: int, rack: str) -> int:
-        ground = self._ground
-        room = ground.limits[pool] - ground.standing.get((pool, rack), 0)
-        return self._program.row(("spread", pool, rack), -_INFINITE, float(max(room, 0)))
+    def _get_spread_row(self, pool: int, rack: str) -> int:
+        context = self._context
+        capacity = context.limits[pool] - context.existing.get((pool, rack), 0)
+        return self._program.add_row(("spread", pool, rack), -_INFINITE, float(max(capacity, 0)))
 
-    def _slot(self, rack: str, admits: frozenset[int], size: int) -> int:
-        """Room for VMs of one size where these kinds may come."""
-        return self._program.row(("slots", rack, admits, size))
+    def _get_slot_row(self, rack: str, admitted: frozenset[int], size: int) -> int:
+        """Return the row of slots of one size for these classes."""
+        return self._program.add_row(("slots", rack, admitted, size))
 
     def _add_sink(self, sink: Sink) -> None:
-        """The columns of a sink's patterns."""
+        """Add the columns of a sink's patterns."""
         program = self._program
-        row = self._touch(sink)
+        row = self._use_sink(sink)
         program.upper[row] = float(self._sinks[sink])
         for pattern in sink.patterns:
             entries = [(row, 1.0)]
-            entries += [(self._slot(sink.rack, sink.admits, size), -float(count)) for size, count in pattern]
-            if sink.solo:
-                disk = sum(count * self._book.sizes[size].disk for size, count in pattern)
-                entries.append((program.row(("disk", sink.solo)), float(disk)))
-            program.column(0.0, _INFINITE, entries, (sink, pattern))
+            entries += [
+                (self._get_slot_row(sink.rack, sink.admitted, size), -float(count)) for size, count in pattern
+            ]
+            if sink.single_machine:
+                disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
+                entries.append((program.add_row(("disk", sink.single_machine)), float(disk)))
+            program.add_column(0.0, _INFINITE, entries, (sink, pattern))
 
     def _add_spread(self) -> None:
-        """VMs that leave come to a rack: of a kind, or of a pool that is followed rack by rack."""
+        """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
-        kinds = {group: self._kind_of(group) for group in set(self._groups.values())}
+        kinds = {group: self._find_class(group) for group in set(self._groups.values())}
         slots = [name for name in program.names if isinstance(name, tuple) and name[0] == "slots"]
         for group in sorted(kinds):
-            comes = program.row(("comes", group), 0.0, _INFINITE)
+            arrival_row = program.add_row(("comes", group), 0.0, _INFINITE)
             for name in slots:
                 _, rack, admits, size = name
                 kind = kinds[group]
-                if kind not in admits or self._book.size_of[kind] != size:
+                if kind not in admits or self._catalogue.class_sizes[kind] != size:
                     continue
-                entries = [(comes, 1.0), (program.row(name), 1.0)]
+                entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
                 if group[0] == "pool":
-                    entries.append((self._spread_row(group[1], rack), 1.0))
-                program.column(0.0, _INFINITE, entries, None)
+                    entries.append((self._get_spread_row(group[1], rack), 1.0))
+                program.add_column(0.0, _INFINITE, entries, None)
 
-    def _kind_of(self, group: Group) -> int:
+    def _find_class(self, group: Group) -> int:
         if group[0] == "kind":
             return group[1]
-        return next(source.kind for source in self._ground.sources if source.pool == group[1])
+        return next(source.vm_class for source in self._context.sources if source.pool == group[1])
 
-    def _disk(self, host: Host, option: Option) -> list[tuple[int, float]]:
-        """What an option takes of the disk of a machine that stands for itself."""
-        skus = {self._groups[source.handle]: self._sku(source) for cell in host.sources for source in cell}
-        taken = option.demand * self._request.sku.disk_gib
-        taken -= sum(count * skus[group].disk_gib for group, count in option.leaving)
-        return [(self._program.row(("disk", host.machine.name)), float(taken))]
+    def _build_disk_entries(self, host: RepackMachine, option: CellOption) -> list[tuple[int, float]]:
+        """Build the disk entries of an option on an individually modelled machine."""
+        skus = {
+            self._groups[source.handle]: self._get_sku(source) for cell in host.sources for source in cell
+        }
+        used_disk = option.demand * self._request.sku.disk_gib
+        used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
+        return [(self._program.add_row(("disk", host.machine.name)), float(used_disk))]
 
-    # --- solving -------------------------------------------------------------------------------
+    # --- solution ------------------------------------------------------------------------------
 
-    def solve(self, limits: Limits) -> Solution | NoSolution:
-        """The fewest re-creations; then, where cells are told apart, the fewest pods and pools."""
-        answer = solve(self._program.columns, self._program.lower, self._program.upper, limits)
+    def solve(self, limits: SolverLimits) -> Solution | NoSolution:
+        """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools."""
+        answer = run_solver(self._program.columns, self._program.lower, self._program.upper, limits)
         if answer.values is None:
-            return NoSolution(answer.finished and not self.capped, 0 if self.capped else answer.bound)
-        bound = 0 if self.capped else answer.bound
+            return NoSolution(
+                answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound
+            )
+        bound = 0 if self.is_capped else answer.bound
         values = answer.values
-        if self._fine and answer.bound >= answer.objective:
-            values = self._fewest_pods(round(answer.objective), values, limits)
-        return self._solution(round(answer.objective), bound, values)
+        if self._is_fine and answer.bound >= answer.objective:
+            values = self._reduce_pods(round(answer.objective), values, limits)
+        return self._build_solution(round(answer.objective), bound, values)
 
-    def _fewest_pods(self, recreations: int, values: Sequence[int], limits: Limits) -> Sequence[int]:
-        """Among the solutions with so few re-creations one with the fewest pods, of the fewest pools."""
+    def _reduce_pods(self, recreations: int, values: Sequence[int], limits: SolverLimits) -> Sequence[int]:
+        """Reduce pods, then pools, among solutions with this number of re-creations."""
         pools = {group: number for number, group in enumerate(sorted(set(self._groups.values())))}
         program = self._program
         rows_lower, rows_upper = [*program.lower, -_INFINITE], [*program.upper, float(recreations)]
-        few = len(rows_lower) - 1
-        touched = {group: few + 1 + number for group, number in pools.items()}
+        limit_row = len(rows_lower) - 1
+        pool_rows = {group: limit_row + 1 + number for group, number in pools.items()}
         rows_lower += [-_INFINITE] * len(pools)
         rows_upper += [0.0] * len(pools)
         columns = []
@@ -468,77 +494,77 @@ class RepackProgram:
             entries = dict(column.entries)
             cost = 0.0
             if column.cost:
-                entries[few] = column.cost
-            leaving = _leaving_of(column.about, self._groups)
+                entries[limit_row] = column.cost
+            leaving = _count_leaving(column.subject, self._groups)
             for group, count in leaving.items():
-                entries[touched[group]] = float(count)
-            cost = float(_pods_of(column.about)) * weight
-            columns.append(Column(cost, column.upper, entries, column.about))
+                entries[pool_rows[group]] = float(count)
+            cost = float(_count_pods(column.subject)) * weight
+            columns.append(Column(cost, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
-        for group, row in touched.items():
+        for group, row in pool_rows.items():
             columns.append(Column(1.0, 1.0, {row: -float(sizes[group])}, None))
-        answer = solve(columns, rows_lower, rows_upper, limits)
+        answer = run_solver(columns, rows_lower, rows_upper, limits)
         return values if answer.values is None else answer.values
 
-    def _solution(self, recreations: int, bound: int, values: Sequence[int]) -> Solution:
-        taken: list[Taken] = []
-        cleared: list[Cleared] = []
-        filled: list[Filled] = []
-        spanning: list[Source] = []
+    def _build_solution(self, recreations: int, bound: int, values: Sequence[int]) -> Solution:
+        options: list[OptionCount] = []
+        cleared: list[ClearedCount] = []
+        patterns: list[PatternCount] = []
+        spanning: list[MovableVm] = []
         for column, value in zip(self._program.columns, values, strict=False):
             if not value:
                 continue
-            match column.about:
-                case (_Unit() as unit, Option() as option):
-                    taken.append(Taken(unit.machines, unit.cells, option, value))
+            match column.subject:
+                case (_Unit() as unit, CellOption() as option):
+                    options.append(OptionCount(unit.machines, unit.cells, option, value))
                 case (Sink() as sink, tuple() as pattern):
-                    filled.append(Filled(sink, pattern, value))
-                case (Host(), *_) as hosts:
-                    cleared.append(Cleared(cast("tuple[Host, ...]", hosts), value))
-                case (Source(), *_) as sources:
-                    spanning += cast("tuple[Source, ...]", sources)[:value]
-        return Solution(recreations, bound, tuple(taken), tuple(cleared), tuple(filled), tuple(spanning))
+                    patterns.append(PatternCount(sink, pattern, value))
+                case (RepackMachine(), *_) as hosts:
+                    cleared.append(ClearedCount(cast("tuple[RepackMachine, ...]", hosts), value))
+                case (MovableVm(), *_) as sources:
+                    spanning += cast("tuple[MovableVm, ...]", sources)[:value]
+        return Solution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
 
-def _leaving_of(about: object, groups: Mapping[int, Group]) -> Counter[Group]:
-    """How many VMs of each group a column has leave."""
-    match about:
-        case (_Unit(), Option() as option):
+def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Group]:
+    """Count the VMs of each group that a column moves."""
+    match subject:
+        case (_Unit(), CellOption() as option):
             return Counter(dict(option.leaving))
-        case (Host() as host, *_):
+        case (RepackMachine() as host, *_):
             return Counter(groups[source.handle] for source in host.loose)
-        case (Source() as source, *_):
+        case (MovableVm() as source, *_):
             return Counter([groups[source.handle]])
     return Counter()
 
 
-def _pods_of(about: object) -> int:
-    """How many pods a column restarts."""
-    match about:
-        case (_Unit(), Option() as option):
+def _count_pods(subject: object) -> int:
+    """Count the pods that a column restarts."""
+    match subject:
+        case (_Unit(), CellOption() as option):
             return option.pods
-        case (Host() as host, *_):
+        case (RepackMachine() as host, *_):
             return sum(source.pods for source in host.loose)
-        case (Source() as source, *_):
+        case (MovableVm() as source, *_):
             return source.pods
     return 0
 
 
-class Answer(Struct, frozen=True):
-    """What the solver says: whole numbers by column (None: nothing found), and what cannot be undercut."""
+class SolverAnswer(Struct, frozen=True):
+    """Answer of the solver: whole numbers by column (None: none found), and lower bound."""
 
     values: Sequence[int] | None
     objective: float
     bound: int
-    finished: bool
+    is_finished: bool
 
 
-def solve(
-    columns: Sequence[Column], lower: Sequence[float], upper: Sequence[float], limits: Limits
-) -> Answer:
-    """Ask HiGHS, with one thread and a fixed seed."""
+def run_solver(
+    columns: Sequence[Column], lower: Sequence[float], upper: Sequence[float], limits: SolverLimits
+) -> SolverAnswer:
+    """Run HiGHS with one thread and a fixed seed."""
     if not columns:
-        return Answer(None, 0.0, 0, finished=True)
+        return SolverAnswer(None, 0.0, 0, is_finished=True)
     import highspy
     import numpy as np
 
@@ -565,7 +591,7 @@ def solve(
         "random_seed": 0,
         "mip_abs_gap": 0.999,
         "mip_rel_gap": 0.0,
-        "mip_max_nodes": MOST_NODES,
+        "mip_max_nodes": MAX_NODES,
     }
     if limits.seconds is not None:
         options["time_limit"] = max(limits.seconds, 0.1)
@@ -576,14 +602,16 @@ def solve(
     status = highs.getModelStatus()
     info = highs.getInfo()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-        return Answer(None, 0.0, 0, finished=True)
+        return SolverAnswer(None, 0.0, 0, is_finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return Answer(None, 0.0, _least(info.mip_dual_bound), finished=False)
+        return SolverAnswer(None, 0.0, _round_bound(info.mip_dual_bound), is_finished=False)
     values = [round(value) for value in highs.getSolution().col_value]
     objective = round(info.objective_function_value)
-    return Answer(values, objective, min(objective, _least(info.mip_dual_bound)), finished=True)
+    return SolverAnswer(
+        values, objective, min(objective, _round_bound(info.mip_dual_bound)), is_finished=True
+    )
 
 
-def _least(bound: float) -> int:
-    """The whole number that a bound of the solver leaves; one that is not there yet is 0."""
+def _round_bound(bound: float) -> int:
+    """Round a bound of the solver up to a whole number; 0 if it is not finite."""
     return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0

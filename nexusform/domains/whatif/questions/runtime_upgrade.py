@@ -1,7 +1,6 @@
-"""A runtime upgrade: rack by rack, machines go down with their VMs and come back under the same name.
-
-Source: "Placement during a runtime upgrade" of the placement document, and the platform's upgrade
-strategies (Rack, PauseAfterRack, max unavailable).
+"""Runtime upgrade: rack by rack, machines go down with their VMs and come up under the same name. Source:
+"Placement during a runtime upgrade" of the placement document, and the platform's upgrade strategies (Rack,
+PauseAfterRack, max unavailable).
 """
 
 from __future__ import annotations
@@ -18,35 +17,39 @@ from nexusform.domains.whatif.questions.pods_down import (
     NO_PODS,
     ClusterPods,
     PodsOutcome,
-    PodsWalk,
-    WorkloadLeft,
+    PodsSimulation,
+    WorkloadImpact,
     WorkloadVerdict,
 )
-from nexusform.plans.room.other_room import RuntimeVersion
-from nexusform.resource_types.machine_facts import unwell_of
-from nexusform.worlds.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
-from nexusform.worlds.world_view import OwnerKind, SiteView
+from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
+from nexusform.resource_types.machine_facts import find_health_reasons
+from nexusform.snapshots.availability import (
+    PoolAvailability,
+    compute_quorum,
+    group_down_vms,
+    list_affected_pools,
+)
+from nexusform.snapshots.snapshot import OwnerKind, SiteSnapshot
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
 HOURS_BEFORE_RACKS = 4
 HOURS_PER_RACK = 2
-DRAIN_MINUTES = 10  # at most, a node
+DRAIN_MINUTES = 10  # maximum per node
 UNHEALTHY_MINUTES = 1  # after power is lost, until the control plane replaces pods
 
 
 class UpgradeStrategy(StrEnum):
-    """Whether the upgrade goes on by itself from rack to rack."""
+    """Continuation of the upgrade from rack to rack: automatic, or paused."""
 
     RACK = "Rack"
     PAUSE_AFTER_RACK = "PauseAfterRack"
 
 
 class UpgradeOptions(Struct, frozen=True):
-    """How the upgrade goes. `max_unavailable` None = all machines of a rack at once.
-
-    `drain`: nodes are cordoned and drained before their machine goes down. The upgrade goes on from a rack
-    once `threshold` of its machines are back (per cent of them with `is_percentage`; None: not told), after
-    `wait_minutes`. `of_site`: the site itself says how, as far as nobody asked for something else.
+    """Options of the upgrade. `max_unavailable` None means all machines of a rack at once. `drain`: nodes are
+    drained before their machine is shut down. The upgrade continues once `threshold` of a rack's machines are
+    back (per cent with `is_percentage`; None: unknown), after `wait_minutes`. `is_from_site`: values not
+    requested are from the site.
     """
 
     strategy: UpgradeStrategy = UpgradeStrategy.RACK
@@ -55,46 +58,45 @@ class UpgradeOptions(Struct, frozen=True):
     is_percentage: bool = False
     threshold: int | None = None
     wait_minutes: int = 0
-    of_site: bool = False
+    is_from_site: bool = False
 
-    def may_fail(self, machines: int) -> int | None:
-        """How many machines of a rack of so many may stay away without ending the upgrade."""
+    def compute_max_failed(self, machines: int) -> int | None:
+        """Compute the maximum failed machines of a rack that do not abort the upgrade; None if unknown."""
         if self.threshold is None:
             return None
-        needed = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold
-        return max(machines - needed, 0)
+        required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold
+        return max(machines - required, 0)
 
 
-class AskedOptions(Struct, frozen=True):
-    """What somebody asks for; None is left to each site."""
+class RequestedOptions(Struct, frozen=True):
+    """Requested options; None uses the site's."""
 
     strategy: UpgradeStrategy | None = None
     max_unavailable: int | None = None
     drain: bool = True
 
-    def for_site(self, site: SiteView) -> UpgradeOptions:
-        """How the upgrade of a site goes: as asked, else as the site says, else all at once."""
-        own = site.update_strategy
-        if own is None:
+    def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
+        """Resolve the options of a site: requested, else the site's, else all at once."""
+        site_strategy = site.update_strategy
+        if site_strategy is None:
             strategy = self.strategy or UpgradeStrategy.RACK
             return UpgradeOptions(strategy, self.max_unavailable, self.drain)
-        pauses = UpgradeStrategy.PAUSE_AFTER_RACK if own.pauses else UpgradeStrategy.RACK
+        pauses = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
         return UpgradeOptions(
             self.strategy or pauses,
-            own.max_unavailable if self.max_unavailable is None else self.max_unavailable,
+            site_strategy.max_unavailable if self.max_unavailable is None else self.max_unavailable,
             self.drain,
-            own.is_percentage,
-            own.threshold,
-            own.wait_minutes,
-            of_site=True,
+            site_strategy.is_percentage,
+            site_strategy.threshold,
+            site_strategy.wait_minutes,
+            is_from_site=True,
         )
 
 
 class UpgradeWave(Struct, frozen=True):
-    """Machines that are down together; `batch` of `batches` in their rack, from 1.
-
-    `pools` are those with VMs down; afterwards the VMs are back on the same machines. `outsiders` are
-    VMs that nexusform does not manage; `workloads` those that lose pods, where pods are known.
+    """Machines down together; `batch` of `batches` in their rack, from 1. `pools`: pools with VMs down; the
+    VMs return to the same machines. `unmanaged_vms`: VMs not managed by nexusform. `workloads`: those with
+    lost pods, if pods are known.
     """
 
     number: int
@@ -102,23 +104,23 @@ class UpgradeWave(Struct, frozen=True):
     batch: int
     batches: int
     machines: tuple[str, ...]
-    pools: tuple[PoolLeft, ...]
-    outsiders: tuple[str, ...]
-    workloads: tuple[WorkloadLeft, ...] = ()
+    pools: tuple[PoolAvailability, ...]
+    unmanaged_vms: tuple[str, ...]
+    workloads: tuple[WorkloadImpact, ...] = ()
 
     @property
-    def vms(self) -> int:
-        """VMs that go down, those outside nexusform among them."""
-        return sum(len(pool.down) for pool in self.pools) + len(self.outsiders)
+    def vm_count(self) -> int:
+        """Number of VMs down, including unmanaged ones."""
+        return sum(len(pool.down_vms) for pool in self.pools) + len(self.unmanaged_vms)
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Whether a quorum or a pool is lost."""
-        return any(pool.lost for pool in self.pools)
+        return any(pool.is_lost for pool in self.pools)
 
 
 class PoolOutcome(StrEnum):
-    """What the upgrade does to a pool."""
+    """Result of the upgrade for a pool."""
 
     UNTOUCHED = "untouched"
     KEPT = "kept"
@@ -127,45 +129,44 @@ class PoolOutcome(StrEnum):
 
 
 class PoolVerdict(Struct, frozen=True):
-    """A pool over the whole upgrade: the fewest VMs up, in which waves it has VMs down or is lost."""
+    """Result for a pool over the whole upgrade: minimum VMs up, and waves with VMs down or the pool lost."""
 
     cluster_id: str
     cluster: str
     kind: OwnerKind
     pool: str
-    control_plane: bool
+    is_control_plane: bool
     total: int
-    fewest: int
+    minimum_up: int
     quorum: int
     waves: tuple[int, ...]
-    lost_in: tuple[int, ...]
+    lost_in_waves: tuple[int, ...]
 
     @property
     def outcome(self) -> PoolOutcome:
-        """What the upgrade does to the pool, in a word."""
-        if self.lost_in:
+        """Result for the pool."""
+        if self.lost_in_waves:
             return PoolOutcome.LOST
         if not self.waves:
             return PoolOutcome.UNTOUCHED
         return PoolOutcome.INTERRUPTED if self.kind is OwnerKind.VM else PoolOutcome.KEPT
 
 
-class Stop(Struct, frozen=True):
-    """The rack at which an upgrade would stop as things are: machines of it that are not well now are not
-    expected back, and fewer than these (`may_fail`) may stay away. `waves` are done by then.
+class UpgradeStop(Struct, frozen=True):
+    """Rack that stops the upgrade with the current machine states: more unhealthy machines than `max_failed`.
+    `waves`: waves done by then.
     """
 
     rack: str
-    unwell: tuple[tuple[str, str], ...]  # name, and what is wrong with it
+    unhealthy: tuple[tuple[str, str], ...]  # name and reason
     machines: int
-    may_fail: int
+    max_failed: int
     waves: int
 
 
 class RuntimeUpgrade(Struct, frozen=True):
-    """The upgrade of one site. `unexpected_order` names two racks that people would expect the other
-    way round (r10 goes before r2), or is empty. `runtime`: what the machines run, and may be upgraded to.
-    `stop`: where it would end as things are.
+    """Upgrade of one site. `unexpected_order`: two racks in byte order against their numeric order (r10
+    before r2), or (). `runtime`: current version and offered upgrades. `stop`: predicted stop.
     """
 
     site_id: str
@@ -176,121 +177,131 @@ class RuntimeUpgrade(Struct, frozen=True):
     unexpected_order: tuple[str, ...]
     workloads: tuple[WorkloadVerdict, ...] = ()
     runtime: RuntimeVersion | None = None
-    stop: Stop | None = None
+    stop: UpgradeStop | None = None
 
     @property
-    def bad(self) -> bool:
-        """Whether availability is lost, of a control plane, a pool or a workload, or the upgrade stops."""
-        return self.loses or self.stop is not None
+    def has_findings(self) -> bool:
+        """Whether availability is lost, or the upgrade stops."""
+        return self.is_availability_lost or self.stop is not None
 
     @property
-    def loses(self) -> bool:
-        """Whether availability is lost: of a control plane, a pool or a workload."""
-        gone = any(workload.outcome is PodsOutcome.LOST for workload in self.workloads)
-        return gone or any(wave.lost for wave in self.waves)
+    def is_availability_lost(self) -> bool:
+        """Whether a control plane, pool or workload is lost."""
+        is_workload_lost = any(workload.outcome is PodsOutcome.LOST for workload in self.workloads)
+        return is_workload_lost or any(wave.is_lost for wave in self.waves)
 
     @property
     def hours(self) -> int:
-        """How long the platform gives itself, with its pauses."""
+        """Maximum hours by the platform's limits, with pauses."""
         pauses = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)
         return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pauses
 
 
 def simulate_runtime_upgrade(
-    site: SiteView, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
+    site: SiteSnapshot, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> RuntimeUpgrade:
-    """Walk through the racks in byte order of their names. `pods` are what is known, by cluster id."""
+    """Simulate the upgrade over racks in byte order of their names. `pods`: known pods by cluster id."""
     racks = site.active_racks
     waves: list[UpgradeWave] = []
     for rack in racks:
-        waves += _waves(site, rack, options.max_unavailable, len(waves) + 1)
-    walks = [PodsWalk(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
-    waves = [replace(wave, workloads=tuple(_workloads(wave, walks))) for wave in waves]
+        waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
+    simulations = [
+        PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods
+    ]
+    waves = [replace(wave, workloads=tuple(_run_workloads(wave, simulations))) for wave in waves]
     return RuntimeUpgrade(
         site_id=site.id,
         options=options,
         racks=racks,
         waves=tuple(waves),
-        verdicts=tuple(_verdicts(site, waves)),
-        unexpected_order=_unexpected(racks),
-        workloads=tuple(chain.from_iterable(walk.verdicts() for walk in walks)),
+        verdicts=tuple(_build_verdicts(site, waves)),
+        unexpected_order=_find_unexpected_order(racks),
+        workloads=tuple(chain.from_iterable(simulation.build_verdicts() for simulation in simulations)),
         runtime=site.runtime,
-        stop=_stop(site, options, waves),
+        stop=_find_stop(site, options, waves),
     )
 
 
-def _stop(site: SiteView, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> Stop | None:
-    """Where the upgrade would stop as things are, None where nothing says that it would."""
+def _find_stop(
+    site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]
+) -> UpgradeStop | None:
+    """Find the predicted stop of the upgrade, None without one."""
     last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():
-        machines = site.machines_of_rack[rack]
-        may_fail = options.may_fail(len(machines))
-        unwell = [(machine.name, words) for machine in machines if (words := unwell_of(machine.refusal))]
-        if may_fail is not None and len(unwell) > may_fail:
-            return Stop(rack, tuple(unwell), len(machines), may_fail, number)
+        machines = site.machines_by_rack[rack]
+        max_failed = options.compute_max_failed(len(machines))
+        unhealthy = [
+            (machine.name, reason)
+            for machine in machines
+            if (reason := find_health_reasons(machine.unschedulable_reason))
+        ]
+        if max_failed is not None and len(unhealthy) > max_failed:
+            return UpgradeStop(rack, tuple(unhealthy), len(machines), max_failed, number)
     return None
 
 
-def _workloads(wave: UpgradeWave, walks: Iterable[PodsWalk]) -> Iterable[WorkloadLeft]:
-    """The workloads that lose pods in this wave; the walks go on from wave to wave."""
-    down = down_by_cluster(wave.pools)
-    for walk in walks:
-        vms = down.get(walk.pods.cluster_id)
+def _run_workloads(wave: UpgradeWave, simulations: Iterable[PodsSimulation]) -> Iterable[WorkloadImpact]:
+    """Run the pods through this wave; return the affected workloads."""
+    vms_by_cluster = group_down_vms(wave.pools)
+    for simulation in simulations:
+        vms = vms_by_cluster.get(simulation.pods.cluster_id)
         if vms:
-            yield from walk.wave(wave.number, {vm.name for vm in vms})
+            yield from simulation.run_wave(wave.number, {vm.name for vm in vms})
 
 
-def _waves(site: SiteView, rack: str, at_once: int | None, first: int) -> Iterable[UpgradeWave]:
-    """The waves of one rack, numbered from `first`: `at_once` machines each, None = all."""
-    names = [machine.name for machine in site.machines_of_rack[rack]]
-    size = len(names) if at_once is None else at_once
+def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: int) -> Iterable[UpgradeWave]:
+    """Build the waves of one rack, numbered from `first`: `batch_size` machines each, None = all."""
+    names = [machine.name for machine in site.machines_by_rack[rack]]
+    size = len(names) if batch_size is None else batch_size
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     for index, batch in enumerate(batches):
-        down = frozenset(batch)
+        machines_down = frozenset(batch)
         yield UpgradeWave(
             number=first + index,
             rack=rack,
             batch=index + 1,
             batches=len(batches),
             machines=tuple(batch),
-            pools=pools_hit(site, down),
-            outsiders=tuple(name for machine, name in site.outsiders if machine in down),
+            pools=list_affected_pools(site, machines_down),
+            unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in machines_down),
         )
 
 
-def _verdicts(site: SiteView, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerdict]:
-    """Every pool over all waves, in order of creation."""
-    hits: dict[tuple[str, str], list[tuple[int, PoolLeft]]] = {}
+def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterable[PoolVerdict]:
+    """Build the result of every pool over all waves, in creation order."""
+    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
     for wave in waves:
         for pool_left in wave.pools:
-            hits.setdefault((pool_left.cluster_id, pool_left.pool), []).append((wave.number, pool_left))
+            affected_waves.setdefault((pool_left.cluster_id, pool_left.pool), []).append(
+                (wave.number, pool_left)
+            )
     for cluster in site.clusters:
         for pool in cluster.pools:
-            of_pool = hits.get((cluster.id, pool.name), [])
+            pool_waves = affected_waves.get((cluster.id, pool.name), [])
             total = len(pool.vms)
             yield PoolVerdict(
                 cluster_id=cluster.id,
                 cluster=cluster.name,
                 kind=cluster.kind,
                 pool=pool.name,
-                control_plane=pool.control_plane,
+                is_control_plane=pool.is_control_plane,
                 total=total,
-                fewest=min((pool_left.left for _, pool_left in of_pool), default=total),
-                quorum=quorum_of(total) if pool.control_plane else 0,
-                waves=tuple(number for number, _ in of_pool),
-                lost_in=tuple(number for number, pool_left in of_pool if pool_left.lost),
+                minimum_up=min((pool_left.remaining_count for _, pool_left in pool_waves), default=total),
+                quorum=compute_quorum(total) if pool.is_control_plane else 0,
+                waves=tuple(number for number, _ in pool_waves),
+                lost_in_waves=tuple(number for number, pool_left in pool_waves if pool_left.is_lost),
             )
 
 
-def _unexpected(racks: tuple[str, ...]) -> tuple[str, ...]:
-    """The first two neighbours that stand otherwise than when their numbers are read as numbers."""
+def _find_unexpected_order(racks: tuple[str, ...]) -> tuple[str, ...]:
+    """Find the first two neighbours against their numeric order."""
     for first, second in pairwise(racks):
-        if _read_by_people(first) > _read_by_people(second):
+        if _build_natural_key(first) > _build_natural_key(second):
             return first, second
     return ()
 
 
-def _read_by_people(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """The sort key of a name in which digits count as numbers: these come before text."""
+def _build_natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Build the natural sort key of a name: digits count as numbers and sort before text."""
     pieces = [piece for piece in re.split(r"(\d+)", name) if piece]
     return tuple((False, int(piece), "") if piece.isdigit() else (True, 0, piece) for piece in pieces)

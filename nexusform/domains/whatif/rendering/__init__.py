@@ -1,6 +1,6 @@
-"""Rows, page parts and answers of whatif."""
+"""Reports and pages of what-if questions."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "failure_outline": "failure_headline",
+# Public names of the package, by module.
+PUBLIC = {
+    "failure_report": "build_failure_summary",
 }

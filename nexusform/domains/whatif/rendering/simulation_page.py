@@ -1,6 +1,5 @@
-"""A simulation as the page of a plan shows it: upgrades and failures play on the same map, step by step.
-
-The words and tables of the answer stand below the map, whole without scripts.
+"""Page of a simulation: upgrades and failures step by step on the map of a plan's page. Sentences and tables
+are below the map, complete without scripts.
 """
 
 from __future__ import annotations
@@ -11,231 +10,253 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
 from nexusform.domains.whatif.questions.failure import Failure
-from nexusform.domains.whatif.questions.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
-from nexusform.domains.whatif.questions.repack import Repack
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade, UpgradeBatch
+from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
-from nexusform.rendering.answers.answer_page import answer_page
-from nexusform.rendering.answers.outline import Outline
-from nexusform.rendering.page.html_page import scripted
-from nexusform.rendering.page.page_data import Play, PlayStep, StepFigure, simulation_data
-from nexusform.rendering.page.page_parts import section
+from nexusform.rendering.answers.answer_page import render_answer_page
+from nexusform.rendering.answers.answer_report import AnswerReport
+from nexusform.rendering.page.html_page import build_script_placeholder
+from nexusform.rendering.page.page_data import Playback, PlaybackStep, StepFigure, build_simulation_data
+from nexusform.rendering.page.page_parts import build_section
 from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.scheduling.racks.vms import Machine, Placement
-from nexusform.words import counted, first_of, natural
-from nexusform.worlds.availability import PoolLeft
-from nexusform.worlds.world_view import SiteView
+from nexusform.snapshots.availability import PoolAvailability
+from nexusform.snapshots.snapshot import SiteSnapshot
 
 _VmKey: TypeAlias = tuple[str, str]  # cluster id, name
-_NOTHING: Final[Mapping[_VmKey, Placement | None]] = {}
+_NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
 
 
-def simulation_page(outline: Outline, plays: Sequence[Play], layer: str = "cluster") -> str:
-    """The page of an answer that is played on the map, which is painted by `layer` at first."""
-    data = {**simulation_data(plays), "layer": layer}
-    return answer_page(outline, section("racks", "Map", scripted("map")), data)
+def render_simulation_page(report: AnswerReport, plays: Sequence[Playback], layer: str = "cluster") -> str:
+    """Render the page of a report with a map, initially colored by `layer`."""
+    data = {**build_simulation_data(plays), "layer": layer}
+    return render_answer_page(report, build_section("racks", "Map", build_script_placeholder("map")), data)
 
 
-# --- what is played ----------------------------------------------------------------------------
+# --- step sequences ----------------------------------------------------------------------------
 
 
-def standing_play(site: SiteView) -> Play:
-    """A site as it stands, and nothing happens on it."""
-    return Play(_site_map(site, _NOTHING), ())
+def build_current_play(site: SiteSnapshot) -> Playback:
+    """Build the current state of a site without steps."""
+    return Playback(_build_site_map(site, _NO_CHANGES), ())
 
 
-def upgrade_play(site: SiteView, upgrade: RuntimeUpgrade) -> Play:
-    """A runtime upgrade, wave by wave."""
+def build_runtime_upgrade_play(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:
+    """Build the steps of a runtime upgrade, wave by wave."""
     waves = [
-        PlayStep(_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_up(wave.pools))
+        PlaybackStep(
+            _format_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_build_figures(wave.pools)
+        )
         for wave in upgrade.waves
     ]
-    return Play(
-        _site_map(site, _NOTHING), (PlayStep("Before the upgrade"), *waves, PlayStep("After the upgrade"))
+    return Playback(
+        _build_site_map(site, _NO_CHANGES),
+        (PlaybackStep("Before the upgrade"), *waves, PlaybackStep("After the upgrade")),
     )
 
 
-def _wave_title(wave: UpgradeWave, waves: int) -> str:
-    """`Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
+def _format_wave_title(wave: UpgradeWave, waves: int) -> str:
+    """Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
     batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
-    lost = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.lost]
-    loss = f"; lost meanwhile: {', '.join(lost)}" if lost else ""
-    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {counted(wave.vms, 'VM')} down{loss}"
+    lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
+    loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
+    return (
+        f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {format_count(wave.vm_count, 'VM')} down{loss}"
+    )
 
 
-def _up(pools: Iterable[PoolLeft]) -> tuple[StepFigure, ...]:
-    """How many VMs of each pool are up."""
+def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[StepFigure, ...]:
+    """Build the figures of VMs up by pool."""
     return tuple(
-        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.left:,} of {pool.total:,} up", pool.lost)
+        StepFigure(
+            f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost
+        )
         for pool in pools
     )
 
 
-def failure_play(site: SiteView, failure: Failure) -> Play:
-    """A failure: before it, what it takes, and what comes back where."""
-    places: dict[_VmKey, Placement | None] = {}
+def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
+    """Build the steps of a failure: before, VMs down, re-created VMs."""
+    locations: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
-        places.update({(pool.cluster_id, vm.name): None for vm in pool.down})
-    down = len(places) + len(failure.outsiders)
-    for comeback in failure.comebacks:
-        places.update(
-            {(comeback.cluster_id, replacement.vm.name): replacement.place for replacement in comeback.vms}
+        locations.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})
+    down_count = len(locations) + len(failure.unmanaged_vms)
+    for recreation in failure.recreations:
+        locations.update(
+            {
+                (recreation.cluster_id, replacement.vm.name): replacement.placement
+                for replacement in recreation.vms
+            }
         )
-    back = sum(place is not None for place in places.values())
-    site_map = _site_map(site, places, frozenset(failure.machines))
+    recreated_count = sum(location is not None for location in locations.values())
+    site_map = _build_site_map(site, locations, frozenset(failure.machines))
     moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not Mark.KEPT)
     steps = (
-        PlayStep("Before the failure"),
-        PlayStep(
-            f"{failure.lost} is lost: {counted(down, 'VM')} down",
+        PlaybackStep("Before the failure"),
+        PlaybackStep(
+            f"{failure.lost} is lost: {format_count(down_count, 'VM')} down",
             failure.machines,
-            figures=_up((*failure.pools, *failure.stay_down)),
+            figures=_build_figures((*failure.pools, *failure.stay_down)),
         ),
-        PlayStep(f"{counted(back, 'VM')} of {down} come back elsewhere", failure.machines, moves),
+        PlaybackStep(
+            f"{format_count(recreated_count, 'VM')} of {down_count} come back elsewhere",
+            failure.machines,
+            moves,
+        ),
     )
-    return Play(site_map, steps, moved="comes back elsewhere", gone="stays down")
+    return Playback(site_map, steps, moved_label="comes back elsewhere", removed_label="stays down")
 
 
-def kubernetes_upgrade_play(site: SiteView, upgrade: KubernetesUpgrade) -> Play:
-    """A Kubernetes upgrade, batch by batch: where the new VMs of each come up. A batch that finds no room
-    leaves all as it is.
-    """
+def build_kubernetes_upgrade_play(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
+    """Build the steps of a Kubernetes upgrade, batch by batch. A batch without capacity changes nothing."""
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
-    places: dict[_VmKey, Placement | None] = {}
+    locations: dict[_VmKey, Placement | None] = {}
     for _, batch in batches:
         if batch.fits:
-            places.update({(upgrade.cluster_id, move.vm.name): move.place for move in batch.moves})
-    site_map = _site_map(site, places)
+            locations.update({(upgrade.cluster_id, move.vm.name): move.placement for move in batch.moves})
+    site_map = _build_site_map(site, locations)
     cluster = upgrade.cluster
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
-    steps = [PlayStep("Before the upgrade")]
+    steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
         moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
-        steps.append(PlayStep(_batch_title(pool, batch), moves=moves))
-    last_title = "Where the upgrade stops" if upgrade.blocked else "After the upgrade"
-    return Play(site_map, (*steps, PlayStep(last_title)), moved="is replaced by a new VM elsewhere")
+        steps.append(PlaybackStep(_format_batch_title(pool, batch), affected_vms=moves))
+    last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
+    return Playback(
+        site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere"
+    )
 
 
-def repack_play(site: SiteView, repack: Repack) -> Play:
-    """A repacking, window by window: who is re-created where."""
-    places: dict[_VmKey, Placement | None] = {}
+def build_repack_play(site: SiteSnapshot, repack: RepackResult) -> Playback:
+    """Build the steps of a repacking, window by window."""
+    locations: dict[_VmKey, Placement | None] = {}
     clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
     for window in repack.windows:
         for step in window.steps:
-            places[clusters[step.source.pool].id, step.source.vm.name] = step.to
-    site_map = _site_map(site, places)
+            locations[clusters[step.source.pool].id, step.source.vm.name] = step.target
+    site_map = _build_site_map(site, locations)
     numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
-    steps = [PlayStep("Before the repacking")]
-    for at, window in enumerate(repack.windows, 1):
+    steps = [PlaybackStep("Before the repacking")]
+    for window_number, window in enumerate(repack.windows, 1):
         moves = tuple(
             numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps
         )
-        title = f"Window {at} of {len(repack.windows)}: {counted(len(moves), 'VM')} re-created"
-        steps.append(PlayStep(title, moves=moves))
-    last = PlayStep("After the repacking") if repack.windows else PlayStep("Nothing is re-created")
-    return Play(site_map, (*steps, last), moved="is re-created elsewhere")
+        title = (
+            f"Window {window_number} of {len(repack.windows)}: {format_count(len(moves), 'VM')} re-created"
+        )
+        steps.append(PlaybackStep(title, affected_vms=moves))
+    last_step = (
+        PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
+    )
+    return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
 
 
-def _batch_title(pool: PoolUpgrade, batch: Batch) -> str:
-    """`pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`."""
+def _format_batch_title(pool: PoolUpgrade, batch: UpgradeBatch) -> str:
+    """Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`."""
     names = [move.vm.name for move in batch.moves]
-    front = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
+    prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
     if not batch.fits:
-        missing = [move.vm.name for move in batch.moves if move.place is None]
-        return f"{front}: no room for the new {first_of(missing, 3)}"
-    return f"{front}: {first_of(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+        missing = [move.vm.name for move in batch.moves if move.placement is None]
+        return f"{prefix}: no room for the new {format_first(missing, 3)}"
+    return f"{prefix}: {format_first(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
 
 
-class _Crew(Struct, frozen=True):
-    """The VMs of a site in order, and their numbers by machine on each side."""
+class _VmIndex(Struct, frozen=True):
+    """VMs of a site in order, and their numbers by machine before and after."""
 
     vms: list[MapVm]
     before: dict[str, list[int]]
     after: dict[str, list[int]]
 
-    def add(self, vm: MapVm) -> None:
-        """Number a VM and list it where it stands."""
-        for place, machines in ((vm.before, self.before), (vm.after, self.after)):
-            if place is not None:
-                machines.setdefault(place.machine, []).append(len(self.vms))
+    def add_vm(self, vm: MapVm) -> None:
+        """Add a VM at its machines before and after."""
+        for location, machines in ((vm.before, self.before), (vm.after, self.after)):
+            if location is not None:
+                machines.setdefault(location.machine, []).append(len(self.vms))
         self.vms.append(vm)
 
 
-def _site_map(
-    site: SiteView,
-    places: Mapping[_VmKey, Placement | None],
+def _build_site_map(
+    site: SiteSnapshot,
+    locations: Mapping[_VmKey, Placement | None],
     lost: frozenset[str] = frozenset(),
 ) -> SiteMap:
-    """A site as it stands, and as it is once VMs are where `places` says (None: down, as outsiders
-    on `lost` machines are); all others stay.
+    """Build the map of a site before and after; `locations` are those afterwards (None: down, like unmanaged
+    VMs on `lost` machines), other VMs stay.
     """
-    crew = _Crew([], {}, {})
-    for vm in chain(_managed(site, places), _outsiders(site, lost)):
-        crew.add(vm)
-    clusters = sorted({vm.cluster: None for vm in crew.vms}, key=lambda name: name == OUTSIDE)
+    index = _VmIndex([], {}, {})
+    for vm in chain(_build_managed_vms(site, locations), _build_unmanaged_vms(site, lost)):
+        index.add_vm(vm)
+    clusters = sorted({vm.cluster: None for vm in index.vms}, key=lambda name: name == OUTSIDE)
     return SiteMap(
-        id=site.id, name=site.name, racks=_racks(site, crew), vms=tuple(crew.vms), clusters=tuple(clusters)
+        id=site.id,
+        name=site.name,
+        racks=_build_racks(site, index),
+        vms=tuple(index.vms),
+        clusters=tuple(clusters),
     )
 
 
-def _managed(site: SiteView, places: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
-    """The VMs of pools, where they stand and where `places` says that they will."""
+def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
+    """Build the VMs of pools with locations before and after."""
     for cluster in site.clusters:
         for pool in cluster.pools:
             for vm in pool.vms:
-                after = places.get((cluster.id, vm.name), vm.placement)
+                location_after = locations.get((cluster.id, vm.name), vm.placement)
                 yield MapVm(
                     name=vm.name,
                     address=str(pool.address),
                     cluster=cluster.name,
                     pool=pool.name,
                     sku=pool.sku,
-                    mark=_mark(vm.placement, after),
+                    mark=_get_mark(vm.placement, location_after),
                     before=vm.placement,
-                    after=after,
+                    after=location_after,
                 )
 
 
-def _outsiders(site: SiteView, lost: frozenset[str]) -> Iterator[MapVm]:
-    """The VMs of no pool; those on `lost` machines go down."""
+def _build_unmanaged_vms(site: SiteSnapshot, lost: frozenset[str]) -> Iterator[MapVm]:
+    """Build the VMs without a pool; those on `lost` machines go down."""
     managed: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:
             managed.update(pool.handles.values())
-    for standing in site.scheduler.vms():
-        if standing.handle in managed:
+    for existing in site.scheduler.list_vms():
+        if existing.handle in managed:
             continue
-        place = standing.placement
-        after = None if place.machine in lost else place
+        location = existing.placement
+        location_after = None if location.machine in lost else location
         yield MapVm(
-            name=standing.vm.cluster,
+            name=existing.vm.cluster,
             address="",
             cluster=OUTSIDE,
             pool="",
-            sku=standing.sku,
-            mark=_mark(place, after),
-            before=place,
-            after=after,
+            sku=existing.sku,
+            mark=_get_mark(location, location_after),
+            before=location,
+            after=location_after,
         )
 
 
-def _mark(before: Placement, after: Placement | None) -> Mark:
-    """What happens to a VM that stood at `before`."""
+def _get_mark(before: Placement, after: Placement | None) -> Mark:
+    """Return the mark of a VM by its locations."""
     if after is None:
         return Mark.REMOVED
     return Mark.KEPT if before == after else Mark.MOVED
 
 
-def _racks(site: SiteView, crew: _Crew) -> tuple[MapRack, ...]:
-    """The racks in natural order of name, their machines by slot."""
+def _build_racks(site: SiteSnapshot, index: _VmIndex) -> tuple[MapRack, ...]:
+    """Build the racks in natural order of names, machines by slot."""
     racks: list[MapRack] = []
-    for rack in sorted(site.racks, key=lambda rack: natural(rack.name)):
-        by_slot = sorted(site.machines_of_rack.get(rack.name, ()), key=lambda facts: facts.slot)
-        machines = [_machine(facts, crew) for facts in by_slot]
-        racks.append(MapRack(rack.name, rack.availability_zone, rack.planned, tuple(machines)))
+    for rack in sorted(site.racks, key=lambda rack: compute_natural_key(rack.name)):
+        by_slot = sorted(site.machines_by_rack.get(rack.name, ()), key=lambda facts: facts.slot)
+        machines = [_build_machine(facts, index) for facts in by_slot]
+        racks.append(MapRack(rack.name, rack.availability_zone, rack.is_planned, tuple(machines)))
     return tuple(racks)
 
 
-def _machine(facts: Machine, crew: _Crew) -> MapMachine:
-    before, after = crew.before.get(facts.name, ()), crew.after.get(facts.name, ())
+def _build_machine(facts: Machine, index: _VmIndex) -> MapMachine:
+    before, after = index.before.get(facts.name, ()), index.after.get(facts.name, ())
     return MapMachine(facts, Mark.KEPT, tuple(before), tuple(after))

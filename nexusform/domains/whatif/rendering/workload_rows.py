@@ -1,82 +1,85 @@
-"""Workloads that lose pods, as sections of an outline and as data."""
+"""Workloads with lost pods, as report sections and as data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.domains.whatif.questions.pods_down import PodMove, PodsOutcome, WorkloadLeft, WorkloadVerdict
-from nexusform.json_forms import Form
-from nexusform.rendering.answers.outline import Row, Section, Table, spans_text
-from nexusform.words import listed
+from nexusform.diagnostics.phrases import format_list
+from nexusform.domains.whatif.questions.pods_down import PodMove, PodsOutcome, WorkloadImpact, WorkloadVerdict
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import Row, Section, Table, format_spans
 
 
-def workload_table(lefts: Iterable[WorkloadLeft], *, drained: bool) -> Table:
-    """A row per workload: pods that ran, that run at once and meanwhile, that stay Pending."""
-    rows = tuple(_row(workload_left, drained=drained) for workload_left in lefts)
+def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
+    """Build a row per workload: pods before, at once, meanwhile, and pending."""
+    rows = tuple(_build_row(impact, is_drained=is_drained) for impact in impacts)
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
     return Table(heads, rows, frozenset({2, 3, 4, 5}))
 
 
-def _row(workload_left: WorkloadLeft, *, drained: bool) -> Row:
-    """How many pods of a workload ran, and how many run meanwhile."""
-    outcome = workload_left.outcome(drained=drained)
-    figures = (workload_left.before, workload_left.at_once, workload_left.running, workload_left.pending)
-    cells = (_name(workload_left.cluster_id), workload_left.workload, *map(str, figures), outcome.value)
+def _build_row(impact: WorkloadImpact, *, is_drained: bool) -> Row:
+    """Build the row of a workload."""
+    outcome = impact.determine_outcome(is_drained=is_drained)
+    figures = (impact.before, impact.at_once, impact.running, impact.pending)
+    cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
     return Row(cells, outcome is PodsOutcome.LOST)
 
 
-def _name(cluster_id: str) -> str:
-    """The name of a cluster, of its id `site/name`."""
+def _extract_name(cluster_id: str) -> str:
+    """Return the name in a cluster id `site/name`."""
     return cluster_id.rpartition("/")[2]
 
 
-def pending_lines(lefts: Sequence[WorkloadLeft]) -> list[str]:
-    """Why pods stay Pending, a line per workload and reason; with its cluster where there are several."""
+def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
+    """Build a line per workload and reason of pending pods, with the cluster if there are several."""
     lines: list[str] = []
-    several = len({workload_left.cluster_id for workload_left in lefts}) > 1
-    for workload_left in lefts:
+    has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
+    for impact in impacts:
         workload = (
-            f"{_name(workload_left.cluster_id)}: {workload_left.workload}"
-            if several
-            else workload_left.workload
+            f"{_extract_name(impact.cluster_id)}: {impact.workload}"
+            if has_several_clusters
+            else impact.workload
         )
         pods_by_reason: dict[str, list[str]] = {}
-        for move in workload_left.moves:
+        for move in impact.moves:
             if not move.node:
                 pods_by_reason.setdefault(move.reason, []).append(move.pod)
-        lines += [f"{workload}: {listed(pods, 4)}: {reason}" for reason, pods in pods_by_reason.items()]
+        lines += [f"{workload}: {format_list(pods, 4)}: {reason}" for reason, pods in pods_by_reason.items()]
     return lines
 
 
-def verdict_section(verdicts: Sequence[WorkloadVerdict], front: str) -> Section:
-    """Every workload over all waves."""
-    rows = tuple(_verdict_row(verdict) for verdict in verdicts)
+def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> Section:
+    """Build the section of workloads over all waves."""
+    rows = tuple(_build_verdict_row(verdict) for verdict in verdicts)
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
     table = Table(heads, rows, frozenset({2, 3, 4, 5}))
-    lines = [_FIGURES]
-    if not all(verdict.certain for verdict in verdicts):
+    lines = [_COLUMN_NOTE]
+    if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* the scheduler draws lots between equal nodes: this is one outcome among several.")
-    lines += [_budget_line(verdict) for verdict in verdicts if verdict.held_up_by]
-    bad = any(row.bad for row in rows)
-    return Section(f"{front}Verdict by workload", tuple(lines), table=table, bad=bad)
+    lines += [_describe_budgets(verdict) for verdict in verdicts if verdict.blocking_budgets]
+    has_findings = any(row.is_finding for row in rows)
+    return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=has_findings)
 
 
-def _verdict_row(verdict: WorkloadVerdict) -> Row:
-    pods = (verdict.replicas, verdict.fewest_at_once, verdict.fewest, verdict.most_pending)
-    word = verdict.outcome.value if verdict.certain else f"{verdict.outcome.value} *"
-    cells = (_name(verdict.cluster_id), verdict.workload, *map(str, pods))
-    return Row((*cells, spans_text(verdict.waves) or "-", word), verdict.outcome is PodsOutcome.LOST)
+def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
+    pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
+    outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
+    cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
+    return Row(
+        (*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is PodsOutcome.LOST
+    )
 
 
-def _budget_line(verdict: WorkloadVerdict) -> str:
+def _describe_budgets(verdict: WorkloadVerdict) -> str:
     return (
-        f"{listed(verdict.held_up_by)} cannot be honoured for {verdict.workload}: its drains take the full "
+        f"{format_list(verdict.blocking_budgets)} cannot be honoured for {verdict.workload}: its drains take "
+        f"the full "
         "time, and then the pods lose power all the same."
     )
 
 
-_FIGURES = (
+_COLUMN_NOTE = (
     "The fewest in any wave. At once: pods that run the moment the nodes go; then: after replacements. "
     "Pending pods run again when their nodes are back."
 )
@@ -85,17 +88,18 @@ _FIGURES = (
 # --- data --------------------------------------------------------------------------------------
 
 
-_MOVE: Final = Form(PodMove, "pod from=was to=node? reason? certain")
-_WORKLOAD: Final = Form(WorkloadLeft, "cluster_id workload replicas before at_once running pending")
-_LOST: Final = Form(WorkloadLeft, "budgets=held_up_by pods=moves", pods=_MOVE)
-VERDICT: Final = Form(
+_MOVE: Final = RecordForm(PodMove, "pod from=old_node to=node? reason? certain=is_certain")
+_WORKLOAD: Final = RecordForm(WorkloadImpact, "cluster_id workload replicas before at_once running pending")
+_LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves", pods=_MOVE)
+VERDICT: Final = RecordForm(
     WorkloadVerdict,
-    "cluster_id workload replicas fewest_at_once fewest_running=fewest most_pending waves verdict=outcome "
-    "certain budgets=held_up_by",
+    "cluster_id workload replicas fewest_at_once=minimum_at_once fewest_running=minimum_running "
+    "most_pending=maximum_pending waves verdict=outcome "
+    "certain=is_certain budgets=blocking_budgets",
 )
 
 
-def workload_document(workload_left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
-    """One workload while nodes are down."""
-    outcome = {"outcome": workload_left.outcome(drained=drained).value}
-    return {**_WORKLOAD(workload_left), **outcome, **_LOST(workload_left)}
+def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
+    """Build the data of one workload while nodes are down."""
+    outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
+    return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}

@@ -1,1 +1,1 @@
-"""Wiring of whatif."""
+"""Preparation of what-if questions."""

@@ -1,6 +1,6 @@
-"""One file per rule; profile.py says which and in what order."""
+"""One file per rule; profile.py lists them in order."""
 
-# What other rooms may use of this one.
-DOOR = {
-    "hints": "FILTER sentence violated",
+# Public names of the package, by module.
+PUBLIC = {
+    "hints": "FILTER describe_hint is_violated",
 }

@@ -1,22 +1,26 @@
-"""Cells: which of a machine's cells have room for a VM's share, and the least free memory first."""
+"""Cells: selection of the cells with capacity for a VM's share, least free memory first."""
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.layout import Room, Share
+from nexusform.scheduling.racks.layout import MachineCapacity, Share
 
 
-def with_room(share: Share, room: Room) -> list[int]:
-    """The cells that can take a VM's share, ascending."""
+def select_fitting_cells(share: Share, capacity: MachineCapacity) -> list[int]:
+    """Return the cells that fit a VM's share, ascending."""
     cpus, memory = share.cpus, share.memory
-    free_memory = room.memory
-    return [cell for cell, free in enumerate(room.cpus) if free >= cpus and free_memory[cell] >= memory]
+    free_memory = capacity.memory
+    return [
+        cell
+        for cell, free_cpus in enumerate(capacity.cpus)
+        if free_cpus >= cpus and free_memory[cell] >= memory
+    ]
 
 
-def with_vfs(share: Share, room: Room, fitting: list[int]) -> list[int]:
-    """Those of the fitting cells that have the VFs, too."""
-    return [cell for cell in fitting if room.vfs[cell] >= share.vfs]
+def select_cells_with_vfs(share: Share, capacity: MachineCapacity, fitting: list[int]) -> list[int]:
+    """Return the fitting cells that also have the VFs."""
+    return [cell for cell in fitting if capacity.vfs[cell] >= share.vfs]
 
 
-def free_memory(room: Room, cell: int) -> int:
-    """GiB free in the cell."""
-    return room.memory[cell]
+def get_free_memory(capacity: MachineCapacity, cell: int) -> int:
+    """Return the MiB free in the cell."""
+    return capacity.memory[cell]

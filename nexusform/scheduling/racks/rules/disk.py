@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.layout import Room
-from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
-from nexusform.scheduling.racks.rules.zones import where
+from nexusform.scheduling.racks.layout import MachineCapacity
+from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, ShortageContext
+from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 
 
-def opens(sku: VmSku) -> RefuseRoom:
-    """How much disk is missing; None when there is enough."""
+def build_check(sku: VmSku) -> CapacityCheck:
+    """Build a check that returns the missing disk, or None if there is enough."""
     needed = sku.disk_gib
 
-    def refuse(room: Room) -> str | None:
-        return None if room.disk >= needed else f"{room.disk} GiB of disk left, {needed} GiB needed"
+    def find_rejection(capacity: MachineCapacity) -> str | None:
+        return None if capacity.disk >= needed else f"{capacity.disk} GiB of disk left, {needed} GiB needed"
 
-    return refuse
-
-
-def _count(_demand: Demand, left: Interval, before: Interval) -> str:
-    return f"{left} have the disk" if left != before else ""
+    return find_rejection
 
 
-def _sentence(scene: Scene) -> str:
-    disk = scene.demand.sku.disk_gib
-    return f"No machine on the site ({where(scene.demand)}) has {disk:,} GiB of disk left."
+def _describe_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    return f"{remaining} have the disk" if remaining != before else ""
 
 
-FILTER = RoomFilter(name="disk", opens=opens, sentence=_sentence, line="1 fits", count=_count)
+def _describe_shortage(context: ShortageContext) -> str:
+    disk = context.demand.sku.disk_gib
+    return f"No machine on the site ({describe_zones(context.demand)}) has {disk:,} GiB of disk left."
+
+
+FILTER = CapacityFilter(
+    name="disk",
+    build_check=build_check,
+    describe_shortage=_describe_shortage,
+    line="1 fits",
+    describe_remaining=_describe_remaining,
+)

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Figure, Usage
-from nexusform.scheduling.racks.rule import Differs, Key
+from nexusform.scheduling.racks.rule import Key, KeyDependence
 from nexusform.scheduling.racks.vms import Demand
 
 
-def _alone(usage: Usage, demand: Demand) -> Figure | None:
-    """0 where an extra-large VM of another cluster is (presence, not count), else 1."""
+def _build_figures(usage: Usage, demand: Demand) -> Figure | None:
+    """Build figures: 0 on machines with an extra-large VM of another cluster (presence, not count), else
+    1.
+    """
     if not demand.sku.extra_large:
         return None
-    of_all, of_cluster = usage.extra_large, usage.cluster.extra_large
-    return lambda machine: int(of_all[machine] <= of_cluster[machine])
+    site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large
+    return lambda machine: int(site_counts[machine] <= cluster_counts[machine])
 
 
-def _words(demand: Demand, alone: int) -> str:
+def _describe(demand: Demand, is_alone: int) -> str:
     if not demand.sku.extra_large:
         return ""
-    return "no extra-large VM of another cluster" if alone else "houses an extra-large VM of another cluster"
+    return (
+        "no extra-large VM of another cluster" if is_alone else "houses an extra-large VM of another cluster"
+    )
 
 
-COMPANY = Key(rule="extra_large", opens=_alone, words=_words, bits=1, differs=Differs.WHERE_CLUSTER_STANDS)
+SHARED_MACHINE = Key(
+    rule="extra_large",
+    build_figures=_build_figures,
+    describe=_describe,
+    bits=1,
+    dependence=KeyDependence.CLUSTER,
+)

@@ -1,40 +1,40 @@
-"""Hardware: a VM SKU lists the machine SKUs it runs on; machines with figures of their own pass."""
+"""Hardware: a VM SKU lists its supported machine SKUs; machines with figures of their own pass."""
 
 from __future__ import annotations
 
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.layout import Room
-from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
+from nexusform.scheduling.racks.layout import MachineCapacity
+from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 
 
-def opens(sku: VmSku) -> RefuseRoom:
-    """Why the hardware cannot run the SKU; None when it can."""
-    listed = sku.machine_skus
+def build_check(sku: VmSku) -> CapacityCheck:
+    """Build a check that returns why the hardware cannot run the SKU, or None."""
+    supported_hardware = sku.machine_skus
 
-    def refuse(room: Room) -> str | None:
-        if not listed or room.hardware is None or room.hardware in listed:
+    def find_rejection(capacity: MachineCapacity) -> str | None:
+        if not supported_hardware or capacity.hardware is None or capacity.hardware in supported_hardware:
             return None
-        return f"{sku.name} runs on {', '.join(listed)} only, this is {room.hardware}"
+        return f"{sku.name} runs on {', '.join(supported_hardware)} only, this is {capacity.hardware}"
 
-    return refuse
-
-
-def _count(_demand: Demand, left: Interval, before: Interval) -> str:
-    return f"{left} have hardware for the SKU" if left != before else ""
+    return find_rejection
 
 
-def _sentence(scene: Scene) -> str:
-    """Why no machine is left, and the largest SKU that the hardware here does list."""
-    sku = scene.demand.sku
-    names = {scene.layout.machines[number].machine_sku for number in scene.machines}
+def _describe_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    return f"{remaining} have hardware for the SKU" if remaining != before else ""
+
+
+def _describe_shortage(context: ShortageContext) -> str:
+    """Explain why no machine is left, and name the largest SKU supported by this hardware."""
+    sku = context.demand.sku
+    names = {context.layout.machines[number].machine_sku for number in context.machines}
     hardware = sorted(name for name in names if name)
     runs_on = ", ".join(sku.machine_skus)
     text = f"{sku.name} runs on {runs_on} only, and the machines here are {', '.join(hardware)}."
-    listed = [CATALOGUES[NEWEST].largest_listed(sku.kind, name) for name in hardware]
+    supported_skus = [CATALOGUES[NEWEST].find_largest_sku(sku.kind, name) for name in hardware]
     largest = max(
-        (other for other in listed if other is not None),
-        key=lambda other: (other.host_vcpus, other.memory_gib),
+        (candidate for candidate in supported_skus if candidate is not None),
+        key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib),
         default=None,
     )
     if largest is None:
@@ -42,4 +42,10 @@ def _sentence(scene: Scene) -> str:
     return f"{text} The largest SKU of the same type that this hardware lists is {largest.name}."
 
 
-FILTER = RoomFilter(name="hardware", opens=opens, sentence=_sentence, line="1 fits", count=_count)
+FILTER = CapacityFilter(
+    name="hardware",
+    build_check=build_check,
+    describe_shortage=_describe_shortage,
+    line="1 fits",
+    describe_remaining=_describe_remaining,
+)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
-from nexusform.scheduling.racks.vms import gib
+from nexusform.scheduling.racks.rule import MEMORY_BITS, Key, KeyDependence
+from nexusform.scheduling.racks.vms import convert_to_gib
 
 
-def _vms_of(vms: int, name: str) -> str:
+def _describe_vms(vms: int, name: str) -> str:
     return f"no VM of {name}" if vms == 0 else f"{vms} VM{'s' if vms > 1 else ''} of {name}"
 
 
 # VMs of the cluster on the machine.
-OF_CLUSTER = Key(
+CLUSTER_VMS = Key(
     rule="machine_spread",
-    opens=lambda usage, _demand: usage.cluster.machines,
-    words=lambda demand, vms: _vms_of(vms, demand.vm.cluster),
-    differs=Differs.WHERE_CLUSTER_STANDS,
+    build_figures=lambda usage, _demand: usage.cluster.machines,
+    describe=lambda demand, vms: _describe_vms(vms, demand.vm.cluster),
+    dependence=KeyDependence.CLUSTER,
 )
 # VMs of the pool on the machine.
-OF_POOL = Key(
+POOL_VMS = Key(
     rule="machine_spread",
-    opens=lambda usage, _demand: usage.pool.machines,
-    words=lambda demand, vms: _vms_of(vms, demand.vm.pool),
-    differs=Differs.WHERE_POOL_STANDS,
+    build_figures=lambda usage, _demand: usage.pool.machines,
+    describe=lambda demand, vms: _describe_vms(vms, demand.vm.pool),
+    dependence=KeyDependence.POOL,
 )
 # MiB used by VMs on the machine.
 MEMORY_USED = Key(
     rule="machine_spread",
-    opens=lambda usage, _demand: usage.memory,
-    words=lambda _demand, mib: f"{gib(mib):,} GiB",
-    figure=gib,
+    build_figures=lambda usage, _demand: usage.memory,
+    describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
+    convert_figure=convert_to_gib,
     bits=MEMORY_BITS,
-    differs=Differs.NOWHERE,
+    dependence=KeyDependence.NONE,
 )

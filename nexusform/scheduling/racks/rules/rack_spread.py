@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.rule import MEMORY_BITS, Differs, Key
-from nexusform.scheduling.racks.vms import Demand, gib
+from nexusform.scheduling.racks.rule import MEMORY_BITS, Key, KeyDependence
+from nexusform.scheduling.racks.vms import Demand, convert_to_gib
 
 
-def _vms(count: int) -> str:
+def _describe_count(count: int) -> str:
     return "1 VM" if count == 1 else f"{count} VMs"
 
 
-def _of_cluster(demand: Demand, count: int) -> str:
-    return f"{_vms(count)} of {demand.vm.cluster}"
+def _describe_cluster_count(demand: Demand, count: int) -> str:
+    return f"{_describe_count(count)} of {demand.vm.cluster}"
 
 
-def _of_pool(demand: Demand, count: int) -> str:
-    return f"{_vms(count)} of {demand.vm.pool}"
+def _describe_pool_count(demand: Demand, count: int) -> str:
+    return f"{_describe_count(count)} of {demand.vm.pool}"
 
 
 # VMs of the cluster on the rack: the first key under rack_spread = "cluster".
-OF_CLUSTER = Key(
+CLUSTER_VMS = Key(
     rule="rack_spread",
-    opens=lambda usage, _demand: usage.cluster.racks,
-    words=_of_cluster,
-    differs=Differs.WHERE_CLUSTER_STANDS,
+    build_figures=lambda usage, _demand: usage.cluster.racks,
+    describe=_describe_cluster_count,
+    dependence=KeyDependence.CLUSTER,
 )
 # VMs of the pool on the rack.
-OF_POOL = Key(
+POOL_VMS = Key(
     rule="rack_spread",
-    opens=lambda usage, _demand: usage.pool.racks,
-    words=_of_pool,
-    differs=Differs.WHERE_POOL_STANDS,
+    build_figures=lambda usage, _demand: usage.pool.racks,
+    describe=_describe_pool_count,
+    dependence=KeyDependence.POOL,
 )
-# VMs on the rack, whoever they belong to.
+# VMs of any owner on the rack.
 ALL_VMS = Key(
     rule="rack_spread",
-    opens=lambda usage, _demand: usage.rack_vms,
-    words=lambda _demand, count: _vms(count),
-    differs=Differs.NOWHERE,
+    build_figures=lambda usage, _demand: usage.rack_vms,
+    describe=lambda _demand, count: _describe_count(count),
+    dependence=KeyDependence.NONE,
 )
 # MiB used by VMs on the rack.
 MEMORY_USED = Key(
     rule="rack_spread",
-    opens=lambda usage, _demand: usage.rack_memory,
-    words=lambda _demand, mib: f"{gib(mib):,} GiB",
-    figure=gib,
+    build_figures=lambda usage, _demand: usage.rack_memory,
+    describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
+    convert_figure=convert_to_gib,
     bits=MEMORY_BITS,
-    differs=Differs.NOWHERE,
+    dependence=KeyDependence.NONE,
 )

@@ -1,36 +1,41 @@
-"""Schedulable: a machine takes new VMs only when its state allows it."""
+"""Schedulable: a machine takes new VMs only if its state allows it."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from nexusform.scheduling.racks.rule import MachineFilter, Scene
-from nexusform.scheduling.racks.rules.zones import where
+from nexusform.scheduling.racks.rule import MachineFilter, ShortageContext
+from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine
 
 
-def refuse(machine: Machine) -> str | None:
-    """The machine's own refusal ("cordoned", ...); None when it takes new VMs."""
-    return machine.refusal or None
+def find_rejection(machine: Machine) -> str | None:
+    """Return the reason why the machine takes no new VMs ("cordoned", ...), or None."""
+    return machine.unschedulable_reason or None
 
 
-def _count(_demand: Demand, left: Interval, before: Interval) -> str:
-    return f"{left} take new VMs" if left != before else ""
+def _describe_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
+    return f"{remaining} take new VMs" if remaining != before else ""
 
 
-def _sentence(scene: Scene) -> str:
-    refusals = Counter(scene.layout.machines[number].refusal for number in scene.machines)
-    most_first = sorted(refusals.items(), key=lambda item: (-item[1], item[0]))
+def _describe_shortage(context: ShortageContext) -> str:
+    reason_counts = Counter(
+        context.layout.machines[number].unschedulable_reason for number in context.machines
+    )
+    most_first = sorted(reason_counts.items(), key=lambda item: (-item[1], item[0]))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in most_first)
-    machines = len(scene.machines)
-    return f"None of the {machines:,} machines on the site ({where(scene.demand)}) takes new VMs: {reasons}."
+    machines = len(context.machines)
+    return (
+        f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes new "
+        f"VMs: {reasons}."
+    )
 
 
 FILTER = MachineFilter(
     name="schedulable",
-    refuse=refuse,
-    sentence=_sentence,
+    find_rejection=find_rejection,
+    describe_shortage=_describe_shortage,
     binding="not_schedulable",
     line="1 fits",
-    count=_count,
+    describe_remaining=_describe_remaining,
 )

@@ -10,27 +10,27 @@ from nexusform.scheduling.racks.vms import VmName
 DIGEST_BYTES = 8
 
 
-def start(seed: int, vm: VmName) -> blake2b:
-    """The digest of a pool's text up to the VM's number, to be copied and gone on with."""
+def start_digest(seed: int, vm: VmName) -> blake2b:
+    """Return the digest of a pool's text up to the VM's number, to be copied and extended."""
     return blake2b(f"{seed}|{vm.cluster}|{vm.pool}|".encode(), digest_size=DIGEST_BYTES)
 
 
-def of_vm(seed: int, vm: VmName) -> blake2b:
-    """The digest of a VM's text up to the candidate's name."""
-    text = start(seed, vm)
+def build_vm_digest(seed: int, vm: VmName) -> blake2b:
+    """Return the digest of a VM's text up to the candidate's name."""
+    text = start_digest(seed, vm)
     text.update(f"{vm.number}|".encode())
     return text
 
 
-def digest(seed: int, vm: VmName, candidate: str) -> bytes:
-    """The 8 bytes by which `candidate` (a rack's or a machine's name) is compared; the lowest wins."""
-    text = of_vm(seed, vm)
+def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
+    """Return the 8 bytes that rank `candidate` (a rack or machine name); the lowest wins."""
+    text = build_vm_digest(seed, vm)
     text.update(candidate.encode())
     return text.digest()
 
 
-def lowest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
-    """Which position in `tied` (indices into `names`) has the lowest digest behind a VM's text."""
+def find_lowest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
+    """Return the position in `tied` (indices into `names`) of the lowest digest for a VM's text."""
     # Copying the digest of the text so far takes half the time of digesting the whole text.
     copy = vm_text.copy
     digests = []

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Layout
-from nexusform.scheduling.racks.rule import DemandFilter, Item, Refuse, Scene
+from nexusform.scheduling.racks.rule import DemandFilter, Item, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Interval
 
 
-def where(demand: Demand) -> str:
-    """The zones asked for, in words: `zones: 1, 4`."""
+def describe_zones(demand: Demand) -> str:
+    """Return the requested zones as text: `zones: 1, 4`."""
     zones = demand.zones
     return f"zones: {', '.join(sorted(zones, key=str.encode))}" if zones else "zones: all"
 
 
-def _opens(layout: Layout, demand: Demand) -> Refuse:
-    """The refusals of the zones that the pool allows, by the number of a rack."""
+def _build_check(layout: Layout, demand: Demand) -> RejectionCheck:
+    """Build the check of the zones allowed by the pool, by rack number."""
     zones = demand.zones or frozenset()
 
-    def refuse(rack: int) -> str | None:
+    def find_rejection(rack: int) -> str | None:
         zone = layout.rack_zone[rack]
         return None if zone in zones else f"zone {zone} is not among {', '.join(sorted(zones))}"
 
-    return refuse
+    return find_rejection
 
 
-def _count(demand: Demand, left: Interval, _before: Interval) -> str:
+def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
     if demand.zones is None:
-        return f"all; {left} stay"
-    return f"{{{', '.join(sorted(demand.zones))}}} leave {left}"
+        return f"all; {remaining} stay"
+    return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"
 
 
-def _sentence(scene: Scene) -> str:
-    zones = dict.fromkeys(scene.layout.rack_zone)
-    return f"No rack is in {where(scene.demand)}; the site's zones are {', '.join(zones) or 'none'}."
+def _describe_shortage(context: ShortageContext) -> str:
+    zones = dict.fromkeys(context.layout.rack_zone)
+    return (
+        f"No rack is in {describe_zones(context.demand)}; the site's zones are {', '.join(zones) or 'none'}."
+    )
 
 
 FILTER = DemandFilter(
     name="zones",
     item=Item.RACK,
-    reads=lambda demand: demand.terms.zones,
-    opens=_opens,
-    sentence=_sentence,
+    select_input=lambda demand: demand.constraints.zones,
+    build_check=_build_check,
+    describe_shortage=_describe_shortage,
     binding="unknown_zones",
     line="2 zones",
-    count=_count,
+    describe_remaining=_describe_remaining,
 )

@@ -1,10 +1,11 @@
-"""What is not sure of placements: ties that other seeds break otherwise, and cells that nobody told."""
+"""Uncertainty of placements: ties that other seeds break otherwise, and unknown cells."""
 
-# What other rooms may use of this one.
-DOOR = {
+# Public names of the package, by module.
+PUBLIC = {
     "certainty": (
-        "default_runs FEWEST_RUNS MOST_RUNS Operation PoolCertainty repeat replay Stand Token VmPlaced "
-        "VmReleased"
+        "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples run_operations "
+        "OccupyOperation Token PlaceOperation "
+        "ReleaseOperation"
     ),
-    "splits": "kept_away name_of PACKED Roomiest RULES Splits SPREAD Way",
+    "splits": "count_blocked_vms name_choice PACKED Roomiest RULE_DESCRIPTIONS Splits SPREAD SplitChoice",
 }

@@ -1,7 +1,7 @@
-"""How much of a plan's placements hangs on ties: the same operations under other seeds.
+"""Certainty of a plan's placements: the same operations repeated with other seeds.
 
-A plan's walk is kept as a list of operations; `repeat` plays it again from the situation before the
-walk with the seeds 0, 1, 2, ... and compares every VM's place with the plan's.
+The placement pass of a plan is kept as a list of operations. `measure_certainty` repeats it from the
+situation before the pass with the seeds 0, 1, 2, ... and compares every VM's location with the plan's.
 """
 
 from __future__ import annotations
@@ -14,112 +14,111 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.uncertainty.splits import Way
+from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 Token = Hashable
 PoolId = tuple[str, str]
 
 
-class VmPlaced(Struct, frozen=True):
-    """A VM was placed. `token` names it for later operations and in the answer."""
+class PlaceOperation(Struct, frozen=True):
+    """Placement of a VM. `token` identifies it in later operations and in the result."""
 
     token: Token
     demand: Demand
 
 
-class VmReleased(Struct, frozen=True):
-    """A VM left: one placed by an earlier operation (by token), or one that stood before (by handle)."""
+class ReleaseOperation(Struct, frozen=True):
+    """Removal of a VM: one placed by an earlier operation (by token), or an existing one (by handle)."""
 
     token: Token = None
     handle: int | None = None
 
 
-class Stand(Struct, frozen=True):
-    """A VM was set on a machine that the plan did not choose (a pinned one).
+class OccupyOperation(Struct, frozen=True):
+    """Placement of a VM on a machine that the plan did not choose (a pinned one).
 
-    With `by_rule` it takes the cells that the rule gives it there, otherwise those of `placement`. It has
-    no certainty of its own.
+    With `by_rule` it takes the cells assigned by the rule there, otherwise those of `placement`. It has no
+    certainty of its own.
     """
 
     token: Token
     vm: VmName
     sku: VmSku
     placement: Placement
-    by_rule: bool = False
+    uses_rule_cells: bool = False
 
 
-Operation = VmPlaced | VmReleased | Stand
+Operation = PlaceOperation | ReleaseOperation | OccupyOperation
 
 
 class PoolCertainty(Struct, frozen=True):
-    """What held for the VMs that the plan placed for one pool.
+    """Certainty of the VMs placed by the plan for one pool.
 
-    `machine_certain` VMs stood on one machine in every run. `counts` are VMs per rack in the plan,
-    `certain_racks` the racks whose count was the same in every run.
+    `machine_certain` VMs had the same machine in every run. `counts` are VMs per rack in the plan,
+    `certain_racks` the racks with the same count in every run.
     """
 
     owner: str
     pool: str
-    machine_certain: int
+    vms_on_certain_machines: int
     counts: Mapping[str, int]
     certain_racks: tuple[str, ...]
 
     @property
     def vms_on_certain_counts(self) -> int:
-        """VMs on racks whose count held in every run ("VMs per rack certain for 24 of 24")."""
+        """VMs on racks with the same count in every run ("VMs per rack certain for 24 of 24")."""
         return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
 
 
 class RepeatedRuns(Struct, frozen=True):
-    """The outcome of repetitions.
+    """Result of repetitions.
 
-    `outcomes[run][token]` is where the VM stood, None where it did not fit; it is kept only when asked
-    for. `fits[run]` says whether every VM found a place. `drawn` are the machines of which it hangs on cells
-    that nobody told whether they take one of the VMs.
+    `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request. `fits[run]`:
+    every VM was placed. `uncertain_machines` are those that fit one of the VMs depending on unknown cells.
     """
 
     vms: Mapping[Token, Certainty]
     pools: tuple[PoolCertainty, ...]
     outcomes: tuple[Mapping[Token, Placement | None], ...] = ()
     fits: tuple[bool, ...] = ()
-    drawn: tuple[str, ...] = ()
+    uncertain_machines: tuple[str, ...] = ()
 
 
-FEWEST_RUNS = 10
-MOST_RUNS = 100
-MOST_PLACEMENTS = 200_000
+MIN_RUNS = 10
+MAX_RUNS = 100
+MAX_PLACEMENTS = 200_000
 
 
-def default_runs(vms: int) -> int:
-    """How often to repeat a plan that places this many VMs: 100 times, less for large plans, or never."""
+def compute_default_runs(vms: int) -> int:
+    """Return the number of repetitions for a plan of this many VMs: 100, less for large plans, or 0."""
     if vms <= 0:
         return 0
-    runs = min(MOST_RUNS, MOST_PLACEMENTS // vms)
-    return runs if runs >= FEWEST_RUNS else 0
+    runs = min(MAX_RUNS, MAX_PLACEMENTS // vms)
+    return runs if runs >= MIN_RUNS else 0
 
 
-def replay(
+def run_operations(
     base: RackScheduler,
     operations: Sequence[Operation],
     seed: int | None = None,
-    split_seed: Way | None = None,
+    split_choice: SplitChoice | None = None,
 ) -> dict[Token, Placement | None]:
-    """Play the operations on a copy of `base`: where each placed VM stands, None where it did not fit.
+    """Run the operations on a copy of `base`. Return the placement of each placed VM, None if it did not fit.
 
-    The release of a VM that did not fit is passed over.
+    The release of a VM that did not fit is skipped.
     """
-    scheduler = base.copy(seed, split_seed)
+    scheduler = base.copy(seed, split_choice)
     handles: dict[Token, int] = {}
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
-        if isinstance(operation, VmPlaced):
-            answer = scheduler.attempt(operation.demand)
+        if isinstance(operation, PlaceOperation):
+            answer = scheduler.try_place(operation.demand)
             placed[operation.token] = None
             if answer is not None:
                 handles[operation.token], placed[operation.token] = answer
-        elif isinstance(operation, Stand):
-            handles[operation.token] = _stand(scheduler, operation)
+        elif isinstance(operation, OccupyOperation):
+            handles[operation.token] = _add_vm(scheduler, operation)
         elif operation.handle is not None:
             scheduler.release(operation.handle)
         elif operation.token in handles:
@@ -127,55 +126,63 @@ def replay(
     return placed
 
 
-def _stand(scheduler: RackScheduler, operation: Stand) -> int:
-    """A VM comes without being placed; its handle."""
+def _add_vm(scheduler: RackScheduler, operation: OccupyOperation) -> int:
+    """Add a VM without placing it, and return its handle."""
     placement = operation.placement
-    if operation.by_rule:
-        placement = replace(placement, cells=scheduler.cells_for(operation.sku, placement.machine))
-    return scheduler.occupy(operation.vm, operation.sku, placement)
+    if operation.uses_rule_cells:
+        placement = replace(placement, cells=scheduler.select_cells(operation.sku, placement.machine))
+    return scheduler.add_existing(operation.vm, operation.sku, placement)
 
 
-def repeat(
+def repeat_with_samples(
     base: RackScheduler,
     operations: Sequence[Operation],
     runs: int,
     *,
     first: int = 0,
     keep_outcomes: bool = False,
-    played: Callable[[int], None] = lambda _runs: None,
+    on_progress: Callable[[int], None] = lambda _runs: None,
 ) -> RepeatedRuns:
-    """Play the operations with so many seeds from `first` on, each of which draws ties and splits, and
-    compare with those of `base`'s own seeds.
+    """Run the operations with `runs` seeds from `first` on, for ties and splits, and compare the results with
+    those of `base`'s own seeds.
 
-    `base` is as it was before the first operation, and stays so. With no runs nothing is known and
-    the answer is empty. A VM that the plan could not place has no certainty; one that a run could not
-    place does not match in that run. `played` is told how many runs are over.
+    `base` is the scheduler before the first operation, and is not changed. Without runs the result is empty.
+    A VM that the plan could not place has no certainty; one that a run could not place does not match in that
+    run. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
         return RepeatedRuns({}, ())
-    actual = replay(base, operations)
+    actual = run_operations(base, operations)
     demands = {
-        operation.token: operation.demand for operation in operations if isinstance(operation, VmPlaced)
+        operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)
     }
     tallies = _Tallies(demands, actual)
-    cells = _UnknownCells(base, operations, demands)
-    cells.take(actual)
+    unknown_cells = _UnknownCells(base, operations, demands)
+    unknown_cells.add_run(actual)
     outcomes = []
     fits: list[bool] = []
     for seed in range(first, first + runs):
-        outcome = replay(base, operations, seed, seed)
+        outcome = run_operations(base, operations, seed, seed)
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
-        cells.take(outcome)
+        unknown_cells.add_run(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
-        played(len(fits))
-    return RepeatedRuns(tallies.vms(runs), tallies.pools(runs), tuple(outcomes), tuple(fits), cells.drawn())
+        on_progress(len(fits))
+    return RepeatedRuns(
+        tallies.compute_vm_certainties(runs),
+        tallies.compute_pool_certainties(runs),
+        tuple(outcomes),
+        tuple(fits),
+        unknown_cells.list_uncertain_machines(),
+    )
 
 
 class _UnknownCells:
-    """Which machines with VMs whose cells nobody told make a difference: one that takes every VM of the plan
-    in every legal split, with all that any run put there, makes none, and neither does one that takes none.
+    """Machines with VMs on unknown cells that affect the result.
+
+    A machine has no effect if it fits every VM of the plan in every legal split, with all VMs placed there by
+    any run. A machine that fits none of them has no effect either.
     """
 
     def __init__(
@@ -183,82 +190,83 @@ class _UnknownCells:
     ) -> None:
         self._base = base
         self._demands = demands
-        self._loose = base.loose_machines()
-        self._coming: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._loose}
-        self._leaving: set[str] = set()
-        self._standing: dict[str, list[VmSku]] = {}
-        for operation in operations if self._loose else ():
-            if isinstance(operation, VmReleased) and operation.handle is not None:
-                self._leaving.add(base.vm(operation.handle).placement.machine)
-            elif isinstance(operation, Stand):
-                self._standing.setdefault(operation.placement.machine, []).append(operation.sku)
+        self._machines = base.list_machines_with_unknown_cells()
+        self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}
+        self._released_machines: set[str] = set()
+        self._occupying_skus: dict[str, list[VmSku]] = {}
+        for operation in operations if self._machines else ():
+            if isinstance(operation, ReleaseOperation) and operation.handle is not None:
+                self._released_machines.add(base.get_vm(operation.handle).placement.machine)
+            elif isinstance(operation, OccupyOperation):
+                self._occupying_skus.setdefault(operation.placement.machine, []).append(operation.sku)
 
-    def take(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Take one run into account."""
-        if not self._loose:
+    def add_run(self, outcome: Mapping[Token, Placement | None]) -> None:
+        """Add the result of one run."""
+        if not self._machines:
             return
-        coming: dict[str, list[VmSku]] = {}
-        for token, place in outcome.items():
-            if place is not None and place.machine in self._coming:
-                coming.setdefault(place.machine, []).append(self._demands[token].sku)
-        for machine, skus in coming.items():
-            self._coming[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
+        added_skus: dict[str, list[VmSku]] = {}
+        for token, placement in outcome.items():
+            if placement is not None and placement.machine in self._added_skus:
+                added_skus.setdefault(placement.machine, []).append(self._demands[token].sku)
+        for machine, skus in added_skus.items():
+            self._added_skus[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
 
-    def drawn(self) -> tuple[str, ...]:
-        """The machines that make one, in site order."""
+    def list_uncertain_machines(self) -> tuple[str, ...]:
+        """Return the machines that affect the result, in site order."""
         skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
-        return tuple(name for name in self._loose if any(self._is_drawn(name, sku) for sku in skus))
+        return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 
-    def _is_drawn(self, machine: str, sku: VmSku) -> bool:
-        if machine not in self._leaving and self._base.never_fits(machine, sku):
+    def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
+        if machine not in self._released_machines and self._base.should_never_fit(machine, sku):
             return False
-        standing = self._standing.get(machine, [])
+        occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
-            self._base.always_fits(machine, sku, [*coming, *standing]) for coming in self._coming[machine]
+            self._base.should_always_fit(machine, sku, [*added_skus, *occupying_skus])
+            for added_skus in self._added_skus[machine]
         )
 
 
 class _Tallies:
-    """What matched so far."""
+    """Matches counted so far."""
 
     def __init__(self, demands: Mapping[Token, Demand], actual: Mapping[Token, Placement | None]) -> None:
-        self._pool_of: dict[Token, PoolId] = {
+        self._pool_by_token: dict[Token, PoolId] = {
             token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
         }
-        self._actual = {token: place for token, place in actual.items() if place is not None}
+        self._actual = {token: placement for token, placement in actual.items() if placement is not None}
         self._racks: Counter[Token] = Counter()
         self._machines: Counter[Token] = Counter()
-        self._counts = self._per_rack(self._actual)
-        # In how many runs a rack had as many VMs of a pool, and which other numbers it had.
+        self._counts = self._count_per_rack(self._actual)
+        # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
         self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
         self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
-        self._places_seen: dict[Token, tuple[set[str], set[str]]] = {
-            token: ({place.rack}, {place.machine}) for token, place in self._actual.items()
+        self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {
+            token: ({placement.rack}, {placement.machine}) for token, placement in self._actual.items()
         }
 
-    def _per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
-        """How many VMs of each pool a rack has."""
+    def _count_per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
+        """Count the VMs of each pool per rack."""
         counts: dict[PoolId, Counter[str]] = {}
-        for token, place in outcome.items():
-            tally = counts.setdefault(self._pool_of[token], Counter())
-            if place is not None:
-                tally[place.rack] += 1
+        for token, placement in outcome.items():
+            tally = counts.setdefault(self._pool_by_token[token], Counter())
+            if placement is not None:
+                tally[placement.rack] += 1
         return counts
 
     def compare(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Take one run into account."""
-        for token, place in self._actual.items():
-            place_in_run = outcome[token]
-            if place_in_run is None:
+        """Add the result of one run."""
+        for token, placement in self._actual.items():
+            placement_in_run = outcome[token]
+            if placement_in_run is None:
                 continue
-            if place_in_run.machine != place.machine:
-                racks, machines = self._places_seen[token]
-                racks.add(place_in_run.rack)
-                machines.add(place_in_run.machine)
+            if placement_in_run.machine != placement.machine:
+                racks, machines = self._observed_locations[token]
+                racks.add(placement_in_run.rack)
+                machines.add(placement_in_run.machine)
             else:
                 self._machines[token] += 1
-            self._racks[token] += place_in_run.rack == place.rack
-        counts_in_run = self._per_rack(outcome)
+            self._racks[token] += placement_in_run.rack == placement.rack
+        counts_in_run = self._count_per_rack(outcome)
         for pool, counts in self._counts.items():
             pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
             same_counts = self._same_counts[pool]
@@ -269,36 +277,36 @@ class _Tallies:
                 else:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
-    def vms(self, runs: int) -> dict[Token, Certainty]:
-        """Shares per VM, in the order of the operations."""
+    def compute_vm_certainties(self, runs: int) -> dict[Token, Certainty]:
+        """Return the shares per VM, in the order of the operations."""
         shares: dict[Token, Certainty] = {}
-        for token, place in self._actual.items():
-            pool = self._pool_of[token]
-            racks, machines = self._places_seen[token]
-            other_counts = self._other_counts.get((pool, place.rack), ())
+        for token, placement in self._actual.items():
+            pool = self._pool_by_token[token]
+            racks, machines = self._observed_locations[token]
+            other_counts = self._other_counts.get((pool, placement.rack), ())
             shares[token] = Certainty(
                 rack=self._racks[token] / runs,
                 machine=self._machines[token] / runs,
-                rack_count=self._same_counts[pool][place.rack] / runs,
+                rack_count=self._same_counts[pool][placement.rack] / runs,
                 tied=(len(racks), len(machines), 1 + len(other_counts)),
             )
         return shares
 
-    def pools(self, runs: int) -> tuple[PoolCertainty, ...]:
-        """One entry per pool, in the order of their first VM."""
+    def compute_pool_certainties(self, runs: int) -> tuple[PoolCertainty, ...]:
+        """Return one entry per pool, in the order of their first VM."""
         members: dict[PoolId, list[Token]] = {}
         for token in self._actual:
-            members.setdefault(self._pool_of[token], []).append(token)
-        return tuple(self._pool(pool, tokens, runs) for pool, tokens in members.items())
+            members.setdefault(self._pool_by_token[token], []).append(token)
+        return tuple(self._compute_pool_certainty(pool, tokens, runs) for pool, tokens in members.items())
 
-    def _pool(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
-        """The certainty of one pool over so many runs."""
+    def _compute_pool_certainty(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
+        """Return the certainty of one pool over these runs."""
         counts, same_counts = self._counts[pool], self._same_counts[pool]
         owner, name = pool
         return PoolCertainty(
             owner=owner,
             pool=name,
-            machine_certain=sum(self._machines[token] == runs for token in tokens),
+            vms_on_certain_machines=sum(self._machines[token] == runs for token in tokens),
             counts=dict(sorted(counts.items())),
             certain_racks=tuple(sorted(rack for rack in counts if same_counts[rack] == runs)),
         )

@@ -1,8 +1,8 @@
-"""Splits: how VMs whose NUMA cells nobody told may lie on their machine.
+"""Splits: possible assignments of VMs on unknown NUMA cells to the cells of their machine.
 
-A split says what is left of each cell. It is legal if some assignment of those VMs to cells gives it within
-every cell's bounds. Splits are enumerated, not assignments: VM after VM, each split once, and splits that
-differ by swapping cells of which the other VMs leave the same are one.
+A split gives the free resources of each cell. It is legal if some assignment of those VMs to cells gives it
+within every cell's bounds. Splits are enumerated, not assignments: VM after VM, each split once. Splits that
+differ only by a swap of cells with equal resources are one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from nexusform.scheduling.racks.layout import Room, Share
-from nexusform.scheduling.racks.vms import Interval, VmSku, gib
+from nexusform.scheduling.racks.layout import MachineCapacity, Share
+from nexusform.scheduling.racks.vms import Interval, VmSku, convert_to_gib
 
-# What is left of each cell: vCPUs and GiB.
-Left: TypeAlias = tuple[tuple[int, int], ...]
+# Free resources of each cell: vCPUs and MiB.
+FreeCells: TypeAlias = tuple[tuple[int, int], ...]
 Cells: TypeAlias = tuple[int, ...]
 
 
 class Roomiest(NamedTuple):
-    """The way in which each machine has most room for VMs of the first SKU, of all such of the next, ..."""
+    """Split of each machine with most capacity for VMs of the first SKU, then of the next, ..."""
 
     skus: tuple[VmSku, ...]
 
@@ -31,123 +31,131 @@ class Roomiest(NamedTuple):
 PACKED: Final = "packed"
 SPREAD: Final = "spread"
 
-# How VMs whose cells nobody told are taken to lie: a number draws, all else follows a rule.
-Way: TypeAlias = int | str | Roomiest
+# Assumed cells of VMs on unknown cells: a number selects a sample, all else is a rule.
+SplitChoice: TypeAlias = int | str | Roomiest
 
 
-# What is said of a plan that is shown in a way that is no draw.
+# Descriptions of the split rules in plan output.
 ROOMIEST: Final = "roomiest"
-RULES: Final = {
+RULE_DESCRIPTIONS: Final = {
     PACKED: "where VMs lie packed, as the platform's own rule packs them",
     SPREAD: "where VMs lie spread over their cells",
     ROOMIEST: "where VMs leave each machine most room for what comes",
 }
 
 
-def name_of(way: Way) -> int | str:
-    """A draw's number, or what a rule is called."""
-    return ROOMIEST if isinstance(way, Roomiest) else way
+def name_choice(choice: SplitChoice) -> int | str:
+    """Return a sample's number, or the name of a rule."""
+    return ROOMIEST if isinstance(choice, Roomiest) else choice
 
 
 EXACT_CELLS: Final = 2  # machines of so many cells are always enumerated
-MOST_SPLITS: Final = 10_000
-MOST_TRANSITIONS: Final = 200_000
-MOST_TRIES: Final = 10_000
+MAX_SPLITS: Final = 10_000
+MAX_TRANSITIONS: Final = 200_000
+MAX_TRIES: Final = 10_000
 
 _Cell = TypeVar("_Cell", bound=tuple[int, ...])
 
 
 class Splits:
-    """The legal splits of one machine. `shares` are those of its VMs without known cells.
+    """Legal splits of one machine. `shares` are those of its VMs on unknown cells.
 
-    `left` has what each split leaves, in a fixed order; empty: no split is legal. `known` is False where
-    there are too many to be enumerated; then `left` is empty, too.
+    `legal_splits` has the free cells of each split, in a fixed order; empty: no split is legal. `is_known` is
+    False if there are too many to enumerate; then `legal_splits` is empty, too.
     """
 
-    __slots__ = ("_alike", "_base", "_layers", "known", "left", "shares")
+    __slots__ = ("_base", "_equal_cells", "_layers", "is_known", "legal_splits", "shares")
 
-    def __init__(self, base: Left, shares: tuple[Share, ...]) -> None:
-        """`base` is what the VMs with known cells leave."""
+    def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
+        """Enumerate the splits. `base` are the free cells left by the VMs on known cells."""
         self.shares = shares
         self._base = base
-        self._alike = _alike(base)
+        self._equal_cells = _group_equal_cells(base)
         self._layers = list(self._enumerate())
-        self.known = len(self._layers) == len(shares) + 1
-        self.left: tuple[Left, ...] = tuple(sorted(self._layers[-1])) if self.known else ()
+        self.is_known = len(self._layers) == len(shares) + 1
+        self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
-        """One layer more than VMs; ends early where there are too many splits."""
+        """Yield one layer more than VMs; ends early if there are too many splits."""
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
         bounded = len(self._base) > EXACT_CELLS
         transitions = 0
         for share in self.shares:
             following: _Layer = {}
-            for left in layer:
-                for cells in self._choices(left, share):
-                    following.setdefault(self._in_order(_taken(left, share, cells)), (left, cells))
+            for split in layer:
+                for cells in self._list_choices(split, share):
+                    following.setdefault(
+                        self._sort_equal_cells(_take_share(split, share, cells)), (split, cells)
+                    )
                     transitions += 1
-                    if bounded and (len(following) > MOST_SPLITS or transitions > MOST_TRANSITIONS):
+                    if bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
                         return
             layer = following
             yield layer
 
-    def _choices(self, left: Left, share: Share) -> Iterator[Cells]:
-        """The cells that can take a share; of those that are alike in every way the first."""
-        kinds: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
-        for cell, (cpus, memory) in enumerate(left):
+    def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
+        """List the cells that fit a share; of equal cells only the first."""
+        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
+        for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
-                kinds.setdefault((self._base[cell], left[cell]), []).append(cell)
-        return _of_kinds(list(kinds.values()), share.cells)
+                equal_cells.setdefault((self._base[cell], split[cell]), []).append(cell)
+        return _combine_kinds(list(equal_cells.values()), share.cells)
 
-    def _in_order(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
-        """Cells of which the others leave the same in order of what is left of them."""
-        for places in self._alike:
-            for cell, free in zip(places, sorted([cells[cell] for cell in places]), strict=True):
+    def _sort_equal_cells(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
+        """Sort cells with equal base resources by their free resources."""
+        for positions in self._equal_cells:
+            for cell, free in zip(positions, sorted([cells[cell] for cell in positions]), strict=True):
                 cells[cell] = free
         return tuple(cells)
 
-    def drawn(self, text: str, names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
-        """The cells of each share in the split whose digest is lowest; None when there is no split.
+    def sample_cells(self, text: str, list_names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
+        """Return the cells of each share in the split with the lowest digest; None without a split.
 
-        `text` begins what is digested. `names` gives those of the VMs, as `shares` has them; it is asked only
-        where there are too many splits to be enumerated.
+        `text` is the start of the digested text. `list_names` returns the names of the VMs, in the order of
+        `shares`; it is called only if there are too many splits to enumerate.
         """
-        if not self.known:
-            return _search_by_digests(self._base, self.shares, text, names()).cells()
-        if not self.left:
+        if not self.is_known:
+            return _build_digest_search(self._base, self.shares, text, list_names()).find_cells()
+        if not self.legal_splits:
             return None
-        if len(self.left) == 1:
-            return self._cells(self.left[0])
-        return self._cells(min(self.left, key=lambda left: _digest(text + self._taken_text(left))))
+        if len(self.legal_splits) == 1:
+            return self._find_cells(self.legal_splits[0])
+        return self._find_cells(
+            min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken(split)))
+        )
 
-    def leaving(self, left: Left) -> tuple[Cells, ...]:
-        """The cells of each share in the split that leaves this; it is one of `left`."""
-        return self._cells(left)
+    def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
+        """Return the cells of each share in the split; it is one of `legal_splits`."""
+        return self._find_cells(split)
 
-    def ordered(self, come: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
-        """The cells of each share when they come in this order (numbers of `shares`), each in the cells with
-        the least memory left, or else the most; a step back where one finds none. None when there is no
-        split, or none was found.
+    def assign_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
+        """Assign cells to each share in this order (numbers of `shares`), each to the cells with the least
+        free memory, or else the most.
+
+        Backtracks if a share does not fit. None if there is no split, or none was found.
         """
-        if self.known and not self.left:
+        if self.is_known and not self.legal_splits:
             return None
-        found = _Search(self._base, self.shares, come, _by_memory(packed=packed)).cells()
-        # Looking is bounded, and where splits are enumerated there is one.
-        return self._cells(self.left[0]) if found is None and self.known else found
+        cells = _Search(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
+        # The search is bounded; if splits are enumerated there is one.
+        return self._find_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
-    def _taken_text(self, left: Left) -> str:
-        """What a split takes of each cell: `12:56,36:168` are vCPUs and GiB."""
-        cells = zip(self._base, left, strict=True)
-        return ",".join(f"{has[0] - free[0]}:{gib(has[1] - free[1])}" for has, free in cells)
+    def _format_taken(self, split: FreeCells) -> str:
+        """Format what a split takes of each cell: `12:56,36:168` are vCPUs and GiB."""
+        cells = zip(self._base, split, strict=True)
+        return ",".join(
+            f"{base_cell[0] - free_cell[0]}:{convert_to_gib(base_cell[1] - free_cell[1])}"
+            for base_cell, free_cell in cells
+        )
 
-    def _cells(self, left: Left) -> tuple[Cells, ...]:
-        """The cells of each share in one assignment that gives this split."""
+    def _find_cells(self, split: FreeCells) -> tuple[Cells, ...]:
+        """Return the cells of each share in one assignment that gives this split."""
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
-            left, cells = layer[left]
+            split, cells = layer[split]
             steps.append(cells)
-        # Cells were swapped on the way, so that equal splits meet: the same steps again, with their numbers.
+        # Cells were swapped so that equal splits meet: repeat the same steps with their numbers.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -155,24 +163,24 @@ class Splits:
             for cell in cells:
                 cpus, memory, number = numbered[cell]
                 numbered[cell] = (cpus - share.cpus, memory - share.memory, number)
-            numbered = list(self._in_order(numbered))
+            numbered = list(self._sort_equal_cells(numbered))
         return tuple(chosen)
 
 
-# A layer: the splits of the first VMs, each with one that it came from and the cells taken last.
-_Layer: TypeAlias = dict[Left, tuple[Left, Cells]]
+# A layer: the splits of the first VMs, each with a predecessor and the cells taken last.
+_Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
-def _alike(base: Left) -> list[list[int]]:
-    """The cells of which the same is left, where there are two or more."""
-    places: dict[tuple[int, int], list[int]] = {}
-    for cell, has in enumerate(base):
-        places.setdefault(has, []).append(cell)
-    return [cells for cells in places.values() if len(cells) > 1]
+def _group_equal_cells(base: FreeCells) -> list[list[int]]:
+    """Return groups of two or more cells with equal free resources."""
+    positions: dict[tuple[int, int], list[int]] = {}
+    for cell, free_cell in enumerate(base):
+        positions.setdefault(free_cell, []).append(cell)
+    return [cells for cells in positions.values() if len(cells) > 1]
 
 
-def _of_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
-    """So many cells, the first of each kind: every way once."""
+def _combine_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
+    """Yield every choice of `count` cells, taking the first cells of each kind."""
     if count == 0:
         yield ()
         return
@@ -180,114 +188,121 @@ def _of_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
         return
     first_kind, other_kinds = kinds[0], kinds[1:]
     for number in range(min(count, len(first_kind)), -1, -1):
-        for other_cells in _of_kinds(other_kinds, count - number):
+        for other_cells in _combine_kinds(other_kinds, count - number):
             yield (*first_kind[:number], *other_cells)
 
 
-def _taken(left: Left, share: Share, cells: Cells) -> list[tuple[int, int]]:
-    """What is left of each cell once a share was taken of these."""
-    remaining = list(left)
+def _take_share(split: FreeCells, share: Share, cells: Cells) -> list[tuple[int, int]]:
+    """Return the free resources of each cell after a share was taken of these cells."""
+    remaining = list(split)
     for cell in cells:
         cpus, memory = remaining[cell]
         remaining[cell] = (cpus - share.cpus, memory - share.memory)
     return remaining
 
 
-def _digest(text: str) -> bytes:
+def _compute_digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-# The cells of a machine, as they are left, in the order in which a VM tries them.
-_Ranked: TypeAlias = Callable[[Left], Sequence[int]]
+# Returns the cells of a machine in the order in which a VM tries them.
+_Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 
 
-def _by_memory(*, packed: bool) -> _Ranked:
-    """The cells with the least memory left first, or else the last; the lowest number among equals."""
+def _build_memory_order(*, packed: bool) -> _Ranked:
+    """Build a function that sorts cells by free memory, ascending if packed, then by number."""
     sign = 1 if packed else -1
-    return lambda left: sorted(range(len(left)), key=lambda cell: (sign * left[cell][1], cell))
+    return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
 
 
-def _search_by_digests(base: Left, shares: Sequence[Share], text: str, names: Sequence[str]) -> _Search:
-    """VMs and cells in the order of their digests."""
-    order = sorted(range(len(shares)), key=lambda vm: (_digest(f"{text}{names[vm]}"), vm))
-    cells = sorted(range(len(base)), key=lambda cell: (_digest(f"{text}{cell}"), cell))
+def _build_digest_search(
+    base: FreeCells, shares: Sequence[Share], text: str, names: Sequence[str]
+) -> _Search:
+    """Build a search with VMs and cells in the order of their digests."""
+    order = sorted(range(len(shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
+    cells = sorted(range(len(base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
     return _Search(base, shares, order, lambda _left: cells)
 
 
 class _Search:
-    """One legal assignment, looked for VM by VM, and a step back where a VM fits nowhere."""
+    """Search for one legal assignment, VM by VM, with backtracking."""
 
-    def __init__(self, base: Left, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
+    def __init__(
+        self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked
+    ) -> None:
         self._shares = shares
         self._order = order
         self._ranked = ranked
         self._base = base
         self._tries = 0
 
-    def cells(self) -> tuple[Cells, ...] | None:
-        """The cells of each share; None when none was found within MOST_TRIES steps."""
+    def find_cells(self) -> tuple[Cells, ...] | None:
+        """Return the cells of each share, or None if none was found within MAX_TRIES steps."""
         chosen: dict[int, Cells] = {}
-        # Per VM placed so far: what was left before it, and the choices that are still to be tried.
-        open_choices: list[tuple[Left, Iterator[Cells]]] = [(self._base, self._choices(self._base, 0))]
+        # Per VM placed so far: the split before it, and the remaining choices.
+        open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [
+            (self._base, self._list_choices(self._base, 0))
+        ]
         while open_choices:
-            left, choices = open_choices[-1]
+            split, choices = open_choices[-1]
             cells = next(choices, None)
             self._tries += 1
-            if self._tries > MOST_TRIES:
+            if self._tries > MAX_TRIES:
                 return None
             if cells is None:
                 open_choices.pop()
                 continue
-            at = len(open_choices) - 1
-            vm = self._order[at]
+            index = len(open_choices) - 1
+            vm = self._order[index]
             chosen[vm] = tuple(sorted(cells))
-            if at + 1 == len(self._order):
+            if index + 1 == len(self._order):
                 return tuple(chosen[number] for number in range(len(self._order)))
-            after = tuple(_taken(left, self._shares[vm], cells))
-            open_choices.append((after, self._choices(after, at + 1)))
+            next_split = tuple(_take_share(split, self._shares[vm], cells))
+            open_choices.append((next_split, self._list_choices(next_split, index + 1)))
         return None
 
-    def _choices(self, left: Left, at: int) -> Iterator[Cells]:
-        share = self._shares[self._order[at]]
+    def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
+        share = self._shares[self._order[index]]
         fitting = [
             cell
-            for cell in self._ranked(left)
-            if left[cell][0] >= share.cpus and left[cell][1] >= share.memory
+            for cell in self._ranked(split)
+            if split[cell][0] >= share.cpus and split[cell][1] >= share.memory
         ]
         return combinations(fitting, share.cells)
 
 
-def bounds(room: Room, shares: Sequence[Share], share: Share) -> Interval:
-    """How often a share fits beside `shares` in unknown cells, at least and at most: for too many splits.
+def compute_bounds(capacity: MachineCapacity, shares: Sequence[Share], share: Share) -> Interval:
+    """Compute the minimum and maximum number of shares that fit with `shares` on unknown cells, for too many
+    splits.
 
-    `room` is what the VMs with known cells leave, and its disk what all leave. Sound, not exact: at most as
-    if those VMs took from no cell more than from the machine as a whole; at least as if each kept as many
-    away as its size can.
+    `capacity` is left by the VMs on known cells, its disk by all. Sound, not exact. The maximum assumes that
+    those VMs take from no cell more than from the machine as a whole. The minimum assumes that each blocks as
+    many as its size can.
     """
-    cells = list(zip(room.cpus, room.memory, strict=True))
-    without = sum(_times(share, cpus, memory) for cpus, memory in cells)
-    without_them = without - sum(_parts_kept_away(other, share) for other in shares)
-    cpus = sum(room.cpus) - sum(other.cpus * other.cells for other in shares)
-    memory = sum(room.memory) - sum(other.memory * other.cells for other in shares)
-    by_disk = room.disk // share.disk if share.disk else without
-    as_a_whole = _times(share, max(cpus, 0), max(memory, 0))
-    most = min(without // share.cells, as_a_whole // share.cells, by_disk)
-    least = min(max(without_them, 0), most) if share.cells == 1 else 0
-    return Interval(least, most)
+    cells = list(zip(capacity.cpus, capacity.memory, strict=True))
+    maximum_parts = sum(_count_parts(share, cpus, memory) for cpus, memory in cells)
+    minimum_parts = maximum_parts - sum(_count_blocked_parts(other, share) for other in shares)
+    cpus = sum(capacity.cpus) - sum(other.cpus * other.cells for other in shares)
+    memory = sum(capacity.memory) - sum(other.memory * other.cells for other in shares)
+    by_disk = capacity.disk // share.disk if share.disk else maximum_parts
+    maximum_by_machine = _count_parts(share, max(cpus, 0), max(memory, 0))
+    maximum = min(maximum_parts // share.cells, maximum_by_machine // share.cells, by_disk)
+    minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0
+    return Interval(minimum, maximum)
 
 
-def _times(share: Share, cpus: int, memory: int) -> int:
-    """How often one cell's part of a share fits."""
+def _count_parts(share: Share, cpus: int, memory: int) -> int:
+    """Count how often one cell's part of a share fits."""
     return min(cpus // max(share.cpus, 1), memory // max(share.memory, 1))
 
 
-def kept_away(other: Share, share: Share) -> int:
-    """How many VMs of a share one VM keeps away from a machine at most."""
+def count_blocked_vms(other: Share, share: Share) -> int:
+    """Return the maximum number of VMs of a share that one VM blocks on a machine."""
     by_disk = -(-other.disk // share.disk) if share.disk else 0
-    return max(_parts_kept_away(other, share), by_disk)
+    return max(_count_blocked_parts(other, share), by_disk)
 
 
-def _parts_kept_away(other: Share, share: Share) -> int:
-    """How many VMs of a share one VM's cells keep away at most, each part of it in a cell of its own."""
+def _count_blocked_parts(other: Share, share: Share) -> int:
+    """Return the maximum number of VMs of a share blocked by one VM's cells, each part in a separate cell."""
     by_cpus, by_memory = -(-other.cpus // max(share.cpus, 1)), -(-other.memory // max(share.memory, 1))
     return other.cells * max(by_cpus, by_memory)

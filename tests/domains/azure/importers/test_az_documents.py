@@ -10,7 +10,7 @@ import pytest
 from nexusform.domains.azure.importers.az_capture import read_directory
 from nexusform.domains.azure.importers.az_documents import read_items
 from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
-from nexusform.language.evaluation import FileProblem
+from nexusform.language.evaluation_run import FileProblem
 from tests.domains.azure.importers.test_az_inventory import cluster, machine, node, rack
 
 RACKS = [rack("r1"), rack("r2")]
@@ -20,7 +20,9 @@ def names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list
     """The names that a document gives under its kind, and the ids of findings."""
     findings: list[Any] = []
     items = read_items({kind: [(name, content.encode())]}, findings)
-    return [item.text("name") or "" for item in items.of("racks")], [finding.id for finding in findings]
+    return [item.read_text("name") or "" for item in items.list_resources("racks")], [
+        finding.id for finding in findings
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
     both["any"] = [("all.json", json.dumps(typed).encode())]
     items = read_items(both, findings)
     assert [finding.id for finding in findings] == ["resources-twice"]
-    assert len(items.of("racks")) == 4  # what differs stands beside: who reads it says so
+    assert len(items.list_resources("racks")) == 4  # what differs stands beside: who reads it says so
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -186,4 +188,4 @@ def test_yaml_is_read_as_shells_write_it(encoding: str) -> None:
     content = "- id: /x/racks/r1\r\n  name: r1\r\n".encode(encoding)
     findings: list[Any] = []
     items = read_items({"racks": [("racks.yaml", content)]}, findings)
-    assert (findings, [item.text("name") for item in items.of("racks")]) == ([], ["r1"])
+    assert (findings, [item.read_text("name") for item in items.list_resources("racks")]) == ([], ["r1"])

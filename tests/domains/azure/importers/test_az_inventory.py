@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_duration, parse_time
 from nexusform.domains.azure.importers.az_capture import NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
-from nexusform.domains.azure.importers.az_machines import machine_sku_of, plain_roles
+from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_roles
 from nexusform.domains.azure.importers.az_model import AzInventory
 
 GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkCloud"
@@ -162,7 +162,7 @@ class TestRacksAndMachines:
         ],
     )
     def test_rack_sku_tells_the_hardware(self, rack_sku: str | None, machine_sku: str | None) -> None:
-        assert machine_sku_of(rack_sku) == machine_sku
+        assert find_machine_sku(rack_sku) == machine_sku
 
     def test_machine_sku_by_id_wins_and_its_case_does_not_matter(self) -> None:
         inventory, _ = read_inventory(documents(), {"aaaa": "bom-2.0"})
@@ -177,7 +177,7 @@ class TestRacksAndMachines:
 
     def test_roles_lose_prefix_and_flag(self) -> None:
         labels = [COMPUTE, "platform.afo-nc.microsoft.com/management-plane=false", "control-plane"]
-        assert plain_roles(labels) == ("compute-plane", "control-plane")
+        assert parse_roles(labels) == ("compute-plane", "control-plane")
 
     def test_states_are_kept(self) -> None:
         machines = [machine(cordonStatus="Cordoned"), machine("m2", 2, powerState="Off", readyState="False")]
@@ -198,7 +198,7 @@ class TestRacksAndMachines:
 
     def test_machine_in_a_rack_that_is_not_listed(self) -> None:
         _, (finding,) = read(bare_metal_machines=[machine(rack_name="r9")])
-        assert (finding.severity, finding.where) == (Severity.ERROR, "[0].rackId")
+        assert (finding.severity, finding.position_text) == (Severity.ERROR, "[0].rackId")
         assert '"r9"' in finding.detail
 
     def test_names_stand_once(self) -> None:
@@ -289,10 +289,10 @@ class TestAge:
     def test_the_exports_own_time_wins_over_the_newest_change(self) -> None:
         old = rack(systemData={"createdAt": "2020-01-01T00:00:00Z", "lastModifiedAt": "2021-01-01T00:00:00Z"})
         inventory, _ = read(racks=[old])
-        assert (inventory.exported_at, inventory.age_certain) == ("2021-01-01T00:00:00Z", False)
+        assert (inventory.exported_at, inventory.is_age_certain) == ("2021-01-01T00:00:00Z", False)
         stated = {**documents(racks=[old]), "exported_at": [("exported_at", b"2026-01-01T00:00:00Z\n")]}
         inventory, _ = read_inventory(stated)
-        assert (inventory.exported_at, inventory.age_certain) == ("2026-01-01T00:00:00Z", True)
+        assert (inventory.exported_at, inventory.is_age_certain) == ("2026-01-01T00:00:00Z", True)
 
     def test_an_unreadable_time_is_a_warning(self) -> None:
         _, (finding,) = without_captures(
@@ -305,7 +305,7 @@ class TestBroken:
     def test_broken_json_names_line_and_column(self) -> None:
         _, findings = read(racks=b'[\n  {"name": "r1",}\n]')
         first = findings[0]
-        assert (first.file, first.where) == ("racks.json", "line 2, column 17")
+        assert (first.file, first.position_text) == ("racks.json", "line 2, column 17")
         assert str(first).startswith("racks.json, line 2, column 17: ")
 
     @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ class TestBroken:
         data, problem = parse_json("f.json", content)
         assert data is None
         assert problem is not None
-        assert problem.where.startswith("line ")
+        assert problem.position_text.startswith("line ")
 
     @pytest.mark.parametrize(
         ("item", "where"),
@@ -333,7 +333,7 @@ class TestBroken:
     )
     def test_wrong_shapes_name_the_json_path(self, item: dict[str, Any], where: str) -> None:
         _, findings = read(bare_metal_machines=[item])
-        assert where in {f.where for f in findings}
+        assert where in {f.position_text for f in findings}
 
     @pytest.mark.parametrize("content", [5, "x", None, True, {}, {"value": 3}, [1], [None]])
     def test_wrong_top_levels(self, content: Any) -> None:
@@ -344,7 +344,7 @@ class TestBroken:
         broken = as_rest([cluster(node("n", "m1"))])
         broken["value"][0]["properties"]["nodes"][0]["name"] = []
         _, findings = read(kubernetes_clusters=broken)
-        assert [f.where for f in findings] == ["value[0].properties.nodes[0].name"]
+        assert [f.position_text for f in findings] == ["value[0].properties.nodes[0].name"]
 
     def test_findings_are_bounded(self) -> None:
         _, findings = read(bare_metal_machines=[machine(f"m{i}", rack_name="no") for i in range(500)])

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.domains.azure.importers.az_inventory import read_sites
 from nexusform.domains.azure.importers.az_model import AzSite
-from nexusform.domains.azure.importers.az_sites import named_as_known
+from nexusform.domains.azure.importers.az_sites import apply_recorded_names
 from tests.domains.azure.importers.test_az_documents import located
 from tests.domains.azure.importers.test_az_inventory import machine, rack
 
@@ -53,7 +53,7 @@ def standing(names: Mapping[str, str]) -> list[dict[str, Any]]:
 def test_a_site_keeps_the_name_of_which_state_leaves_no_doubt(
     shown: Mapping[str, str], in_state: Mapping[str, str], names: list[str]
 ) -> None:
-    assert sorted(site.name for site in named_as_known(sites(shown), standing(in_state))) == names
+    assert sorted(site.name for site in apply_recorded_names(sites(shown), standing(in_state))) == names
 
 
 def test_vms_tell_their_site_by_the_machines_under_them() -> None:
@@ -69,4 +69,4 @@ def test_vms_tell_their_site_by_the_machines_under_them() -> None:
     }
     vm = {"id": "old/v", "site_id": "old", "machine": "c", "rack": "r1"}
     for one in (cluster, pool, vm):
-        assert [site.name for site in named_as_known(sites({"new": "abc"}), [one])] == ["old"]
+        assert [site.name for site in apply_recorded_names(sites({"new": "abc"}), [one])] == ["old"]

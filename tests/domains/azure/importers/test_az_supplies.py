@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Problem
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.importers.az_documents import read_items
-from nexusform.domains.azure.importers.az_supplies import read_supplies, supplies_of
-from nexusform.plans.room.other_room import (
+from nexusform.domains.azure.importers.az_supplies import build_supplies, read_supplies
+from nexusform.plans.site_capacity.other_capacity import (
     NetworkSupply,
     StorageSupply,
     Supplies,
-    note_of_supplies,
-    noted_supplies,
+    build_supplies_note,
+    read_recorded_supplies,
 )
 
 IDS = "/subscriptions/0/resourceGroups/RG/providers/Microsoft.NetworkCloud"
@@ -28,7 +28,7 @@ def body(kind: str, name: str, group: str = "rg", **properties: Any) -> dict[str
 def read(**kinds: Any) -> tuple[Supplies, list[str]]:
     findings: list[Problem] = []
     documents = {kind: [(f"{kind}.json", json.dumps(bodies).encode())] for kind, bodies in kinds.items()}
-    supplies = supplies_of(read_supplies(read_items(documents, findings)))
+    supplies = build_supplies(read_supplies(read_items(documents, findings)))
     return supplies, [finding.id for finding in findings]
 
 
@@ -109,7 +109,7 @@ def test_clusters_say_their_pods_addresses_and_their_balancers() -> None:
     supplies, findings = read(kubernetes_clusters=[cluster])
     [read_cluster] = supplies.clusters
     assert read_cluster.pod_addresses == 65_536
-    assert read_cluster.balancers == (("one", 37), ("two", 1))
+    assert read_cluster.load_balancer_pools == (("one", 37), ("two", 1))
     assert (read_cluster.network, read_cluster.nodes) == ("n", 2)
     assert not findings
 
@@ -146,5 +146,5 @@ def test_the_bundles_of_a_minor_version_are_told_in_a_text() -> None:
     supplies, findings = read(kubernetes_versions=[body("kubernetesVersions", "default", values=values)])
     assert supplies.versions == ("v1.33.4-4.7.0", "v1.33.1-4.5.0", "1.32")
     assert supplies.supported_until == (("v1.33.4-4.7.0", "2027-06-30"),)
-    assert noted_supplies(note_of_supplies(supplies)) == supplies
+    assert read_recorded_supplies(build_supplies_note(supplies)) == supplies
     assert not findings

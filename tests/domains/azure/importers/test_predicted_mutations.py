@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites
 from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
 from nexusform.domains.azure.providers.azure_export import read_files
-from nexusform.regular_files import FREE
+from nexusform.files.regular_files import UNCONFINED
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 CASES = Path(__file__).parent / "cases" / "predicted"
@@ -41,7 +41,7 @@ def errors_of(document: Any) -> list[str]:
     """What is wrong with a document, once it is laid over a site as `predict` does it."""
     changes, problems = read_terraform_plan("terraform_plan.json", json.dumps(document).encode())
     if not any(problem.severity is Severity.ERROR for problem in problems):
-        site = read_files(str(EXAMPLES / "inventory" / "export"), FREE).documents
+        site = read_files(str(EXAMPLES / "inventory" / "export"), UNCONFINED).documents
         problems = [*problems, *read_changed_sites(site, changes)[2]]
     return [str(problem) for problem in problems if problem.severity is Severity.ERROR]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.azure.providers.arm_server import (
     GROUP,
     LOCATION,
@@ -151,7 +151,7 @@ class Told:
         self.text = ""
 
     def __call__(self, *words: str) -> int:
-        code = run(list(words))
+        code = run_command_line(list(words))
         captured = self.capsys.readouterr()
         self.text = captured.out + captured.err
         self.said = " ".join(self.text.replace("│", " ").split())

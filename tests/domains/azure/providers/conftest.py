@@ -28,7 +28,7 @@ def nexusform(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NF_INPUT", "0")
     # A request that failed is sent again at once, not after 0.8 s and more.
-    monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_BACKOFF", 0.02)
     server.site = standing_site()
     project(tmp_path)
     told = Told(server, capsys)

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.providers import azure, azure_subscription
-from nexusform.ports import ProviderProblem
+from nexusform.interfaces.plugins import ProviderProblem
 
 CASES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-055"
 pytest.importorskip("azure.mgmt.networkcloud")
@@ -92,15 +92,15 @@ def test_a_site_is_taken_over_from_azure_and_read_at_every_plan(
     arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 1
+    assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 1
     assert "AZURE_SUBSCRIPTION_ID" in capsys.readouterr().err
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION)
-    assert run(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
     assert "5 machines, 1 cluster; 5 VMs adopted" in capsys.readouterr().out
     assert any(path.endswith("/agentPools") for path in arm.asked)
     assert f'subscription_id = "{SUBSCRIPTION}"' in Path("site.nf.hcl").read_text()
     asked = len(arm.asked)
-    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     assert "No changes." in capsys.readouterr().out
     assert len(arm.asked) > asked
 
@@ -131,8 +131,8 @@ def test_networks_and_storage_are_read_as_far_as_they_may_be(
         ],
     }
     arm.refused = frozenset({"volumes"})
-    assert run(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
-    assert run(["plan", "-detailed-exitcode", "-report=json:plan.json"]) == 0
+    assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode", "-report=json:plan.json"]) == 0
     rows = json.loads(Path("plan.json").read_text())["room_other"]
     found = {(row["kind"], row["name"]): (row["total"], row["used_after"]) for row in rows}
     assert found["l3_network", "n"] == (14, None)
@@ -182,7 +182,7 @@ def test_a_confined_run_goes_to_no_other_subscription(
     Path("main.nf.hcl").write_text(text)
     for own in (SUBSCRIPTION, ""):
         monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", own)
-        assert run([*command, "-confine"]) == 1
+        assert run_command_line([*command, "-confine"]) == 1
         told = said(capsys)
         address = f"https://management.azure.com/subscriptions/{ANOTHER}"
         assert f'The address "{address}" stands in the configuration' in told
@@ -190,7 +190,7 @@ def test_a_confined_run_goes_to_no_other_subscription(
         assert "on main.nf.hcl line 2" in told
         assert not Path("site.nf.hcl").exists()
     assert arm.asked == []
-    run([*command, "-confine", f"-allow-remote={address}"])
+    run_command_line([*command, "-confine", f"-allow-remote={address}"])
     assert arm.asked
     assert all(path.startswith(f"/subscriptions/{ANOTHER}/") for path in arm.asked)
 
@@ -202,8 +202,8 @@ def test_a_confined_run_goes_to_the_subscription_of_the_environment(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION.upper())
     Path("main.nf.hcl").write_text(f'provider "azure" {{\n  {written}\n}}\n')
-    assert run([*TAKEN_OVER, "-confine"]) == 0
-    assert run(["plan", "-confine", "-detailed-exitcode"]) == 0
+    assert run_command_line([*TAKEN_OVER, "-confine"]) == 0
+    assert run_command_line(["plan", "-confine", "-detailed-exitcode"]) == 0
     assert all(path.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/") for path in arm.asked)
 
 
@@ -217,14 +217,14 @@ def test_what_is_no_subscription_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", subscription)
-    assert run(TAKEN_OVER) == 1
+    assert run_command_line(TAKEN_OVER) == 1
     assert "AZURE_SUBSCRIPTION_ID must be a GUID, as `az account show --query id` prints it" in said(capsys)
     Path("main.nf.hcl").write_text(BLOCK.replace(ANOTHER, subscription))
-    assert run(["plan"]) == 1
+    assert run_command_line(["plan"]) == 1
     told = said(capsys)
     assert "on main.nf.hcl line 3" in told
     assert "a GUID" in told
-    assert run(TAKEN_OVER) == 1
+    assert run_command_line(TAKEN_OVER) == 1
     assert "subscription_id must be a GUID" in said(capsys)
     assert arm.asked == []
 
@@ -246,7 +246,7 @@ def test_who_is_not_signed_in_is_told_how() -> None:
 
     with (
         pytest.raises(ProviderProblem, match="`az login`, or set AZURE_TENANT_ID"),
-        azure_subscription.asking(),
+        azure_subscription.convert_azure_errors(),
     ):
         raise ClientAuthenticationError("nobody")
 

@@ -10,10 +10,10 @@ import pytest
 from nexusform.domains.azure.providers.azure_budget import (
     BUDGET_VARIABLE,
     Budget,
-    budget_of_environment,
-    sending_policies,
+    build_rate_limit_policies,
+    read_environment_budget,
 )
-from nexusform.ports import ProviderProblem
+from nexusform.interfaces.plugins import ProviderProblem
 
 
 def budgets(directory: Path, count: int) -> tuple[list[Budget], list[float], Callable[[], float]]:
@@ -34,31 +34,31 @@ def test_requests_of_all_processes_are_spread_evenly(tmp_path: Path) -> None:
     processes, sent, _ = budgets(tmp_path, 3)
     for _ in range(2):
         for process in processes:
-            process.take("6f0c-1A")
+            process.wait_for_slot("6f0c-1A")
     assert sent == [1001.0, 1002.0, 1003.0, 1004.0, 1005.0]
-    processes[0].take("another")
+    processes[0].wait_for_slot("another")
     assert len(sent) == 5
 
 
 def test_a_file_that_holds_something_else_holds_nobody_up(tmp_path: Path) -> None:
     processes, sent, now = budgets(tmp_path, 1)
     (tmp_path / "s.next").write_text("9999999999.0")
-    processes[0].take("s")
+    processes[0].wait_for_slot("s")
     assert sent == [now() + 60]
     (tmp_path / "t.next").write_text("tomorrow")
-    processes[0].take("t")
+    processes[0].wait_for_slot("t")
     assert len(sent) == 1
 
 
 def test_the_environment_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(BUDGET_VARIABLE, raising=False)
-    assert sending_policies("s") == []
+    assert build_rate_limit_policies("s") == []
     monkeypatch.setenv(BUDGET_VARIABLE, f"6000:{tmp_path}")
     pytest.importorskip("azure.core")
-    (policy,) = sending_policies("s")
+    (policy,) = build_rate_limit_policies("s")
     policy.on_request(None)
     assert (tmp_path / "s.next").exists()
     for wrong in ("many", "0:/tmp", "5"):
         monkeypatch.setenv(BUDGET_VARIABLE, wrong)
         with pytest.raises(ProviderProblem, match="N:DIRECTORY"):
-            budget_of_environment()
+            read_environment_budget()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nexusform.domains.azure.providers.azure_changes import Surroundings, changes_of
+from nexusform.domains.azure.providers.azure_changes import SiteContext, build_changes
 from nexusform.domains.azure.providers.azure_requests import Verb
-from nexusform.ports import ChangeRequest, ObjectKey
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey
 
-AROUND = Surroundings("lab-rg", {"location": "eastus"}, str)
+AROUND = SiteContext("lab-rg", {"location": "eastus"}, str)
 PLANE = {"count": 1, "vm_sku_name": "NC_G6_28_v1"}
 
 
@@ -25,7 +25,7 @@ def test_pools_go_in_the_order_of_their_blocks() -> None:
     pools = ("zebra", "ant", "mole", "bee", "yak", "cat", "owl")
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _cluster(*pools, "last"), _cluster("last"))
-    changes = changes_of(request, AROUND)
+    changes = build_changes(request, AROUND)
     assert [(change.verb, change.target.names[1]) for change in changes] == [
         (Verb.DELETE, name) for name in pools
     ]

@@ -66,7 +66,7 @@ def test_a_key_vault_is_waited_for_no_longer_than_that(
     with bad_server(ANSWERS[answer], tls) as bad:
         begun = time.monotonic()
         with pytest.raises(EncryptionProblem) as refused:
-            keys.vault_wrap(f"https://localhost:{bad.port}/keys/k", b"0" * 32)
+            keys.wrap_key(f"https://localhost:{bad.port}/keys/k", b"0" * 32)
         assert time.monotonic() - begun < PATIENCE
     said = str(refused.value)
     assert "localhost" in said, said

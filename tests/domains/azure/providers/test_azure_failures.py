@@ -46,7 +46,7 @@ def test_nodes_that_never_come_are_an_error_and_due(
     nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Azure says that it is done, and two nodes are missing of the count."""
-    monkeypatch.setattr(azure_site, "SHOWN_WITHIN", 0.02)
+    monkeypatch.setattr(azure_site, "VISIBILITY_TIMEOUT", 0.02)
     write(SCALED)
     server.site.faults = Faults(short=2)
     assert nexusform("apply", "-auto-approve") == 1

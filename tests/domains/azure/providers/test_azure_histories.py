@@ -160,7 +160,7 @@ def test_a_history_in_which_azure_says_no(
     name: str, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = HISTORIES[name]
-    monkeypatch.setattr(azure_site, "SHOWN_WITHIN", 0.02)
+    monkeypatch.setattr(azure_site, "VISIBILITY_TIMEOUT", 0.02)
     configure(history)
     server.site.faults = replace(history.faults)
     server.site.words = dict(history.words)
@@ -168,7 +168,7 @@ def test_a_history_in_which_azure_says_no(
     before = Path("state/nexusform.nfstate").read_bytes()
     with monkeypatch.context() as hurried:
         if history.waits is not None:
-            hurried.setattr(azure_requests, "_LONGEST", history.waits)
+            hurried.setattr(azure_requests, "_MAX_SECONDS", history.waits)
         if history.faults.gone or history.faults.leaves:
             hurried.setenv("NF_NET_DEADLINE", "2")
         code = nexusform("apply", "-auto-approve", "-parallelism=1")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.azure.providers.azure_nodes import Doomed, make_anew
-from nexusform.domains.azure.providers.azure_requests import Arm, Pace, Target
-from nexusform.ports import ChangeRequest, ObjectKey, StepNews, StepWaits
+from nexusform.domains.azure.providers.azure_nodes import NodeRecreation, recreate_nodes
+from nexusform.domains.azure.providers.azure_requests import ArmClient, Target, Timing
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, StepPending, StepProgress
 
 CLUSTER = Target("kubernetes_clusters", "rg", ("c",))
 POOL_ID = "/x/agentPools/np1"
@@ -34,20 +34,20 @@ class Client:
 
 
 def request(client: Client, *, stops: bool = False) -> ChangeRequest:
-    def tell(news: StepNews) -> None:
-        client.told.append(news.words)
+    def tell(news: StepProgress) -> None:
+        client.told.append(news.message)
 
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    return ChangeRequest(key, "a", {}, {}, tell=tell, waits_for_people=True, stopping=lambda: stops)
+    return ChangeRequest(key, "a", {}, {}, report_progress=tell, has_operator=True, should_stop=lambda: stops)
 
 
-def arm_of(client: Client) -> Arm:
-    return Arm(client, "https://arm", "s", Pace(0.0))
+def arm_of(client: Client) -> ArmClient:
+    return ArmClient(client, "https://arm", "s", Timing(0.0))
 
 
 def test_nodes_are_made_anew_in_batches() -> None:
     client = Client(["a", "b", "other"])
-    make_anew(arm_of(client), CLUSTER, [Doomed("np1", ("a", "b"), 1, 3)], request(client))
+    recreate_nodes(arm_of(client), CLUSTER, [NodeRecreation("np1", ("a", "b"), 1, 3)], request(client))
     assert client.names == ["a-new", "b-new", "other"]
     assert [text.count("kubectl delete node") for text in client.told] == [1, 1]
     assert all("Waiting until that is done." in text for text in client.told)
@@ -55,5 +55,7 @@ def test_nodes_are_made_anew_in_batches() -> None:
 
 def test_an_interrupt_ends_the_waiting_and_not_the_step() -> None:
     client = Client(["a", "other"])
-    with pytest.raises(StepWaits, match="apply -resume"):
-        make_anew(arm_of(client), CLUSTER, [Doomed("np1", ("a",), 1, 2)], request(client, stops=True))
+    with pytest.raises(StepPending, match="apply -resume"):
+        recreate_nodes(
+            arm_of(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True)
+        )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-070"
 SITE = "dev08-0a105e4eb74b"
@@ -31,13 +31,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """A real site that was taken over as it is."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     capsys.readouterr()
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Exit code and all text, in one line."""
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.diagnostics import Problem, Severity
-from nexusform.plain_data import from_plain
-from nexusform.ports import ReadContext
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.interfaces.plugins import ReadContext
+from nexusform.json_data.plain_data import convert_to_value
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
-from nexusform.schema import implied_type
+from nexusform.schemas.block_schema import compute_implied_type
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
 INVENTORY = DATA_SOURCES["nexus_inventory"]
@@ -49,7 +49,7 @@ class TestTheExample:
         assert set(values["racks"]) == {"lon1-compute-1", "lon1-compute-2", "lon1-compute-3"}
         assert len(values["machines"]) == 18
         assert values["exported_at"] == "2026-02-28T06:00:00Z"
-        assert from_plain({"directory": "export", **values}, implied_type(INVENTORY.schema))
+        assert convert_to_value({"directory": "export", **values}, compute_implied_type(INVENTORY.schema))
 
     def test_twelve_compute_machines_ten_of_them_schedulable(self, export: dict[str, bytes]) -> None:
         machines = read(export)[0]["machines"]
@@ -267,5 +267,5 @@ def test_what_is_no_file_in_an_export_is_said_to_be_none(
     monkeypatch.chdir(tmp_path / "lab")
     Path("export/virtual_machines.json").unlink()
     make("export/virtual_machines.json")
-    assert run(words) == 1
+    assert run_command_line(words) == 1
     assert 'export/virtual_machines.json" is not a regular file.' in capsys.readouterr().err

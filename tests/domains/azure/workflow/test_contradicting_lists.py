@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-055"
 CLUSTERS = Path("export/kubernetes_clusters.json")
@@ -27,7 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Exit code and all text, in one line."""
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.domain_table import domains
+from nexusform.cli.main import run_command_line
+from nexusform.domain_table import find_domains
 from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER
 from tests.rendering.real_plans import NEEDS, of_examples
@@ -46,7 +46,9 @@ HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_C
 def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The examples planned, each in a copy of its own."""
     planned: dict[str, Path] = {}
-    there = {name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(domains())}
+    there = {
+        name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(find_domains())
+    }
     for name, directory in there.items():
         root = tmp_path_factory.mktemp(name) / name
         shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("state", ".nexusform"))
@@ -54,7 +56,10 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             more = ["-var=apart=true"] if name == "separation" else []
-            assert run(["plan", *more, "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+            assert (
+                run_command_line(["plan", *more, "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"])
+                == 0
+            )
         planned[name] = place
     return planned
 
@@ -178,7 +183,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def exported(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    assert run(["export", f"-format={form}", str(place / "p.nfplan")]) == 0
+    assert run_command_line(["export", f"-format={form}", str(place / "p.nfplan")]) == 0
     return capsys.readouterr().out
 
 
@@ -198,7 +203,7 @@ def test_the_prediction_of_an_export_is_the_plan(
     written = json.loads(exported(plans[name], "azapi", capsys))
     Path("plan.json").write_text(json.dumps(terraform_plan(written, location)))
     arguments = ["-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
-    code = run(["predict", "-terraform-plan=plan.json", *arguments])
+    code = run_command_line(["predict", "-terraform-plan=plan.json", *arguments])
     assert code == 0, capsys.readouterr().err
     predicted = json.loads(Path("predicted.json").read_text())
     assert placements(predicted) == placements(document)
@@ -224,7 +229,9 @@ def test_a_vm_sku_that_azure_lacks_is_named(
     assert sku is not None
     changed = json.loads(written.replace(sku[1], "edge"))
     Path("plan.json").write_text(json.dumps(terraform_plan(changed, LOCATION)))
-    assert run(["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0"]) == 1
+    assert (
+        run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0"]) == 1
+    )
     assert 'has a VM SKU "edge"' in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -297,7 +304,7 @@ resource "nexus_virtual_machine" "jump" {
 
 def planned(text: str) -> None:
     Path("main.nf.hcl").write_text(text)
-    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
 
 
 def grown() -> str:
@@ -341,10 +348,10 @@ def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixtur
 
 def test_what_stands_is_changed_and_what_goes_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(SITE)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     planned(grown())
     capsys.readouterr()
-    assert run(["export", "-format=azapi", "p.nfplan"]) == 0
+    assert run_command_line(["export", "-format=azapi", "p.nfplan"]) == 0
     told = capsys.readouterr()
     resources = json.loads(told.out)["resource"]
     assert list(resources["azapi_resource"]) == ["z_other"]
@@ -364,8 +371,8 @@ def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.Captu
     text = re.sub(r"  placement_hint \{.*?\n  \}\n", "", text, flags=re.DOTALL)
     first = re.sub(r'resource "nexus_(agent_pool|virtual_machine)".*?\n\}\n', "", text, flags=re.DOTALL)
     Path("main.nf.hcl").write_text(first)
-    assert run(["apply", "-auto-approve"]) == 0
-    assert run(["plan", "-report=json:standing.json"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["plan", "-report=json:standing.json"]) == 0
     planned(text.replace("count              = 2", "count              = 5"))
     document = json.loads(Path("p.json").read_text())
     write_inventory(document)
@@ -373,7 +380,7 @@ def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.Captu
     configuration = json.loads(exported(here, "azapi", capsys))
     Path("plan.json").write_text(json.dumps(terraform_plan(configuration, LOCATION)))
     arguments = ["-terraform-plan=plan.json", "-inventory=export", "-report=json:predicted.json"]
-    assert run(["predict", "-tie-breaks=0", *arguments]) == 0, capsys.readouterr().err
+    assert run_command_line(["predict", "-tie-breaks=0", *arguments]) == 0, capsys.readouterr().err
     predicted = placements(json.loads(Path("predicted.json").read_text()))
     expected = placements(document)
     assert len(expected) == 3 + 3 + 1
@@ -396,17 +403,17 @@ DYNAMIC = """
 
 def test_machines_that_are_cordoned_are_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(SITE)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     rack = SITE.replace("  machine_count = 4\n", f"  machine_count = 4\n{DYNAMIC}")
     planned(rack)
     script = exported(here, "az", capsys)
     assert script.count("az networkcloud baremetalmachine cordon") == 2
     assert script.count("--evacuate True") == 1
     assert '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True' in script
-    assert run(["export", "-format=azapi", "p.nfplan"]) == 0
+    assert run_command_line(["export", "-format=azapi", "p.nfplan"]) == 0
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "cordoning r1-bm01, evacuating r1-bm02" in told
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     planned(SITE)
     assert exported(here, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
 
@@ -446,7 +453,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(EXAMPLES / "brownfield", root)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+        assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
         text = Path("site.nf.hcl").read_text()
         grown = re.sub(r'(agent_pool "amf" \{\n    count +=) 24', r"\1 26", text)
         assert grown != text
@@ -505,9 +512,9 @@ def test_what_cannot_be_exported_whole_is_refused_by_name(
 ) -> None:
     """Networks and keys of what was taken over stand in no argument: a whole body would be without them."""
     change_site(ANEW)
-    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
     capsys.readouterr()
-    assert run(["export", f"-format={form}", "p.nfplan"]) == 1
+    assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
     captured = capsys.readouterr()
     words = "core-amf/amf: would be made anew without what Azure has"
     told = " ".join(captured.err.replace("│", " ").split())
@@ -546,14 +553,16 @@ def both_at_the_site(
     capsys: pytest.CaptureFixture[str], inventory: str = "export"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The placements of a plan, and those that its export is predicted to come to."""
-    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
     written = json.loads(exported(Path(), "azapi", capsys))
     (first, *_) = json.loads(Path("export/kubernetes_clusters.json").read_text())
     group = first["id"].partition("/providers/")[0]
     location = first["extendedLocation"]["name"]
     Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
     arguments = [f"-inventory={inventory}", "-tie-breaks=0", "-report=json:predicted.json"]
-    assert run(["predict", "-terraform-plan=plan.json", *arguments]) == 0, capsys.readouterr().err
+    assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, (
+        capsys.readouterr().err
+    )
     planned, predicted = (json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json"))
     return placements(planned), placements(predicted)
 
@@ -633,7 +642,7 @@ def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFix
     shutil.copytree(EXAMPLES / "end-to-end", "e")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+        assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
     documents = exported(here / "e", "manifests", capsys).split("---\n")[1:]
     before = json.loads(Path("e/p.json").read_text())
     placement = [one for one in documents if "kind: ClusterResourcePlacement" in one]
@@ -649,7 +658,7 @@ def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFix
     Path("e/fleet.nf.hcl").write_text(text[:start] + blocks + text[end:])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+        assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
     after = json.loads(Path("e/p.json").read_text())
     assert bindings(after) == bindings(before)
 
@@ -704,9 +713,12 @@ def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
     Path("e/member.nf.hcl").write_text(MEMBER)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert run(["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"]) == 0
+        assert (
+            run_command_line(["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"])
+            == 0
+        )
         capsys.readouterr()
-        assert run(["export", "-format=manifests", "p.nfplan"]) == 0
+        assert run_command_line(["export", "-format=manifests", "p.nfplan"]) == 0
         out, said = capsys.readouterr()
     documents = out.split("---\n")[1:]
     (member,) = (one for one in documents if "name: m\n" in one)
@@ -726,7 +738,7 @@ def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
     Path("back/main.nf.hcl").write_text(READ_BACK)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("back")
-        assert run(["plan", "-report=json:p.json"]) == 0, capsys.readouterr()
+        assert run_command_line(["plan", "-report=json:p.json"]) == 0, capsys.readouterr()
     outputs = json.loads(Path("back/p.json").read_text())["output_changes"]
     kinds = outputs["kinds"]["after"]
     assert {name: names for name, names in kinds.items() if names and name != "hub_objects"} == {
@@ -770,7 +782,7 @@ def test_placement_constraints_of_vnfs_are_requests_for_grants(
     def request(*more: str) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir("h")
-            assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
+            assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
         return json.loads(exported(here / "h", "sol003", capsys))["tacker_vnf.a"]
 
     def constraint(first: str) -> dict[str, Any]:
@@ -788,7 +800,7 @@ def test_placement_constraints_of_vnfs_are_requests_for_grants(
     assert new["placementConstraints"] == [constraint("GRANT")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("h")
-        assert run(["apply", "-auto-approve"]) == 0
+        assert run_command_line(["apply", "-auto-approve"]) == 0
     healed = request("-replace=tacker_vnf.a:vnf-a-workerNode-1")
     assert healed["operation"] == "HEAL"
     assert [one["id"] for one in healed["addResources"]] == ["vnf-a-workerNode-1"]
@@ -803,11 +815,11 @@ def test_placement_constraints_of_vnfs_are_requests_for_grants(
 def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     planned('resource "nexus_site" "lab" {}\n')
     capsys.readouterr()
-    assert run(["export", "-format=az", "p.nfplan"]) == 0
+    assert run_command_line(["export", "-format=az", "p.nfplan"]) == 0
     told = capsys.readouterr()
     assert told.out == ""
     assert "The plan holds nothing for -format=az" in told.err
-    assert run(["export", "-format=azapi", "-out=nowhere/x.json", "p.nfplan"]) == 1
+    assert run_command_line(["export", "-format=azapi", "-out=nowhere/x.json", "p.nfplan"]) == 1
 
 
 BLOCKS = """
@@ -854,9 +866,9 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(BLOCKS)
-    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=p", "-tie-breaks=0"]) == 0
     capsys.readouterr()
-    assert run(["export", f"-format={form}", "p"]) == 0
+    assert run_command_line(["export", f"-format={form}", "p"]) == 0
     written = capsys.readouterr().out
     assert "s3cr3t" not in written
     assert "secret" in written.lower()
@@ -883,15 +895,15 @@ def test_commands_take_every_flag_of_a_script(
     """An argument that the extension lacks stops a script after its first steps: nothing is written then."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(BLOCKS)
-    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=p", "-tie-breaks=0"]) == 0
     capsys.readouterr()
-    assert run(["export", "-format=az", "p"]) == 0
+    assert run_command_line(["export", "-format=az", "p"]) == 0
     flags = set(re.findall(r"^  --([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert flags <= {"name", "resource-group", *ARGUMENTS[CLUSTER, "create"]}
     Path("main.nf.hcl").write_text(BLOCKS.replace("networkConfiguration ", "bespokeThings ", 1))
-    assert run(["plan", "-out=q", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=q", "-tie-breaks=0"]) == 0
     capsys.readouterr()
-    assert run(["export", "-format=az", "q"]) == 1
+    assert run_command_line(["export", "-format=az", "q"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     told = " ".join(captured.err.replace("│", " ").split())
@@ -899,5 +911,5 @@ def test_commands_take_every_flag_of_a_script(
 
 
 def test_a_form_that_there_is_not_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["export", "-format=bogus", "p.nfplan"]) == 1
+    assert run_command_line(["export", "-format=bogus", "p.nfplan"]) == 1
     assert "Invalid value for '-format': 'bogus'" in capsys.readouterr().err

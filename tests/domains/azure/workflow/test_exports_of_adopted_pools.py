@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.domains.azure.importers.az_bodies import merged
+from nexusform.cli.main import run_command_line
+from nexusform.domains.azure.importers.az_bodies import merge_bodies
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
@@ -72,7 +72,7 @@ class Told:
         self.out = self.err = ""
 
     def __call__(self, *words: str) -> int:
-        code = run(list(words))
+        code = run_command_line(list(words))
         captured = self.capsys.readouterr()
         self.out, self.err = captured.out, " ".join(captured.err.replace("│", " ").split())
         return code
@@ -102,7 +102,7 @@ def test_a_pool_with_networks_grows_by_its_count_alone(folder: Path, nexusform: 
     (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
     assert block["name"] == pool["name"]
     real = {"properties": {part: value for part, value in pool.items() if part != "name"}}
-    after = merged(real, block["body"])  # as azapi lays it over what stands
+    after = merge_bodies(real, block["body"])  # as azapi lays it over what stands
     assert after["properties"] == {**real["properties"], "count": pool["count"] + 1}
 
     assert nexusform("export", "-format=az", "p") == 0, nexusform.err

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-070"
 CLUSTERS = Path("export/kubernetes_clusters.json")
@@ -43,7 +43,7 @@ def clusters() -> list[dict[str, Any]]:
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Exit code and all text, in one line."""
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -240,9 +240,9 @@ def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(
 
 def room(capsys: pytest.CaptureFixture[str], *more: str) -> int:
     """How many VMs of one SKU fit after the plan."""
-    assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
     capsys.readouterr()
-    run(["simulate", "capacity", "-plan=p.nfplan", "-sku=NC_G6_28_v1", "-format=json"])
+    run_command_line(["simulate", "capacity", "-plan=p.nfplan", "-sku=NC_G6_28_v1", "-format=json"])
     document = json.loads(capsys.readouterr().out)
     return int(json.dumps(document).partition('"more": ')[2].partition(",")[0])
 
@@ -256,7 +256,7 @@ def test_a_machine_made_anew_keeps_who_is_nobodys(way: str, capsys: pytest.Captu
     VMS.write_text("[]")
     imported(capsys)
     CLUSTERS.write_text(whole)
-    assert run(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
     capsys.readouterr()
     taken = room(capsys)
     site = Path("site.nf.hcl")

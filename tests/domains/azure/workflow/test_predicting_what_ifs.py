@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from nexusform.cli.main import run
 from tests.domains.azure.workflow.test_predicting import CORE, EXPORT, TENANT
+
+from nexusform.cli.main import run_command_line
 
 NEW = f"{TENANT}/providers/Microsoft.NetworkCloud/kubernetesClusters/edge"
 SMALL = {"count": 3, "vmSkuName": "NC_G6_28_v1"}
@@ -77,7 +77,9 @@ def stack(*changes: Mapping[str, Any]) -> list[str]:
 
 
 def predict(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[int, dict[str, Any], str]:
-    code = run(["predict", *asked, f"-inventory={EXPORT}", "-tie-breaks=0", "-report=json:report.json"])
+    code = run_command_line(
+        ["predict", *asked, f"-inventory={EXPORT}", "-tie-breaks=0", "-report=json:report.json"]
+    )
     told = capsys.readouterr()
     report = Path("report.json")
     out = json.loads(report.read_text()) if code != 1 and report.exists() else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
@@ -42,13 +42,13 @@ def test_bodies_of_real_servers(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = failed(folder)
-    code = run(["inventory", "check", str(folder)])
+    code = run_command_line(["inventory", "check", str(folder)])
     assert code == 2 if names else code in (0, 2)
     checked = capsys.readouterr().out
     _tells(checked, names)
-    assert run(["import", f"-from={folder}", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", f"-from={folder}", "-generate-config-out=site.nf.hcl"]) == 0
     _tells(capsys.readouterr().out, names)
-    assert run(["plan", "-detailed-exitcode", "-details"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode", "-details"]) == 0
     planned = capsys.readouterr().out
     assert "No changes." in planned
     _tells(planned, names)

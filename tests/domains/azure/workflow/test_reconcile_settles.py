@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.azure.captured_site import captured_site
 
 STATE = Path("state/nexusform.nfstate")
@@ -46,7 +46,7 @@ class Operator:
         Path("site.nf.hcl").write_text(SITE)
 
     def __call__(self, *words: str) -> int:
-        code = run(list(words))
+        code = run_command_line(list(words))
         captured = self.capsys.readouterr()
         self.said = " ".join((captured.out + captured.err).replace("│", " ").split())
         return code

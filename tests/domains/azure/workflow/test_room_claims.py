@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.azure.workflow.test_room_other import (
     CASE,
     add_networks,
@@ -64,7 +64,7 @@ def with_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     add_networks(tmp_path / "export", "10.0.0.0/24")
     change("storage_appliances", capacity=500)
     change("volumes", sizeMiB=200 * 1024)
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     Path("pods.nf.hcl").write_text(MANIFEST)
     Path("db.yaml").write_text(STATEFUL_SET)
     capsys.readouterr()
@@ -78,7 +78,7 @@ def change(name: str, **values: Any) -> None:
 
 def claims(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     """The row of claims of a plan."""
-    assert run(["plan", "-report=json:plan.json", *options]) == 0
+    assert run_command_line(["plan", "-report=json:plan.json", *options]) == 0
     capsys.readouterr()
     rows = json.loads(Path("plan.json").read_text())["room_other"]
     [row] = [each for each in rows if each["kind"] == "claims"]
@@ -103,7 +103,7 @@ def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture
         in (warning["detail"])
     )
     assert not warning.get("held_before")
-    assert run(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
+    assert run_command_line(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
     capsys.readouterr()
     assert "| GiB left for claims of pods, at most | 300 of 500 (ssh-test-3d38) | **-60 of 500" in (
         Path("plan.md").read_text()
@@ -125,7 +125,7 @@ def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.Captu
     assert used(row) == (200, None)
     assert row["free_after_at_most"] is None
     assert row["name"] == "ssh-test-3d38; core/data-db-0 does not say how much"
-    assert run(["plan", "-report=markdown:plan.md"]) == 0
+    assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
     capsys.readouterr()
     assert "| not captured |" in next(
         line for line in Path("plan.md").read_text().splitlines() if "claims of pods" in line
@@ -135,7 +135,7 @@ def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.Captu
 @pytest.mark.of_domains("whatif")
 def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of three claims of 60 GiB one at most may have the volume of 200: nobody has captured others."""
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert used(claims(capsys)) == (320, 320)
     assert used(claims(capsys, "-var=replicas=5")) == (320, 440)
@@ -148,9 +148,9 @@ def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str
     more = [{**volume, "id": f"{volume['id']}{at}", "name": f"v{at}", "sizeMiB": 61440} for at in range(3)]
     (site / "export" / "volumes.json").write_text(json.dumps([volume, *more]))
     assert used(claims(capsys, "-var=replicas=5")) == (380, 500)
-    assert run(["apply", "-auto-approve", "-var=replicas=5"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-var=replicas=5"]) == 0
     capsys.readouterr()
-    assert run(["simulate", "capacity", "-report=json:room.json"]) == 0
+    assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     [answer] = json.loads(Path("room.json").read_text())["sites"]
     [row] = [each for each in answer["room_other"] if each["kind"] == "claims"]
     assert (row["used_after"], row["free_after_at_most"]) == (440, 60)
@@ -158,7 +158,7 @@ def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.usefixtures("site")
 def test_claims_go_with_their_namespace(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("pods.nf.hcl").unlink()
     capsys.readouterr()
     before, after = used(claims(capsys))
@@ -167,7 +167,7 @@ def test_claims_go_with_their_namespace(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.usefixtures("site")
 def test_claims_of_what_is_not_looked_at_stay(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert used(claims(capsys, "-target=nexus_site.dev08-0a105e4eb74b")) == (320, 320)
 

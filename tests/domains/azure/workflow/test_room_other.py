@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 CASE = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "clusters-070"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
@@ -56,7 +56,7 @@ def add_networks(directory: Path, prefix: str) -> None:
 
 def planned(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
     """What a plan says in words, and its `room_other` by kind and name."""
-    assert run(["plan", "-report=json:plan.json"]) == 0
+    assert run_command_line(["plan", "-report=json:plan.json"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     rows = json.loads(Path("plan.json").read_text()).get("room_other", [])
     return text, {(row["kind"], row["name"]): row for row in rows}
@@ -73,7 +73,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
     name_network(tmp_path / "export")
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     capsys.readouterr()
     return tmp_path
 
@@ -83,7 +83,7 @@ def test_what_was_not_captured_is_said(capsys: pytest.CaptureFixture[str]) -> No
     _, rows = planned(capsys)
     assert rows["l3_network", "l3network-504"]["total"] is None
     assert not rows["storage_appliance", None]["captured"]
-    assert run(["plan", "-report=markdown:plan.md"]) == 0
+    assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
     assert (
         "| addresses left for nodes, at most | not captured | not captured |" in Path("plan.md").read_text()
     )
@@ -117,13 +117,13 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.of_domains("whatif")
 def test_state_remembers_and_questions_tell(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_networks(site / "export", "10.0.0.0/29")
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     capsys.readouterr()
-    assert run(["simulate", "capacity", "-report=json:room.json"]) == 0
+    assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     capsys.readouterr()
-    assert run(["advise"]) == 2
+    assert run_command_line(["advise"]) == 2
     assert "prefix (that of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
     [answer] = json.loads(Path("room.json").read_text())["sites"]
     assert {row["kind"] for row in answer["room_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
@@ -159,7 +159,7 @@ def test_addresses_by_hand(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(Path(MORE) / "clusters" / name, "export")
     add_networks(tmp_path / "export", prefix)
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     capsys.readouterr()
     _, rows = planned(capsys)
     [network] = [row for row in rows.values() if row["kind"] == "l3_network"]

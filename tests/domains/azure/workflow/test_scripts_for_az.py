@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, EXTENSION, MACHINE
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
 
@@ -89,9 +89,9 @@ def script(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     """The words of every command of the script for the configuration."""
     tags = "{ " + ", ".join(f'"{name}" = "{value}"' for name, value in TAGS.items()) + " }"
     (place / "main.nf.hcl").write_text(CONFIGURATION.replace("TAGS", tags).replace("KEY", KEY))
-    assert run(["plan", "-out=p", "-tie-breaks=0"]) == 0, capsys.readouterr().err
+    assert run_command_line(["plan", "-out=p", "-tie-breaks=0"]) == 0, capsys.readouterr().err
     capsys.readouterr()
-    assert run(["export", "-format=az", "p"]) == 0, capsys.readouterr().err
+    assert run_command_line(["export", "-format=az", "p"]) == 0, capsys.readouterr().err
     text = capsys.readouterr().out
     assert EXTENSION in text
     lines = text.replace("\\\n", " ").splitlines()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 Told = tuple[int, str, str]
 
@@ -117,7 +117,7 @@ def nf(
 
     def call(configuration: str, *arguments: str) -> Told:
         (tmp_path / "main.nf.hcl").write_text(configuration)
-        code = run(arguments)
+        code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -300,7 +300,7 @@ def test_what_no_domain_explains_is_said_to_be_placed(
     nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied(nf, FLEET + ENVELOPE)
-    monkeypatch.setattr("nexusform.workflow.explain._EXPLAINERS", {})
+    monkeypatch.setattr("nexusform.workflow.placement_explanation._EXPLAINERS", {})
     code, _, told = nf(FLEET + ENVELOPE, "explain", WEB, "a")
     assert code == 1
     said = " ".join(told.replace("│", " ").split())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics import Severity
-from nexusform.documents.shapes import Holds
-from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape, block_name
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.field_shapes import FieldKind
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, FieldShape, get_block_name
 from nexusform.domains.fleet.importers.manifest_corrections import CORRECTIONS
 from nexusform.resource_types.registry import RESOURCE_TYPES
-from nexusform.schema import BlockSchema
+from nexusform.schemas.block_schema import BlockSchema
 
 HEAD = """apiVersion: placement.kubernetes-fleet.io/{version}
 kind: {kind}
@@ -430,13 +430,13 @@ def test_what_is_not_in_the_table_stays_an_error() -> None:
         assert errors, new
 
 
-def fields_apart(shape: Shape, schema: BlockSchema, path: str) -> list[str]:
+def fields_apart(shape: FieldShape, schema: BlockSchema, path: str) -> list[str]:
     """Where the shape of the API and the blocks of a type are not the same."""
     apart = []
     for key, field in shape.fields.items():
-        name = block_name(key, field)
-        below = field.items if field.items is not None and field.items.holds is Holds.OBJECT else field
-        if below.holds is Holds.OBJECT:
+        name = get_block_name(key, field)
+        below = field.items if field.items is not None and field.items.kind is FieldKind.OBJECT else field
+        if below.kind is FieldKind.OBJECT:
             block = schema.blocks.get(name)
             apart += (
                 [f"{path}.{name}"] if block is None else fields_apart(below, block.schema, f"{path}.{name}")

@@ -8,13 +8,13 @@ import pytest
 
 from nexusform.domains.fleet.importers.fleet_export import (
     FAILED,
+    OVERRIDE_FAILED,
     READY,
-    UNOVERRIDDEN,
     WAITING,
     read_placements,
 )
 from nexusform.domains.fleet.importers.hub_records import read_evictions, read_runs
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 
 GROUP = "placement.kubernetes-fleet.io/v1"
 FLEET = "kubernetes-fleet.io"
@@ -22,7 +22,7 @@ FLEET = "kubernetes-fleet.io"
 
 def an(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str], **more: Any) -> Manifest:
     metadata = {"name": name, "generation": 2, "labels": labels}
-    manifest = manifest_of({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec, **more})
+    manifest = build_manifest({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec, **more})
     assert manifest is not None
     return manifest
 
@@ -91,7 +91,7 @@ NOT_ALL = "NotAllWorkHaveBeenApplied"
         ("Applied", "False", "ApplyInProgress", "", WAITING),
         ("Applied", "False", NOT_ALL, "Work object w has failed to apply", FAILED),
         ("Applied", "False", NOT_ALL, "Work object w has not yet completed the apply operation", WAITING),
-        ("Overridden", "False", "OverriddenFailed", "", UNOVERRIDDEN),
+        ("Overridden", "False", "OverriddenFailed", "", OVERRIDE_FAILED),
         ("WorkSynchronized", "False", "SyncWorkFailed", "", FAILED),
     ],
 )

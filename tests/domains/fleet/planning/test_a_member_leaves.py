@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.fleet.planning.hub_dumps import configuration, key_of, write_dump
 from tests.domains.fleet.planning.test_hub_stories import Dump, foretold, held
 from tests.planning.harness import errors, plan
@@ -44,8 +44,8 @@ def test_an_eviction_that_a_hub_has_not_taken_up_is_foretold_until_it_has(
     }
     write_dump([*STATES[-1], eviction], tmp_path)
     for _ in range(2):
-        assert run(("plan", "-details")) == 0
+        assert run_command_line(("plan", "-details")) == 0
         captured = capsys.readouterr()
         assert "(evicted)" in captured.out + captured.err
-        assert run(("apply", "-auto-approve")) == 0
+        assert run_command_line(("apply", "-auto-approve")) == 0
         capsys.readouterr()

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.plans.impact.effects import (
-    LEAVING,
+    LOSS_EFFECTS,
     Effect,
     EffectCount,
-    effect_clauses,
-    effect_counts,
-    effect_of,
+    compute_effect,
+    count_effects,
+    format_effect_clauses,
 )
-from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
-from nexusform.plans.plan import Place, Plan
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.plans.plan import Location, Plan
 from tests.plans.impact.placed_rows import HERE, THERE, row
 
-ON_NODE = PodPlace("east", "east-np1-0", "rack1-bm01", "1")
-ON_OTHER = PodPlace("east", "east-np1-1", "rack2-bm01", "2")
-PENDING = PodPlace("east", state="Pending")
-FAILED = PodPlace("east", state="Failed")
+ON_NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")
+ON_OTHER = PodLocation("east", "east-np1-1", "rack2-bm01", "2")
+PENDING = PodLocation("east", state="Pending")
+FAILED = PodLocation("east", state="Failed")
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ FAILED = PodPlace("east", state="Failed")
         ("pod", "place", None, PENDING, Effect.WAITING),
         ("pod", "place", None, FAILED, Effect.WAITING),
         ("pod", "move", ON_NODE, ON_OTHER, Effect.MOVED),
-        ("pod", "move", ON_NODE, ON_NODE, Effect.AGAIN),
+        ("pod", "move", ON_NODE, ON_NODE, Effect.RECREATED),
         ("pod", "move", ON_NODE, PENDING, Effect.UNPLACED),
         ("pod", "move", PENDING, ON_NODE, Effect.PLACED),
         ("pod", "keep", PENDING, PENDING, Effect.STILL_WAITING),
-        ("pod", "keep", ON_NODE, ON_NODE, Effect.KEPT),
+        ("pod", "keep", ON_NODE, ON_NODE, Effect.UNCHANGED),
     ],
 )
 def test_what_becomes_of_an_object(
-    kind: str, action: str, source: Place | None, target: Place | None, effect: Effect
+    kind: str, action: str, source: Location | None, target: Location | None, effect: Effect
 ) -> None:
-    assert effect_of(row(kind, action, source, target)) is effect
+    assert compute_effect(row(kind, action, source, target)) is effect
 
 
 ROWS = (
@@ -57,7 +57,7 @@ ROWS = (
 
 
 def test_effects_in_words() -> None:
-    assert effect_clauses(effect_counts(ROWS), [*LEAVING, Effect.WAITING]) == [
+    assert format_effect_clauses(count_effects(ROWS), [*LOSS_EFFECTS, Effect.WAITING]) == [
         "1 VM is re-created on another machine",
         "2 VMs are re-created in place",
         "1 pod loses its node",
@@ -69,11 +69,11 @@ def test_effects_in_words() -> None:
 
 def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
     plan = Plan(placements=ROWS)
-    assert not guarded(plan, limits_of("moved:4")).denied
-    broken = guarded(plan, limits_of("moved:3"))
-    assert broken.denied
+    assert not apply_limits(plan, parse_limits("moved:4")).is_rejected
+    broken = apply_limits(plan, parse_limits("moved:3"))
+    assert broken.is_rejected
     assert not broken.errored
-    assert broken_limits(broken) == ("moved:3",)
+    assert list_broken_limits(broken) == ("moved:3",)
     assert broken.diagnostics[0].detail == (
         "1 VM is re-created on another machine, 2 VMs are re-created in place and 1 pod loses its node; "
         "-fail-on=moved:3 allows 3 at most."
@@ -82,7 +82,7 @@ def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
 
 def test_what_comes_or_goes_moves_nothing() -> None:
     plan = Plan(placements=(ROWS[3], ROWS[5], ROWS[6]))
-    assert not guarded(plan, limits_of("moved:0")).denied
+    assert not apply_limits(plan, parse_limits("moved:0")).is_rejected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_comes_or_goes_moves_nothing() -> None:
     ],
 )
 def test_what_is_lost_is_what_the_kind_stands_on(kind: str, count: int, said: str) -> None:
-    assert effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
+    assert format_effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
 
 
 BOUND = Binding("west", BindingState.BOUND, 0)
@@ -115,9 +115,9 @@ BOUND = Binding("west", BindingState.BOUND, 0)
     ],
 )
 def test_what_goes_while_others_come_in_its_stead_does_not_run_on(
-    rows: list[tuple[str, str, Place | None, Place | None]], *, denied: bool
+    rows: list[tuple[str, str, Location | None, Location | None]], *, denied: bool
 ) -> None:
-    made = guarded(Plan(placements=tuple(row(*each) for each in rows)), limits_of("moved:0"))
-    assert broken_limits(made) == (("moved:0",) if denied else ())
+    made = apply_limits(Plan(placements=tuple(row(*each) for each in rows)), parse_limits("moved:0"))
+    assert list_broken_limits(made) == (("moved:0",) if denied else ())
     if denied:
         assert "goes while others come in their stead" in made.diagnostics[0].detail

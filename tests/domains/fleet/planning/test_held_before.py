@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.address import parse_address
-from nexusform.diagnostics import error, warning
-from nexusform.domains.pods.pod_kind import PodPlace
-from nexusform.planning.conclusion.held_before import with_held_before
-from nexusform.plans.plan import Action, Change, Place, PlacementAction, PlacementChange, Plan
+from nexusform.diagnostics.diagnostic import build_error, build_warning
+from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.planning.conclusion.existing_findings import mark_existing_findings
+from nexusform.plans.plan import Action, Change, Location, PlacementAction, PlacementChange, Plan
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 
 WEB = parse_address("fleet_cluster_resource_placement.web")
 OTHER = parse_address("fleet_cluster_resource_placement.other")
 HERE = Placement("rack1-bm01", "rack1", "1", (0,))
-NODE = PodPlace("east", "east-np1-0", "rack1-bm01", "1")
-PENDING = PodPlace("east", state="Pending")
+NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")
+PENDING = PodLocation("east", state="Pending")
 
 SHARED_MEMBERS = "members-of-a-placement-share-machines"
 KINDS = (
@@ -30,18 +30,20 @@ KINDS = (
 )
 
 
-def _row(kind: str, action: str, source: Place | None, target: Place | None) -> PlacementChange:
+def _row(kind: str, action: str, source: Location | None, target: Location | None) -> PlacementChange:
     return PlacementChange(WEB, kind, "x", PlacementAction(action), source, target, "new")
 
 
 def _caused(plan: Plan) -> set[str]:
     """The kinds of warnings about `web` that a plan on top of another would cause."""
-    known = replace(plan, serial=3, diagnostics=tuple(warning(kind, address=str(WEB)) for kind in KINDS))
+    known = replace(
+        plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS)
+    )
     return {kind for kind, held in zip(KINDS, _held(known), strict=True) if not held}
 
 
 def _held(plan: Plan) -> tuple[bool, ...]:
-    return tuple(diagnostic.held_before for diagnostic in with_held_before(plan).diagnostics)
+    return tuple(diagnostic.is_preexisting for diagnostic in mark_existing_findings(plan).diagnostics)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +95,8 @@ def test_what_documents_say_is_caused_by_another_text() -> None:
 
 
 def test_nothing_held_before_a_first_plan_and_no_error_ever_does() -> None:
-    corrected = warning("read-with-a-correction", "One slip.", address=str(WEB))
+    corrected = build_warning("read-with-a-correction", "One slip.", address=str(WEB))
     assert _held(Plan(serial=1, diagnostics=(corrected,))) == (True,)
     assert _held(Plan(diagnostics=(corrected,))) == (False,)
-    refused = error("read-with-a-correction", "One slip.", address=str(WEB))
+    refused = build_error("read-with-a-correction", "One slip.", address=str(WEB))
     assert _held(Plan(serial=1, diagnostics=(refused,))) == (False,)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.fleet.planning.hub_dumps import configuration, needs_recordings, recorded, write_dump
 from tests.domains.fleet.planning.test_hub_stories import Dump
 from tests.planning.harness import errors, plan
@@ -17,7 +17,7 @@ pytestmark = needs_recordings
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, captured.out + captured.err
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_model import JsonPatch
-from nexusform.domains.fleet.planning.json_patches import PatchFailed, filled_values, patched
+from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, fill_values
 
 ARGS: Final = "/spec/template/spec/containers/0/args"
 DEPLOYMENT: Final[dict[str, Any]] = {
@@ -24,12 +24,12 @@ FAILING: Final[list[dict[str, Any]]] = json.loads(
 
 def carried_out(operation: str, path: str, value: Any) -> Any:
     patch = JsonPatch(operation, path, value)
-    return patched(DEPLOYMENT, [patch], filled_values([patch], "m1", {"region": "eu"}))
+    return apply_patches(DEPLOYMENT, [patch], fill_values([patch], "m1", {"region": "eu"}))
 
 
 @pytest.mark.parametrize("case", FAILING, ids=lambda case: f"{case['operation']} {case['path']}")
 def test_a_patch_fails_in_the_words_of_a_hub(case: Mapping[str, Any]) -> None:
-    with pytest.raises(PatchFailed) as failure:
+    with pytest.raises(PatchError) as failure:
         carried_out(case["operation"], case["path"], case["value"])
     assert str(failure.value) == case["said"]
 

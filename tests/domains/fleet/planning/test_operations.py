@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nexusform.address import parse_address
 from nexusform.plans.plan import Mode
+from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
     STAGES,
@@ -408,7 +408,7 @@ resource "fleet_cluster_staged_update_strategy" "s" {
     text = hub() + members + placement("", EXTERNAL) + stages
     (rollout,) = good(plan(text + run())).plan.rollouts
     assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (P, "staged run r", 0)
-    assert [(s.kind, s.stage, s.group, s.clusters, s.begins, s.status) for s in rollout.steps] == [
+    assert [(s.kind, s.stage, s.group, s.clusters, s.start_seconds, s.status) for s in rollout.steps] == [
         ("update", "one", 1, ("c1",), 0, "planned"),
         ("wait", "one", 0, (), 0, "planned"),
         ("approval", "one", 0, (), 0, "waiting"),

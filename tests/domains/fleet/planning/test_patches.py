@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.api_defaults import with_defaults
+from nexusform.domains.fleet.importers.api_defaults import add_defaults
 from nexusform.domains.fleet.importers.fleet_model import (
     FleetOverride,
     JsonPatch,
     ObjectSelector,
     OverrideRule,
 )
-from nexusform.domains.fleet.planning.overrides import Rendered, render
-from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
+from nexusform.domains.fleet.planning.overrides import RenderedResources, render_resources
+from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from tests.domains.fleet.planning.hub_dumps import needs_recordings, recorded
 
 DEPLOYMENT: dict[str, Any] = {
@@ -32,13 +32,13 @@ DEPLOYMENT: dict[str, Any] = {
 ARGS = "/spec/template/spec/containers/-1/args"
 
 
-def rendered(*patches: tuple[Any, ...]) -> Rendered:
-    manifest = manifest_of(DEPLOYMENT)
+def rendered(*patches: tuple[Any, ...]) -> RenderedResources:
+    manifest = build_manifest(DEPLOYMENT)
     assert manifest is not None
     rule = OverrideRule((), tuple(JsonPatch(*patch) for patch in patches))
     selector = ObjectSelector("apps", "v1", "Deployment", "web")
     override = FleetOverride("o", "shop", "p", (selector,), (rule,))
-    return render([manifest], [override], "m1", {"region": "west"})
+    return render_resources([manifest], [override], "m1", {"region": "west"})
 
 
 def patched(*patches: tuple[Any, ...]) -> Any:
@@ -98,4 +98,4 @@ def test_an_api_server_fills_in_the_same() -> None:
         if "event" in e and e["object"]["kind"] == "ClusterResourceSnapshot"
     )
     by_kind = {body["kind"]: body for body in written}
-    assert [with_defaults(by_kind[body["kind"]]) for body in snapshot] == snapshot
+    assert [add_defaults(by_kind[body["kind"]]) for body in snapshot] == snapshot

@@ -158,7 +158,7 @@ def test_what_members_are_compared_with_never_makes_a_plan() -> None:
     assert instance.current.private
     bare = replace(instance.current, private=None)
     address = next(a for a in state.instances if a.type == "fleet_member_cluster")
-    assert is_empty(plan(text, state.with_instance(address, replace(instance, current=bare))))
+    assert is_empty(plan(text, state.replace_instance(address, replace(instance, current=bare))))
 
 
 def test_properties_sort() -> None:
@@ -214,7 +214,7 @@ def test_a_binding_that_was_removed_outside_is_made_again() -> None:
     assert current is not None
     held = {n: b for n, b in current.attributes["bindings"].items() if n != "b"}
     found = replace(current, attributes={**current.attributes, "bindings": held})
-    result = good(plan(text, state, refreshed={address: found}))
+    result = good(plan(text, state, refreshed_objects={address: found}))
     assert moves(result) == {"b": ("place", "evicted")}
 
 

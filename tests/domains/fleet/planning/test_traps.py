@@ -149,9 +149,9 @@ def test_spread_is_over_all_clusters_of_the_fleet() -> None:
 
 def test_rejected_clusters_are_told_on_request() -> None:
     text = fleet(a="", b='taint {\nkey = "k"\n}') + placement()
-    result = good(plan(text, want_rejected=True))
+    result = good(plan(text, includes_rejections=True))
     row = binding_rows(result)["a"]
-    assert [(r.candidate, r.rule) for r in row.rejected] == [("b", "taint_toleration")]
+    assert [(r.candidate, r.rule) for r in row.rejections] == [("b", "taint_toleration")]
 
 
 def test_a_fleet_without_members_says_so_instead_of_counting_clusters() -> None:

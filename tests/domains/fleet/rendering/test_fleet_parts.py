@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nexusform.address import parse_address
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.rendering.fleet_parts import fleet_matrix, fleet_part
-from nexusform.domains.fleet.rendering.fleet_svg import fleet_svg
+from nexusform.domains.fleet.rendering.fleet_parts import build_fleet_matrix, render_fleet_part
+from nexusform.domains.fleet.rendering.fleet_svg import render_fleet_svg
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.plans.plan import PassedOver, PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import element
+from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, RejectedCluster
+from nexusform.rendering.notation.markup import build_element
+from nexusform.resources.address import parse_address
 
 WEB = parse_address("fleet_cluster_resource_placement.web")
 API = parse_address("fleet_cluster_resource_placement.api")
@@ -25,31 +25,33 @@ def fleet(clusters: int) -> Plan:
     names = [f"c{number}" for number in range(clusters)]
     return Plan(
         placements=(row(WEB, "c10", PlacementAction.KEEP), row(API, "c2", PlacementAction.PLACE)),
-        passed_over=tuple(PassedOver(WEB, name, "no label") for name in names if name not in ("c2", "c10")),
+        rejected_clusters=tuple(
+            RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")
+        ),
     )
 
 
 def test_clusters_that_are_picked_stand_first_and_what_changes_above() -> None:
-    matrix = fleet_matrix(fleet(12))
+    matrix = build_fleet_matrix(fleet(12))
     assert matrix.placements == (str(API), str(WEB))
     assert matrix.clusters[:3] == ("c2", "c10", "c0")
     assert len(matrix.clusters) == 12
-    assert matrix.others == ()
+    assert matrix.unpicked == ()
 
 
 def test_many_clusters_that_nobody_picks_are_folded() -> None:
     plan = fleet(50)
-    matrix = fleet_matrix(plan)
+    matrix = build_fleet_matrix(plan)
     assert matrix.clusters == ("c2", "c10")
-    assert len(matrix.others) == 48
-    page = str(element("div", fleet_part(plan)))
+    assert len(matrix.unpicked) == 48
+    page = str(build_element("div", render_fleet_part(plan)))
     assert "<summary>48 clusters not picked by any placement</summary>" in page
     # Why each was passed over stays below.
     assert "no label" in page
-    assert "48 clusters that no placement picks: not drawn." in fleet_svg(plan, "")
+    assert "48 clusters that no placement picks: not drawn." in render_fleet_svg(plan, "")
 
 
 def test_clusters_of_which_something_changes_stand_before_those_that_stay() -> None:
     kept = [row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
-    matrix = fleet_matrix(Plan(placements=(*kept, row(WEB, "c9", PlacementAction.REMOVE))))
+    matrix = build_fleet_matrix(Plan(placements=(*kept, row(WEB, "c9", PlacementAction.REMOVE))))
     assert matrix.clusters[:3] == ("c9", "c0", "c1")

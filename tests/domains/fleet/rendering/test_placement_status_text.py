@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
-from nexusform.domains.fleet.planning.contents import read_placement
+from nexusform.domains.fleet.planning.placement_records import read_placement
 from nexusform.domains.fleet.rendering.placement_status_text import render_placement
 from tests.domains.fleet.planning.fleet_harness import hub, member, pick_n, placement
 from tests.planning.harness import all_types, attributes, state_of
@@ -14,7 +14,7 @@ MEMBERS = member("aks-member-1") + member("aks-member-2")
 
 def shown(version: str = "", extra: str = "") -> list[str]:
     values = attributes(state_of(hub() + MEMBERS + placement(pick_n(2), extra)), f"{KIND}.p")
-    read = all_types().resource_types[KIND].fleet
+    read = all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     written = read(values)
     assert isinstance(written, FleetPlacement)

@@ -21,7 +21,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PolicySnapshot,
 )
 from nexusform.kubernetes.matching import LabelSelector
-from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
 
 S, U = BindingState.SCHEDULED, BindingState.UNSCHEDULED
 Row = tuple[str, bool, str]
@@ -56,7 +56,7 @@ class Model(Struct):
         self.bound, self.scheduled, self.obsolete, self.unscheduled = [], [], [], []
         dangling = []
         for b in sorted(prior, key=lambda b: b.cluster):
-            if b.deleting:
+            if b.is_deleting:
                 continue
             if b.state is U:
                 self.unscheduled.append(b)
@@ -81,7 +81,7 @@ class Model(Struct):
     # rules
 
     def affinity(self, member: Member) -> str | None:
-        terms = self.policy.required
+        terms = self.policy.required_terms
         if not terms:
             return None
         for term in terms:
@@ -92,7 +92,7 @@ class Model(Struct):
                 if value is None:
                     break
                 asked = parse_quantity(requirement.values[0])
-                assert not isinstance(asked, Malformed)
+                assert not isinstance(asked, MalformedQuantity)
                 a, b = value.nano, asked.nano
                 comparisons = {
                     "Gt": a > b,
@@ -117,7 +117,7 @@ class Model(Struct):
         if name not in member.properties:
             return None
         quantity = parse_quantity(member.properties[name])
-        if isinstance(quantity, Malformed):
+        if isinstance(quantity, MalformedQuantity):
             raise Stopped
         return quantity
 
@@ -160,8 +160,8 @@ class Model(Struct):
         return {b.cluster for b in self.bound + self.scheduled}
 
     def spread(self) -> tuple[dict[str, str], dict[str, int]]:
-        hard = [c for c in self.policy.spread if c.when_unsatisfiable != "ScheduleAnyway"]
-        soft = [c for c in self.policy.spread if c.when_unsatisfiable == "ScheduleAnyway"]
+        hard = [c for c in self.policy.spread_constraints if c.when_unsatisfiable != "ScheduleAnyway"]
+        soft = [c for c in self.policy.spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"]
         violations: dict[str, str] = {}
         scores = {m.name: 0 for m in self.members}
         for constraint in hard + soft:
@@ -195,7 +195,7 @@ class Model(Struct):
 
     def preference(self, member: Member) -> int:
         total = 0
-        for term in self.policy.preferred:
+        for term in self.policy.preferred_terms:
             if term.weight == 0 or not select(term.preference.label_selector, member.labels):
                 continue
             sorter = term.preference.property_sorter
@@ -212,7 +212,7 @@ class Model(Struct):
                     continue
                 low = q if low is None or q.nano < low.nano else low
                 high = q if high is None or q.nano > high.nano else high
-            f, a, z = mine.as_float(), low.as_float(), high.as_float()
+            f, a, z = mine.convert_to_float(), low.convert_to_float(), high.convert_to_float()
             if f < a or f > z:
                 raise Stopped
             if a == z:
@@ -307,9 +307,9 @@ class Model(Struct):
             rest = self.obsolete + self.unscheduled
             return Answer(chosen + rest, self.report(chosen, [], []), self.condition(len(chosen), n))
         desired = n - present
-        limit = 1 if self.policy.spread else desired
+        limit = 1 if self.policy.spread_constraints else desired
         passed, filtered = self.filters()
-        for term in self.policy.preferred:
+        for term in self.policy.preferred_terms:
             if term.preference.property_sorter:
                 for m in self.members:
                     self.value(m, term.preference.property_sorter.name)

@@ -18,9 +18,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertySorter,
     ResourceUsage,
 )
-from nexusform.domains.fleet.scheduling.cycle import CycleResult, settle
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.kubernetes.matching import Taint, label_selector
+from nexusform.domains.fleet.scheduling.cycle import CycleResult, run_cycles
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.kubernetes.matching import Taint, build_label_selector
 from nexusform.kubernetes.quantity import Quantity, parse_quantity
 
 NODES = "kubernetes-fleet.io/node-count"
@@ -58,7 +58,7 @@ def fleet(*names: str) -> list[Member]:
 
 
 def labels_term(**labels: str) -> ClusterTerm:
-    return ClusterTerm(label_selector(labels))
+    return ClusterTerm(build_label_selector(labels))
 
 
 def property_term(name: str, operator: str, value: str) -> ClusterTerm:
@@ -84,7 +84,7 @@ def place(
     index: int = 0,
     namespace: str = "",
 ) -> CycleResult:
-    return settle(prior, Roster(members), policy, snapshot(policy, index), namespace)
+    return run_cycles(prior, MemberList(members), policy, snapshot(policy, index), namespace)
 
 
 def held(result: CycleResult) -> list[str]:
@@ -97,9 +97,9 @@ def bound(*names: str, index: int = 0, affinity: int | None = 0, spread: int | N
 
 def reasons(result: CycleResult) -> dict[str, str]:
     assert result.status is not None
-    return {d.cluster: d.reason for d in result.status.decisions()}
+    return {d.cluster: d.reason for d in result.status.list_decisions()}
 
 
 def scores(result: CycleResult) -> dict[str, int | None]:
     assert result.status is not None
-    return {d.cluster: d.affinity_score for d in result.status.decisions()}
+    return {d.cluster: d.affinity_score for d in result.status.list_decisions()}

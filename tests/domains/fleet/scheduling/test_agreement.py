@@ -21,9 +21,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.cycle import CycleResult, schedule, settle
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.domains.fleet.scheduling.cycle import CycleResult, run_cycle, run_cycles
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import parse_quantity
 from tests.domains.fleet.scheduling.brute_force import Answer, Model
 
@@ -54,7 +54,7 @@ expression = st.one_of(
     ),
     st.builds(Requirement, few(KEYS), few(("Exists", "DoesNotExist"))),
 )
-selector = st.none() | st.builds(label_selector, labels, st.lists(expression, max_size=1))
+selector = st.none() | st.builds(build_label_selector, labels, st.lists(expression, max_size=1))
 requirement = st.builds(
     PropertyRequirement,
     few(PROPERTIES),
@@ -133,28 +133,28 @@ def situations(
 def same(result: CycleResult, answer: Answer) -> None:
     assert result.bindings == tuple(answer.bindings)
     assert (result.abort is not None) == answer.stopped
-    assert result.requeue == answer.requeue
+    assert result.needs_requeue == answer.requeue
     if answer.decisions is None:
         assert result.status is None
         return
     assert result.status is not None
     condition = result.status.condition
     assert (condition.status, condition.message) == answer.condition
-    assert [(d.cluster, d.selected, d.reason) for d in result.status.decisions()] == answer.decisions
+    assert [(d.cluster, d.is_selected, d.reason) for d in result.status.list_decisions()] == answer.decisions
 
 
 def check(situation: Situation) -> None:
     members, asked, prior, namespace = situation
     snapshot = PolicySnapshot(1, "", asked.number_of_clusters)
     model = Model(list(members), asked, snapshot, namespace)
-    roster = Roster(members)
+    roster = MemberList(members)
     answer = model.cycle(list(prior))
-    same(schedule(prior, roster, asked, snapshot, namespace), answer)
+    same(run_cycle(prior, roster, asked, snapshot, namespace), answer)
     cycles = 1
     while answer.requeue:
         answer = model.cycle(answer.bindings)
         cycles += 1
-    settled = settle(prior, roster, asked, snapshot, namespace)
+    settled = run_cycles(prior, roster, asked, snapshot, namespace)
     assert settled.cycles == cycles
     same(settled, answer)
 

@@ -9,16 +9,16 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingAction,
     BindingChange,
-    Cause,
+    ChangeCause,
     ClusterTerm,
     Health,
     Policy,
     PropertyRequirement,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.cycle import schedule, settle
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.kubernetes.matching import Toleration, label_selector
+from nexusform.domains.fleet.scheduling.cycle import run_cycle, run_cycles
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.kubernetes.matching import Toleration, build_label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     BOUND,
@@ -48,7 +48,9 @@ def test_ties_go_to_the_largest_name() -> None:
     result = place(fleet(*SEVEN), pick(3))
     assert held(result) == ["cluster-5", "cluster-6", "cluster-7"]
     assert result.status is not None
-    assert [d.cluster for d in result.status.decisions()] == [f"cluster-{i}" for i in (7, 6, 5, 4, 3, 2, 1)]
+    assert [d.cluster for d in result.status.list_decisions()] == [
+        f"cluster-{i}" for i in (7, 6, 5, 4, 3, 2, 1)
+    ]
 
 
 def test_names_are_compared_by_bytes() -> None:
@@ -89,9 +91,9 @@ def test_downscale_uses_recorded_scores_not_todays() -> None:
 def test_zero_clusters_is_fulfilled() -> None:
     result = place(fleet("a", "b"), pick(0))
     assert result.status is not None
-    assert result.status.fulfilled
+    assert result.status.is_fulfilled
     assert result.status.condition.message.endswith("found 0 cluster(s)")
-    assert result.status.decisions() == ()
+    assert result.status.list_decisions() == ()
 
 
 def test_pick_all_without_any_cluster_is_fulfilled() -> None:
@@ -105,7 +107,7 @@ def test_pick_all_without_any_cluster_is_fulfilled() -> None:
 
 def test_pick_all_scores_nothing() -> None:
     result = place(
-        [member("a", {"env": "prod"}), member("b")], Policy(ALL, required=(labels_term(env="prod"),))
+        [member("a", {"env": "prod"}), member("b")], Policy(ALL, required_terms=(labels_term(env="prod"),))
     )
     assert result.bindings == (Binding("a", SCHEDULED, 0, 0, 0),)
     assert reasons(result) == {
@@ -142,7 +144,7 @@ def test_a_pickn_without_number_wants_all_eligible_clusters() -> None:
     result = place(members, Policy(N))
     assert held(result) == ["a", "b"]
     assert result.status is not None
-    assert not result.status.fulfilled
+    assert not result.status.is_fulfilled
 
 
 class TestPickFixed:
@@ -151,7 +153,7 @@ class TestPickFixed:
         result = place(members, Policy(FIXED, cluster_names=("b", "c", "a")))
         assert result.bindings == (Binding("a", SCHEDULED, 0),)
         assert result.status is not None
-        assert [(d.cluster, d.selected, d.reason) for d in result.status.decisions()] == [
+        assert [(d.cluster, d.is_selected, d.reason) for d in result.status.list_decisions()] == [
             ("a", True, 'Successfully scheduled resources for placement in "a": picked by scheduling policy'),
             (
                 "b",
@@ -170,7 +172,7 @@ class TestPickFixed:
         result = place([member("a", health=Health.UNHEALTHY)], Policy(FIXED, cluster_names=("a",)), prior)
         assert result.bindings == tuple(prior)
         assert result.status is not None
-        assert not result.status.fulfilled
+        assert not result.status.is_fulfilled
 
     def test_no_names_touches_nothing(self) -> None:
         prior = (Binding("a", BOUND, 0),)
@@ -199,7 +201,7 @@ class TestBindings:
         assert next(b for b in back.bindings if b.cluster == "a") == Binding(
             "a", BOUND, 2, 0, 0, None, resource_snapshot=0
         )
-        assert BindingChange("a", BindingAction.RECOVERED, Cause.PICKED) in back.changes
+        assert BindingChange("a", BindingAction.RECOVERED, ChangeCause.PICKED) in back.changes
 
     def test_without_a_previous_state_the_cycle_stops(self) -> None:
         prior = (Binding("a", UNSCHEDULED, 0), Binding("gone", BOUND, 0))
@@ -212,7 +214,7 @@ class TestBindings:
     def test_a_policy_change_keeps_what_is_picked_again(self) -> None:
         members = fleet("a", "b", "c")
         result = place(members, pick(1, tolerations=(Toleration("k", "Exists"),)), bound("a"), index=1)
-        assert result.changes == (BindingChange("a", BindingAction.REPOINTED, Cause.PICKED),)
+        assert result.changes == (BindingChange("a", BindingAction.REPOINTED, ChangeCause.PICKED),)
         assert held(result) == ["a"]
 
     def test_a_better_score_moves_it_all_the_same(self) -> None:
@@ -228,13 +230,13 @@ class TestBindings:
     def test_dangling_ones_are_replaced(self, members: list) -> None:
         result = place(members, pick(1), bound("a"))
         assert [(b.cluster, b.state) for b in result.bindings] == [("a", UNSCHEDULED), ("b", SCHEDULED)]
-        assert result.changes[0] == BindingChange("a", BindingAction.UNSCHEDULED, Cause.CLUSTER_LEFT)
+        assert result.changes[0] == BindingChange("a", BindingAction.UNSCHEDULED, ChangeCause.CLUSTER_LEFT)
 
     def test_an_evicted_one_is_dropped_and_may_be_picked_again(self) -> None:
-        evicted = replace(bound("b")[0], deleting=True)
+        evicted = replace(bound("b")[0], is_deleting=True)
         result = place(fleet("a", "b"), pick(1), [evicted])
         assert result.bindings == (Binding("b", SCHEDULED, 0, 0, 0),)
-        assert [c.change for c in result.changes] == [BindingAction.DROPPED, BindingAction.CREATED]
+        assert [c.action for c in result.changes] == [BindingAction.DROPPED, BindingAction.CREATED]
 
     def test_an_idle_placement_refreshes_its_status_with_selected_clusters_only(self) -> None:
         result = place(fleet("a", "b"), pick(1), bound("a"))
@@ -259,7 +261,8 @@ class TestAffinity:
     ) -> None:
         members = [member("a", nodes="3"), member("b", nodes="5"), member("c", nodes="7"), member("d")]
         assert (
-            held(place(members, Policy(ALL, required=(property_term(NODES, operator, value),)))) == expected
+            held(place(members, Policy(ALL, required_terms=(property_term(NODES, operator, value),))))
+            == expected
         )
 
     def test_terms_are_alternatives_and_their_parts_are_not(self) -> None:
@@ -269,16 +272,18 @@ class TestAffinity:
             member("c", {"region": "west"}, nodes="9"),
             member("d", {"env": "prod"}),
         ]
-        both = ClusterTerm(label_selector({"region": "east"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
-        assert held(place(members, Policy(ALL, required=(both, labels_term(env="prod"))))) == ["a", "d"]
+        both = ClusterTerm(
+            build_label_selector({"region": "east"}), (PropertyRequirement(NODES, "Ge", ("5",)),)
+        )
+        assert held(place(members, Policy(ALL, required_terms=(both, labels_term(env="prod"))))) == ["a", "d"]
 
-    @pytest.mark.parametrize("required", [None, (), (ClusterTerm(),), (ClusterTerm(label_selector()),)])
+    @pytest.mark.parametrize("required", [None, (), (ClusterTerm(),), (ClusterTerm(build_label_selector()),)])
     def test_nothing_required_matches_all(self, required: tuple | None) -> None:
-        assert held(place(fleet("a", "b"), Policy(ALL, required=required))) == ["a", "b"]
+        assert held(place(fleet("a", "b"), Policy(ALL, required_terms=required))) == ["a", "b"]
 
     def test_one_bad_value_stops_the_whole_placement(self) -> None:
         members = [member("a", nodes="9"), member("b", nodes="many")]
-        result = place(members, Policy(ALL, required=(property_term(NODES, "Ge", "5"),)))
+        result = place(members, Policy(ALL, required_terms=(property_term(NODES, "Ge", "5"),)))
         assert result.bindings == ()
         assert result.status is None
         assert result.abort is not None
@@ -286,20 +291,20 @@ class TestAffinity:
 
     def test_labels_are_tested_first(self) -> None:
         members = [member("a", {"env": "prod"}, nodes="9"), member("b", {"env": "test"}, nodes="many")]
-        term = ClusterTerm(label_selector({"env": "prod"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
-        assert held(place(members, Policy(ALL, required=(term,)))) == ["a"]
+        term = ClusterTerm(build_label_selector({"env": "prod"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
+        assert held(place(members, Policy(ALL, required_terms=(term,)))) == ["a"]
 
     @pytest.mark.parametrize(
         "name", ["total-ephemeral-storage", "cpu", "spare-cpu", "total-", "-cpu", "total-nvidia.com/gpu-x"]
     )
     def test_resource_names_the_scheduler_cannot_read(self, name: str) -> None:
         term = property_term(f"resources.kubernetes-fleet.io/{name}", "Ge", "1")
-        assert place(fleet("a"), Policy(ALL, required=(term,))).abort is not None
+        assert place(fleet("a"), Policy(ALL, required_terms=(term,))).abort is not None
 
     def test_the_old_node_count_is_simply_missing_today(self) -> None:
         members = [member("a", nodes="9")]
         term = property_term("kubernetes.azure.com/node-count", "Ge", "1")
-        assert held(place(members, Policy(ALL, required=(term,)))) == []
+        assert held(place(members, Policy(ALL, required_terms=(term,)))) == []
 
 
 class TestOtherFilters:
@@ -360,14 +365,14 @@ class TestOtherFilters:
         names = [f"m{i:02d}" for i in range(40)]
         result = place(fleet(*names), pick(5))
         assert result.status is not None
-        assert len(result.status.unselected) == 20
-        assert result.status.unselected[0].cluster == "m34"
+        assert len(result.status.unselected_decisions) == 20
+        assert result.status.unselected_decisions[0].cluster == "m34"
 
     def test_outscored_and_refused_clusters_share_the_twenty(self) -> None:
         refused = [member(f"m{i:02d}", taints=["x"]) for i in range(10)]
         result = place([*refused, *fleet(*(f"n{i:02d}" for i in range(17)))], pick(2))
         assert result.status is not None
-        clusters = [d.cluster for d in result.status.unselected]
+        clusters = [d.cluster for d in result.status.unselected_decisions]
         assert clusters == [f"n{i:02d}" for i in reversed(range(15))] + [f"m{i:02d}" for i in range(5)]
 
     def test_a_refused_cluster_that_is_held_uses_up_a_place(self) -> None:
@@ -375,7 +380,7 @@ class TestOtherFilters:
         members = [member(name, taints=["x"]) for name in names]
         result = place(members, pick(2), bound("m00"))
         assert result.status is not None
-        assert [d.cluster for d in result.status.unselected] == names[1:20]
+        assert [d.cluster for d in result.status.unselected_decisions] == names[1:20]
 
 
 def spread(key: str, skew: int = 1, action: str = "DoNotSchedule") -> SpreadConstraint:
@@ -385,16 +390,16 @@ def spread(key: str, skew: int = 1, action: str = "DoNotSchedule") -> SpreadCons
 class TestSpread:
     def test_the_first_pick_of_all_scores_minus_one_per_constraint(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 2}", "day": "d1"}) for i in range(4)]
-        result = settle(
-            (), Roster(members), pick(1, spread=(spread("region"), spread("day"))), snapshot(pick(1))
+        result = run_cycles(
+            (), MemberList(members), pick(1, spread=(spread("region"), spread("day"))), snapshot(pick(1))
         )
         assert [b.topology_spread_score for b in result.bindings] == [-2]
 
     def test_one_cluster_a_cycle(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 3}"}) for i in range(9)]
         policy = pick(3, spread=(spread("region"),))
-        first = schedule((), Roster(members), policy, snapshot(policy))
-        assert first.requeue
+        first = run_cycle((), MemberList(members), policy, snapshot(policy))
+        assert first.needs_requeue
         assert first.status is None
         assert len(first.bindings) == 1
         result = place(members, policy)
@@ -465,7 +470,7 @@ class TestSpread:
     def test_a_policy_change_drops_obsolete_ones_in_the_first_batch(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i}"}) for i in range(4)]
         policy = pick(2, spread=(spread("region"),))
-        first = schedule(bound("m0", "m1"), Roster(members), policy, snapshot(policy, 1))
+        first = run_cycle(bound("m0", "m1"), MemberList(members), policy, snapshot(policy, 1))
         assert [(b.cluster, b.state) for b in first.bindings] == [("m0", UNSCHEDULED), ("m1", BOUND)]
         result = place(members, policy, bound("m0", "m1"), index=1)
         assert [(b.cluster, b.state) for b in result.bindings] == [

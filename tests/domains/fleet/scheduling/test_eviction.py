@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling import eviction
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget, Target, evict
-from nexusform.kubernetes.quantity import Amount
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget, EvictionTarget, evaluate_eviction
+from nexusform.kubernetes.quantity import IntOrPercent
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     BOUND,
@@ -27,8 +27,8 @@ THREE = tuple(bound("a", "b", "c"))
 UP = frozenset("abc")
 
 
-def target(**fields: object) -> Target:
-    return replace(Target(N, THREE, 3, UP), **fields)  # type: ignore[arg-type]
+def target(**fields: object) -> EvictionTarget:
+    return replace(EvictionTarget(N, THREE, 3, UP), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def target(**fields: object) -> Target:
         ("a", target(bindings=(*THREE, THREE[0])), eviction.MANY_BINDINGS),
     ],
 )
-def test_invalid(cluster: str, asked: Target | None, message: str) -> None:
-    outcome = evict(cluster, asked, None)
-    assert (outcome.valid, outcome.executed, outcome.message) == (False, False, message)
+def test_invalid(cluster: str, asked: EvictionTarget | None, message: str) -> None:
+    outcome = evaluate_eviction(cluster, asked, None)
+    assert (outcome.is_valid, outcome.is_executed, outcome.message) == (False, False, message)
 
 
 @pytest.mark.parametrize(
@@ -53,38 +53,40 @@ def test_invalid(cluster: str, asked: Target | None, message: str) -> None:
         (Binding("a", SCHEDULED, 0), False, eviction.NOTHING_PLACED),
         (Binding("a", UNSCHEDULED, 0, previous_state=SCHEDULED), False, eviction.NOTHING_PLACED),
         (Binding("a", UNSCHEDULED, 0, previous_state=BOUND), True, eviction.NO_BUDGET),
-        (Binding("a", SCHEDULED, 0, deleting=True), True, eviction.BEING_REMOVED),
+        (Binding("a", SCHEDULED, 0, is_deleting=True), True, eviction.BEING_REMOVED),
     ],
 )
 def test_what_is_placed(binding: Binding, executed: bool, message: str) -> None:
-    outcome = evict("a", target(bindings=(binding,)), None)
-    assert (outcome.valid, outcome.executed, outcome.message) == (True, executed, message)
+    outcome = evaluate_eviction("a", target(bindings=(binding,)), None)
+    assert (outcome.is_valid, outcome.is_executed, outcome.message) == (True, executed, message)
 
 
 def test_what_failed_goes_whatever_the_budget_says() -> None:
-    outcome = evict("a", target(failed=frozenset("a")), DisruptionBudget(min_available=Amount(3)))
-    assert (outcome.executed, outcome.message) == (True, eviction.FAILED)
+    outcome = evaluate_eviction(
+        "a", target(failed=frozenset("a")), DisruptionBudget(min_available=IntOrPercent(3))
+    )
+    assert (outcome.is_executed, outcome.message) == (True, eviction.FAILED)
 
 
 @pytest.mark.parametrize(
     ("budget", "available", "executed"),
     [
-        (DisruptionBudget(max_unavailable=Amount(1)), "abc", True),
-        (DisruptionBudget(max_unavailable=Amount(1)), "ab", False),
-        (DisruptionBudget(max_unavailable=Amount(2)), "ab", True),
-        (DisruptionBudget(max_unavailable=Amount(0)), "abc", False),
-        (DisruptionBudget(max_unavailable=Amount(1, True)), "abc", True),
-        (DisruptionBudget(max_unavailable=Amount(34, True)), "ab", True),
-        (DisruptionBudget(min_available=Amount(2)), "abc", True),
-        (DisruptionBudget(min_available=Amount(3)), "abc", False),
-        (DisruptionBudget(min_available=Amount(67, True)), "abc", False),
-        (DisruptionBudget(min_available=Amount(66, True)), "abc", True),
-        (DisruptionBudget(min_available=Amount(0)), "", False),
+        (DisruptionBudget(max_unavailable=IntOrPercent(1)), "abc", True),
+        (DisruptionBudget(max_unavailable=IntOrPercent(1)), "ab", False),
+        (DisruptionBudget(max_unavailable=IntOrPercent(2)), "ab", True),
+        (DisruptionBudget(max_unavailable=IntOrPercent(0)), "abc", False),
+        (DisruptionBudget(max_unavailable=IntOrPercent(1, True)), "abc", True),
+        (DisruptionBudget(max_unavailable=IntOrPercent(34, True)), "ab", True),
+        (DisruptionBudget(min_available=IntOrPercent(2)), "abc", True),
+        (DisruptionBudget(min_available=IntOrPercent(3)), "abc", False),
+        (DisruptionBudget(min_available=IntOrPercent(67, True)), "abc", False),
+        (DisruptionBudget(min_available=IntOrPercent(66, True)), "abc", True),
+        (DisruptionBudget(min_available=IntOrPercent(0)), "", False),
     ],
 )
 def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> None:
-    outcome = evict("a", target(available=frozenset(available)), budget)
-    assert outcome.executed is executed
+    outcome = evaluate_eviction("a", target(available=frozenset(available)), budget)
+    assert outcome.is_executed is executed
     word = "allowed" if executed else "blocked"
     assert outcome.message == (
         f"Eviction is {word} by specified ClusterResourcePlacementDisruptionBudget,"
@@ -95,22 +97,22 @@ def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> Non
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        (DisruptionBudget(max_unavailable=Amount(3)), eviction.MISCONFIGURED),
-        (DisruptionBudget(min_available=Amount(1, True)), eviction.MISCONFIGURED),
-        (DisruptionBudget(min_available=Amount(3)), "Eviction is blocked by specified"),
-        (DisruptionBudget(min_available=Amount(2)), "Eviction is allowed by specified"),
+        (DisruptionBudget(max_unavailable=IntOrPercent(3)), eviction.MISCONFIGURED),
+        (DisruptionBudget(min_available=IntOrPercent(1, True)), eviction.MISCONFIGURED),
+        (DisruptionBudget(min_available=IntOrPercent(3)), "Eviction is blocked by specified"),
+        (DisruptionBudget(min_available=IntOrPercent(2)), "Eviction is allowed by specified"),
     ],
 )
 def test_pick_all_takes_a_whole_number_to_be_available(budget: DisruptionBudget, message: str) -> None:
-    assert evict("a", target(placement_type=ALL, number=None), budget).message.startswith(message)
+    assert evaluate_eviction("a", target(placement_type=ALL, number=None), budget).message.startswith(message)
 
 
 def test_an_evicted_cluster_is_picked_again() -> None:
-    outcome = evict("c", target(), None)
-    after = eviction.after(outcome, THREE)
-    assert [b.deleting for b in after] == [False, False, True]
+    outcome = evaluate_eviction("c", target(), None)
+    after = eviction.apply_eviction(outcome, THREE)
+    assert [b.is_deleting for b in after] == [False, False, True]
     result = place(fleet("a", "b", "c", "d"), pick(3), [b for b in after if b.cluster != "d"])
     assert held(result) == ["a", "b", "d"]
     assert held(place(fleet("a", "b", "c"), pick(3), after)) == ["a", "b", "c"]
-    refused = replace(outcome, executed=False)
-    assert eviction.after(refused, THREE) == THREE
+    refused = replace(outcome, is_executed=False)
+    assert eviction.apply_eviction(refused, THREE) == THREE

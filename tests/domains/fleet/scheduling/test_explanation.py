@@ -18,11 +18,11 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.explanation import (
     ClusterExplanation,
     PlacementExplanation,
-    drift,
+    compute_drift,
     explain,
 )
-from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.kubernetes.matching import Requirement, label_selector
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.kubernetes.matching import Requirement, build_label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     COST,
@@ -44,7 +44,7 @@ from tests.domains.fleet.scheduling.samples import (
 def why(
     members: Iterable[Member], policy: Policy, prior: Iterable[Binding] = (), namespace: str = ""
 ) -> PlacementExplanation:
-    return explain(prior, Roster(members), policy, snapshot(policy), namespace)
+    return explain(prior, MemberList(members), policy, snapshot(policy), namespace)
 
 
 def rows(explanation: PlacementExplanation) -> dict[str, ClusterExplanation]:
@@ -64,21 +64,21 @@ def test_the_documents_numbers(name: str, order: str, given: tuple[str, ...], ex
     members = [member(n, **{fields: v}) for n, v in zip(names, given, strict=True)]  # type: ignore[arg-type]
     by_cluster = rows(why(members, pick(1, preferred=(sorted_by(name, order),))))
     parts = [by_cluster[n].preferences[0] for n in names]
-    assert [(p.share_text(), p.points) for p in parts] == expected
+    assert [(p.format_share(), p.points) for p in parts] == expected
 
 
 def test_all_refusals_the_first_as_reported() -> None:
     bad = member("a", {"env": "test"}, taints=["x"], health=Health.NOT_JOINED, namespaces=["other"])
     row = rows(why([bad], pick(1, required=(labels_term(env="prod"),)), namespace="web"))["a"]
-    assert [r.rule for r in row.refusals] == [
+    assert [r.rule for r in row.rejections] == [
         "cluster_affinity",
         "cluster_eligibility",
         "namespace_affinity",
         "taint_toleration",
     ]
-    assert row.first_refusal is not None
-    assert row.reported == f"ClusterUnschedulable, {row.first_refusal.reason}"
-    assert not row.picked
+    assert row.first_rejection is not None
+    assert row.reported_reason == f"ClusterUnschedulable, {row.first_rejection.reason}"
+    assert not row.is_picked
 
 
 def test_it_says_what_the_cycle_says() -> None:
@@ -90,7 +90,7 @@ def test_it_says_what_the_cycle_says() -> None:
     ]
     policy = pick(1, preferred=(sorted_by(NODES, "Descending"),), spread=(SpreadConstraint("region"),))
     said = reasons(place(members, policy))
-    assert {name: row.reported for name, row in rows(why(members, policy)).items()} == said
+    assert {name: row.reported_reason for name, row in rows(why(members, policy)).items()} == said
 
 
 REGIONS = [
@@ -116,9 +116,9 @@ def test_it_is_the_decision_itself_where_picks_are_spread(
     result = place(REGIONS, policy, bound(*prior))
     explanation = why(REGIONS, policy, bound(*prior))
     said, by_cluster = reasons(result), rows(explanation)
-    assert {name: by_cluster[name].reported for name in said} == said
+    assert {name: by_cluster[name].reported_reason for name in said} == said
     held = {binding.cluster for binding in result.bindings if binding.state != "Unscheduled"}
-    assert {name for name, row in by_cluster.items() if row.held or row.picked} >= held
+    assert {name for name, row in by_cluster.items() if row.is_bound or row.is_picked} >= held
     assert {name for batch in explanation.batches for name in batch} == held - set(prior)
     assert all(len(batch) == 1 for batch in explanation.batches)
     recorded = {b.cluster: (b.topology_spread_score, b.affinity_score) for b in result.bindings}
@@ -135,11 +135,11 @@ def test_rank_and_margin_to_the_last_one_picked() -> None:
     ]
     explanation = why(members, pick(2, preferred=(sorted_by(NODES, "Descending", 90),)))
     by_cluster = rows(explanation)
-    assert explanation.last_picked == "c"
+    assert explanation.last_pick == "c"
     assert [by_cluster[n].rank for n in "abcd"] == [1, 3, 2, 4]
-    assert [by_cluster[n].picked for n in "abcd"] == [True, False, True, False]
+    assert [by_cluster[n].is_picked for n in "abcd"] == [True, False, True, False]
     margins = {n: by_cluster[n].margin for n in "abcd"}
-    assert [(m.affinity, m.decided_by) for m in margins.values() if m] == [
+    assert [(m.affinity, m.deciding_part) for m in margins.values() if m] == [
         (40, "affinity"),
         (0, "name"),
         (0, "name"),
@@ -149,38 +149,38 @@ def test_rank_and_margin_to_the_last_one_picked() -> None:
 
 def test_an_obsolete_binding_decides_ties() -> None:
     policy = pick(1)
-    explanation = explain(bound("a"), Roster(fleet("a", "b")), policy, snapshot(policy, 1))
-    assert explanation.last_picked == "a"
+    explanation = explain(bound("a"), MemberList(fleet("a", "b")), policy, snapshot(policy, 1))
+    assert explanation.last_pick == "a"
     margin = rows(explanation)["b"].margin
     assert margin is not None
-    assert margin.decided_by == "obsolete"
+    assert margin.deciding_part == "obsolete"
 
 
 def test_held_clusters_tell_what_would_refuse_them_today() -> None:
     members = [member("a", taints=["x"]), member("b")]
     row = rows(why(members, pick(1), bound("a")))["a"]
     assert row.binding is not None
-    assert [r.rule for r in row.refusals] == ["taint_toleration"]
-    assert row.reported.startswith("Successfully scheduled resources")
+    assert [r.rule for r in row.rejections] == ["taint_toleration"]
+    assert row.reported_reason.startswith("Successfully scheduled resources")
 
 
 def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
     members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
     row = rows(why(members, pick(2, spread=(SpreadConstraint("region"),)), bound("a1")))["a2"]
-    assert [r.rule for r in row.refusals] == ["topology_spread"]
+    assert [r.rule for r in row.rejections] == ["topology_spread"]
     assert row.topology_spread_score is None
     assert row.affinity_score == 0
 
 
 def test_pick_all_and_pick_fixed() -> None:
     members = [member("a", {"env": "prod"}), member("b")]
-    every = rows(why(members, Policy(ALL, required=(labels_term(env="prod"),))))
-    assert (every["a"].picked, every["b"].picked, every["a"].rank) == (True, False, None)
+    every = rows(why(members, Policy(ALL, required_terms=(labels_term(env="prod"),))))
+    assert (every["a"].is_picked, every["b"].is_picked, every["a"].rank) == (True, False, None)
     named = rows(why(members, Policy(FIXED, cluster_names=("z", "b"))))
     assert list(named) == ["a", "b", "z"]
-    assert named["a"].refusals[0].reason == "the policy does not name this cluster"
-    assert named["b"].picked
-    assert named["z"].reported == 'Specified cluster "z" is not found'
+    assert named["a"].rejections[0].reason == "the policy does not name this cluster"
+    assert named["b"].is_picked
+    assert named["z"].reported_reason == 'Specified cluster "z" is not found'
 
 
 def test_a_stopped_scheduler_is_explained() -> None:
@@ -193,10 +193,10 @@ def test_a_stopped_scheduler_is_explained() -> None:
 def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
     members = [member("a", nodes="1"), member("b", nodes="9")]
     policy = pick(1, preferred=(sorted_by(NODES, "Descending"),))
-    difference = drift(bound("a"), Roster(members), policy, snapshot(policy))
-    assert (difference.gained, difference.lost) == (("b",), ("a",))
-    same = drift(bound("b"), Roster(members), policy, snapshot(policy))
-    assert (same.gained, same.lost) == ((), ())
+    difference = compute_drift(bound("a"), MemberList(members), policy, snapshot(policy))
+    assert (difference.gained_clusters, difference.lost_clusters) == (("b",), ("a",))
+    same = compute_drift(bound("b"), MemberList(members), policy, snapshot(policy))
+    assert (same.gained_clusters, same.lost_clusters) == ((), ())
 
 
 def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
@@ -208,12 +208,12 @@ def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
         member("e", {"env": "prod"}, nodes="9"),
     ]
     more_nodes = PropertyRequirement(NODES, "Gt", ("5",))
-    prod = ClusterTerm(label_selector({"env": "prod"}), (more_nodes,))
+    prod = ClusterTerm(build_label_selector({"env": "prod"}), (more_nodes,))
     shelf = ClusterTerm(
-        label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
+        build_label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
     )
     by_cluster = rows(why(members, pick(1, required=(prod,))))
-    assert {name: row.observed for name, row in by_cluster.items()} == {
+    assert {name: row.details for name, row in by_cluster.items()} == {
         "a": ("label env is canary (asked: prod)",),
         "b": (f"{NODES} is 4 (asked: > 5)",),
         "c": (f"no property {NODES} (asked: > 5)",),
@@ -221,7 +221,7 @@ def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
         "e": (),
     }
     by_cluster = rows(why(members, pick(1, required=(prod, shelf))))
-    assert by_cluster["a"].observed == (
+    assert by_cluster["a"].details == (
         "term 1: label env is canary (asked: prod)",
         "term 2: no label shelf; label env is canary (asked: not in canary)",
     )
@@ -233,7 +233,7 @@ def test_picks_by_domain_stand_beside_a_spread_that_refuses() -> None:
     ]
     policy = pick(2, spread=(SpreadConstraint("zone", 1, "DoNotSchedule"),))
     by_cluster = rows(why(members, policy, place(members, pick(3)).bindings[:1]))
-    refused = {name: row.observed for name, row in by_cluster.items() if row.observed}
+    refused = {name: row.details for name, row in by_cluster.items() if row.details}
     assert all(said[0].startswith("picks by zone: ") for said in refused.values())
 
 
@@ -241,7 +241,7 @@ def test_a_pick_fixed_holds_what_it_held() -> None:
     members = fleet("a", "b")
     policy = Policy(FIXED, cluster_names=("a", "b"))
     by_cluster = rows(why(members, policy, bound("a")))
-    assert {name: (row.held, row.picked) for name, row in by_cluster.items()} == {
+    assert {name: (row.is_bound, row.is_picked) for name, row in by_cluster.items()} == {
         "a": (True, False),
         "b": (False, True),
     }

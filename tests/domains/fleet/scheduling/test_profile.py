@@ -17,7 +17,7 @@ Case = tuple[Sequence[Member], Policy, Sequence[Binding], str]
 CASES: Final[Mapping[str, Case]] = {
     "cluster_affinity": (
         [member("a", {"ring": "x"}), member("b")],
-        Policy(ALL, required=(labels_term(ring="x"),)),
+        Policy(ALL, required_terms=(labels_term(ring="x"),)),
         (),
         "",
     ),
@@ -43,7 +43,7 @@ def outcome(case: Case) -> tuple[object, ...]:
     """Every binding that comes of it, and what is said of every cluster."""
     members, policy, prior, namespace = case
     result = place(members, policy, prior, 1, namespace)
-    decisions = result.status.decisions() if result.status is not None else ()
+    decisions = result.status.list_decisions() if result.status is not None else ()
     return result.bindings, tuple(decisions)
 
 

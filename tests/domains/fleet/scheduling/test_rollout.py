@@ -6,18 +6,18 @@ import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy
 from nexusform.domains.fleet.scheduling.rollout import (
-    Budget,
     Readiness,
     RollingUpdate,
     Wave,
-    budget_of,
-    roll_out,
-    target_of,
+    WaveBudget,
+    compute_budget,
+    compute_target,
+    simulate_rollout,
 )
-from nexusform.kubernetes.quantity import Amount, parse_amount
+from nexusform.kubernetes.quantity import IntOrPercent, parse_int_or_percent
 from tests.domains.fleet.scheduling.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, bound, pick
 
-ONE_AT_A_TIME = RollingUpdate(Amount(1), Amount(1), 0)
+ONE_AT_A_TIME = RollingUpdate(IntOrPercent(1), IntOrPercent(1), 0)
 
 
 def new(*names: str) -> list[Binding]:
@@ -41,52 +41,59 @@ def gone(*names: str) -> list[Binding]:
     ],
 )
 def test_amounts(written: str | int, total: int, up: int, down: int) -> None:
-    amount = parse_amount(written)
-    assert isinstance(amount, Amount)
-    assert (amount.of(total), amount.of(total, up=False)) == (up, down)
+    amount = parse_int_or_percent(written)
+    assert isinstance(amount, IntOrPercent)
+    assert (amount.compute(total), amount.compute(total, rounds_up=False)) == (up, down)
 
 
 @pytest.mark.parametrize("written", ["", "a", "25 %", "2.5", "%"])
 def test_no_amounts(written: str) -> None:
-    assert isinstance(parse_amount(written), str)
+    assert isinstance(parse_int_or_percent(written), str)
 
 
 def test_budget() -> None:
-    assert budget_of(RollingUpdate(), 10, ready=10, can_be_ready=10) == Budget(3, 3)
-    assert budget_of(RollingUpdate(), 10, ready=7, can_be_ready=12) == Budget(0, 1)
-    assert budget_of(RollingUpdate(Amount(0), Amount(0)), 3, ready=3, can_be_ready=3) == Budget(0, 0)
+    assert compute_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
+    assert compute_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
+    assert compute_budget(
+        RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 3, ready=3, can_be_ready=3
+    ) == WaveBudget(0, 0)
 
 
 def test_targets() -> None:
     mixed = [*bound("a", "b"), *new("c"), *gone("d")]
-    assert target_of(None, None, mixed) == 3
-    assert target_of(Policy(ALL), None, mixed) == 3
-    assert target_of(Policy(FIXED, cluster_names=("a", "z")), None, mixed) == 2
-    assert target_of(pick(7), 7, mixed) == 7
+    assert compute_target(None, None, mixed) == 3
+    assert compute_target(Policy(ALL), None, mixed) == 3
+    assert compute_target(Policy(FIXED, cluster_names=("a", "z")), None, mixed) == 2
+    assert compute_target(pick(7), 7, mixed) == 7
 
 
 def test_a_new_placement_is_bound_within_target_and_surge() -> None:
-    rollout = roll_out(new(*"abcdefgh"), RollingUpdate(), 8, 0)
+    rollout = simulate_rollout(new(*"abcdefgh"), RollingUpdate(), 8, 0)
     assert rollout.waves == (Wave((), (), tuple("abcdefgh")),)
     assert all(b.state is BOUND and b.resource_snapshot == 0 for b in rollout.bindings)
-    assert not rollout.stalled
+    assert not rollout.blocked_clusters
 
 
 def test_new_resources_go_out_a_quarter_at_a_time() -> None:
-    rollout = roll_out(bound(*"abcdefgh"), RollingUpdate(), 8, 1)
-    assert [wave.updated for wave in rollout.waves] == [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
+    rollout = simulate_rollout(bound(*"abcdefgh"), RollingUpdate(), 8, 1)
+    assert [wave.updated_clusters for wave in rollout.waves] == [
+        ("a", "b"),
+        ("c", "d"),
+        ("e", "f"),
+        ("g", "h"),
+    ]
     assert {b.resource_snapshot for b in rollout.bindings} == {1}
 
 
 def test_replacing_a_cluster_binds_the_new_one_and_deletes_the_old() -> None:
-    rollout = roll_out([*bound("a", "b"), *gone("c"), *new("d")], ONE_AT_A_TIME, 3, 0)
+    rollout = simulate_rollout([*bound("a", "b"), *gone("c"), *new("d")], ONE_AT_A_TIME, 3, 0)
     assert rollout.waves == (Wave(("c",), (), ("d",)),)
     assert [b.cluster for b in rollout.bindings] == ["a", "b", "d"]
 
 
 def test_unscheduled_ones_take_surge_until_they_are_deleted() -> None:
-    strategy = RollingUpdate(Amount(0), Amount(1), 0)
-    rollout = roll_out([*gone("a", "b"), *new("c", "d")], strategy, 2, 0)
+    strategy = RollingUpdate(IntOrPercent(0), IntOrPercent(1), 0)
+    rollout = simulate_rollout([*gone("a", "b"), *new("c", "d")], strategy, 2, 0)
     assert rollout.waves == (
         Wave((), (), ("c",)),
         Wave(("a",), (), ()),
@@ -96,46 +103,58 @@ def test_unscheduled_ones_take_surge_until_they_are_deleted() -> None:
 
 
 def test_nothing_unavailable_blocks_updates_in_place() -> None:
-    rollout = roll_out(bound("a", "b"), RollingUpdate(Amount(0), Amount(1)), 2, 1)
+    rollout = simulate_rollout(bound("a", "b"), RollingUpdate(IntOrPercent(0), IntOrPercent(1)), 2, 1)
     assert rollout.waves == ()
-    assert rollout.stalled == ("a", "b")
+    assert rollout.blocked_clusters == ("a", "b")
 
 
 def test_no_room_at_all_stalls_a_replacement() -> None:
-    rollout = roll_out([*bound("a"), *gone("b"), *new("c")], RollingUpdate(Amount(0), Amount(0)), 2, 0)
-    assert rollout.stalled == ("b", "c")
-    assert rollout.stalled
+    rollout = simulate_rollout(
+        [*bound("a"), *gone("b"), *new("c")], RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 2, 0
+    )
+    assert rollout.blocked_clusters == ("b", "c")
+    assert rollout.blocked_clusters
     assert [b.state for b in rollout.bindings] == [BOUND, UNSCHEDULED, SCHEDULED]
 
 
 def test_what_never_gets_ready_holds_the_rest_back() -> None:
-    rollout = roll_out(bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(never_ready=frozenset("b")))
-    assert [wave.updated for wave in rollout.waves] == [("a",), ("b",)]
-    assert rollout.stalled == ("c",)
-    late = roll_out(bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready=frozenset("a")))
+    rollout = simulate_rollout(
+        bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(never_ready_clusters=frozenset("b"))
+    )
+    assert [wave.updated_clusters for wave in rollout.waves] == [("a",), ("b",)]
+    assert rollout.blocked_clusters == ("c",)
+    late = simulate_rollout(
+        bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a"))
+    )
     assert late.waves == ()
 
 
 def test_failed_ones_are_updated_outside_the_budget() -> None:
-    rollout = roll_out(
-        bound("a", "b"), RollingUpdate(Amount(0), Amount(0)), 2, 1, Readiness(failed=frozenset("a"))
+    rollout = simulate_rollout(
+        bound("a", "b"),
+        RollingUpdate(IntOrPercent(0), IntOrPercent(0)),
+        2,
+        1,
+        Readiness(failed_clusters=frozenset("a")),
     )
-    assert [wave.updated for wave in rollout.waves] == [("a",)]
-    assert rollout.stalled == ("b",)
-    freed = roll_out(bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed=frozenset("a")))
-    assert [wave.updated for wave in freed.waves] == [("a",), ("b",)]
+    assert [wave.updated_clusters for wave in rollout.waves] == [("a",)]
+    assert rollout.blocked_clusters == ("b",)
+    freed = simulate_rollout(bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed_clusters=frozenset("a")))
+    assert [wave.updated_clusters for wave in freed.waves] == [("a",), ("b",)]
 
 
 def test_the_period_is_waited_only_where_availability_cannot_be_tracked() -> None:
-    assert [w.wait_seconds for w in roll_out(new("a"), RollingUpdate(), 1, 0).waves] == [0]
-    blind = Readiness(trackable=False)
-    assert [w.wait_seconds for w in roll_out(new("a"), RollingUpdate(), 1, 0, blind).waves] == [60]
+    assert [w.wait_seconds for w in simulate_rollout(new("a"), RollingUpdate(), 1, 0).waves] == [0]
+    blind = Readiness(is_trackable=False)
+    assert [w.wait_seconds for w in simulate_rollout(new("a"), RollingUpdate(), 1, 0, blind).waves] == [60]
 
 
 def test_changed_overrides_update_in_place() -> None:
-    rollout = roll_out(bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated=frozenset("b")))
-    assert [wave.updated for wave in rollout.waves] == [("b",)]
+    rollout = simulate_rollout(
+        bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b"))
+    )
+    assert [wave.updated_clusters for wave in rollout.waves] == [("b",)]
 
 
 def test_a_rollout_that_is_done_has_no_waves() -> None:
-    assert roll_out(bound("a", "b"), RollingUpdate(), 2, 0).waves == ()
+    assert simulate_rollout(bound("a", "b"), RollingUpdate(), 2, 0).waves == ()

@@ -6,26 +6,26 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Condition, Policy
-from nexusform.domains.fleet.scheduling.rollout import RollingUpdate, roll_out
+from nexusform.domains.fleet.scheduling.rollout import RollingUpdate, simulate_rollout
 from nexusform.domains.fleet.scheduling.status import (
     NAMESPACED,
     PlacementStatus,
     Progress,
-    placement_status,
-    progress_of,
+    build_placement_status,
+    compute_progress,
 )
-from nexusform.domains.fleet.scheduling.status_2023 import placement_status_2023
+from nexusform.domains.fleet.scheduling.status_2023 import build_placement_status_2023
 from tests.domains.fleet.scheduling.samples import FIXED, fleet, pick, place
 
 TWO = pick(2)
 PLACED = place(fleet("aks-member-1", "aks-member-2"), TWO)
-ROLLED = roll_out(PLACED.bindings, RollingUpdate(), 2, 0)
-DONE = progress_of(ROLLED.bindings, 0)
+ROLLED = simulate_rollout(PLACED.bindings, RollingUpdate(), 2, 0)
+DONE = compute_progress(ROLLED.bindings, 0)
 
 
 def today(**fields: object) -> PlacementStatus:
     progress = {name: replace(state, **fields) for name, state in DONE.items()}  # type: ignore[arg-type]
-    return placement_status(PLACED.status, TWO, 2, progress)
+    return build_placement_status(PLACED.status, TWO, 2, progress)
 
 
 def short(status: PlacementStatus) -> list[tuple[str, str, str]]:
@@ -114,7 +114,7 @@ def test_the_list_ends_at_the_first_that_is_not_true(fields: dict, last: tuple[s
 
 def test_counts_are_of_the_clusters_with_that_status() -> None:
     progress = {**DONE, "aks-member-1": Progress(applied="False", resource_snapshot=0)}
-    status = placement_status(PLACED.status, TWO, 2, progress)
+    status = build_placement_status(PLACED.status, TWO, 2, progress)
     assert status.conditions[-1] == Condition(
         "ClusterResourcePlacementApplied",
         "False",
@@ -125,7 +125,7 @@ def test_counts_are_of_the_clusters_with_that_status() -> None:
 
 
 def test_overrides_and_untracked_availability() -> None:
-    status = today(overrides=True, trackable=False)
+    status = today(overrides=True, is_trackable=False)
     assert ("Overridden", "True", "OverriddenSucceeded") in short(status)
     assert status.clusters[0].conditions[-1].reason == "NotAllWorkAreAvailabilityTrackable"
 
@@ -133,40 +133,42 @@ def test_overrides_and_untracked_availability() -> None:
 def test_clusters_that_are_missing_have_no_name() -> None:
     policy = Policy(FIXED, cluster_names=("a", "b", "c"))
     placed = place(fleet("a"), policy)
-    status = placement_status(placed.status, policy, None, progress_of(placed.bindings, 0))
+    status = build_placement_status(placed.status, policy, None, compute_progress(placed.bindings, 0))
     assert [(c.cluster, c.conditions[0].reason, c.conditions[0].message) for c in status.clusters[1:]] == [
         ("", "ScheduleFailed", 'Specified cluster "b" is not found'),
         ("", "ScheduleFailed", 'Specified cluster "c" is not found'),
     ]
     three = pick(3)
     few = place(fleet(*"ab"), three)
-    assert [c.cluster for c in placement_status(few.status, three, 3, {}).clusters] == ["b", "a"]
+    assert [c.cluster for c in build_placement_status(few.status, three, 3, {}).clusters] == ["b", "a"]
 
 
 def test_no_cluster_selected_leaves_one_condition() -> None:
     placed = place([], None)
-    assert len(placement_status(placed.status, None, None, {}).conditions) == 1
+    assert len(build_placement_status(placed.status, None, None, {}).conditions) == 1
 
 
 def test_before_the_scheduler_has_spoken() -> None:
-    status = placement_status(None, TWO, 2, {}, prefix=NAMESPACED)
+    status = build_placement_status(None, TWO, 2, {}, prefix=NAMESPACED)
     assert status.conditions == (
         Condition("ResourcePlacementScheduled", "Unknown", "SchedulePending", "Scheduling has not completed"),
     )
 
 
 def test_external_rollouts_say_who_controls_them() -> None:
-    waiting = placement_status(PLACED.status, TWO, 2, progress_of(PLACED.bindings, 0), external=True)
+    waiting = build_placement_status(
+        PLACED.status, TWO, 2, compute_progress(PLACED.bindings, 0), is_external=True
+    )
     assert short(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
     assert "no resource snapshot name is observed" in waiting.conditions[-1].message
     mixed = {**DONE, "aks-member-1": Progress(resource_snapshot=3)}
-    half = placement_status(PLACED.status, TWO, 2, mixed, external=True)
+    half = build_placement_status(PLACED.status, TWO, 2, mixed, is_external=True)
     assert "different resource snapshot versions" in half.conditions[-1].message
-    assert short(placement_status(PLACED.status, TWO, 2, DONE, external=True))[-1][0] == "Available"
+    assert short(build_placement_status(PLACED.status, TWO, 2, DONE, is_external=True))[-1][0] == "Available"
 
 
 def test_the_documents_sample() -> None:
-    status = placement_status_2023(PLACED.status, DONE)
+    status = build_placement_status_2023(PLACED.status, DONE)
     assert [(c.type, c.status, c.reason, c.message) for c in status.conditions] == [
         (
             "ClusterResourcePlacementScheduled",
@@ -203,7 +205,11 @@ def test_the_documents_sample() -> None:
 
 
 def test_the_older_words_for_what_is_not_done() -> None:
-    blocked = placement_status_2023(PLACED.status, progress_of(PLACED.bindings, 0))
+    blocked = build_placement_status_2023(PLACED.status, compute_progress(PLACED.bindings, 0))
     assert short(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
     failed = {name: replace(state, applied="False") for name, state in DONE.items()}
-    assert short(placement_status_2023(PLACED.status, failed))[-1] == ("Applied", "False", "ApplyFailed")
+    assert short(build_placement_status_2023(PLACED.status, failed))[-1] == (
+        "Applied",
+        "False",
+        "ApplyFailed",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import (
     ClusterTerm,
     Policy,
@@ -14,14 +14,14 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertySorter,
     SpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.changes import (
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.staged_update import Stage, Task
+from nexusform.domains.fleet.scheduling.update_validation import (
     check_budget,
     check_policy_change,
     check_stages,
     check_strategy_change,
 )
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
-from nexusform.domains.fleet.scheduling.staged import Stage, Task
 from nexusform.domains.fleet.scheduling.validation import (
     check_member,
     check_name,
@@ -30,8 +30,8 @@ from nexusform.domains.fleet.scheduling.validation import (
     check_taints,
     read_usage,
 )
-from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
-from nexusform.kubernetes.quantity import Amount, parse_duration
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.quantity import IntOrPercent, parse_duration
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     FIXED,
@@ -54,8 +54,8 @@ def texts(findings: list[Problem]) -> str:
 GOOD = [
     Policy(FIXED),
     Policy(ALL),
-    Policy(ALL, required=()),
-    Policy(ALL, required=(labels_term(region="east"),), tolerations=(Toleration("k", "Equal", "v"),)),
+    Policy(ALL, required_terms=()),
+    Policy(ALL, required_terms=(labels_term(region="east"),), tolerations=(Toleration("k", "Equal", "v"),)),
     Policy(FIXED, cluster_names=("a", "b")),
     pick(0),
     pick(
@@ -82,17 +82,20 @@ BAD = [
     ),
     (Policy(FIXED, cluster_names=("a" * 64,)), "cannot have length exceeding 63"),
     (Policy(FIXED, 1, ("a",)), "number_of_clusters: number of clusters must be nil"),
-    (Policy(FIXED, None, ("a",), required=(TERM,)), "affinity: affinity must be nil"),
+    (Policy(FIXED, None, ("a",), required_terms=(TERM,)), "affinity: affinity must be nil"),
     (
-        Policy(FIXED, None, ("a",), spread=(SpreadConstraint("a"),)),
+        Policy(FIXED, None, ("a",), spread_constraints=(SpreadConstraint("a"),)),
         "topology spread constraints needs to be empty",
     ),
     (Policy(FIXED, None, ("a",), tolerations=(Toleration("a", "Exists"),)), "tolerations needs to be empty"),
     (Policy(ALL, cluster_names=("a",)), "cluster_names: cluster names needs to be empty"),
     (Policy(ALL, 3), "number of clusters must be nil"),
-    (Policy(ALL, spread=(SpreadConstraint("a"),)), "topology spread constraints needs to be empty"),
     (
-        Policy(ALL, preferred=(PreferredTerm(1, TERM),)),
+        Policy(ALL, spread_constraints=(SpreadConstraint("a"),)),
+        "topology spread constraints needs to be empty",
+    ),
+    (
+        Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)),
         "PreferredDuringSchedulingIgnoredDuringExecution will be",
     ),
     (pick(-1), "number of clusters cannot be -1"),
@@ -111,7 +114,7 @@ BAD = [
     (pick(1, preferred=(sorted_by(NODES, "Upwards"),)), "invalid property sort order Upwards"),
     (pick(1, required=(TERM,) * 11), "at most 10 cluster selector terms"),
     (
-        pick(1, required=(ClusterTerm(label_selector({}, [Requirement("a", "In")])),)),
+        pick(1, required=(ClusterTerm(build_label_selector({}, [Requirement("a", "In")])),)),
         "cluster_selector_term.0.label_selector: values",
     ),
     (
@@ -260,24 +263,24 @@ def test_names_taints_and_members() -> None:
 
 
 def test_rolling_updates() -> None:
-    quarter = Amount(25, percent=True)
+    quarter = IntOrPercent(25, is_percent=True)
     assert check_rolling_update(quarter, quarter, 60) == []
-    assert "max_surge" in texts(check_rolling_update(quarter, Amount(-1), 60))
+    assert "max_surge" in texts(check_rolling_update(quarter, IntOrPercent(-1), 60))
     assert "unavailable_period_seconds" in texts(check_rolling_update(quarter, quarter, -1))
-    assert "External" in texts(check_rolling_update(quarter, quarter, 60, external=True))
-    stuck = check_rolling_update(Amount(0), Amount(0), 60)
+    assert "External" in texts(check_rolling_update(quarter, quarter, 60, is_external=True))
+    stuck = check_rolling_update(IntOrPercent(0), IntOrPercent(0), 60)
     assert [problem.severity for problem in stuck] == [Severity.WARNING]
 
 
 def test_budgets() -> None:
-    one = Amount(1)
+    one = IntOrPercent(1)
     assert check_budget(DisruptionBudget(max_unavailable=one), N) == []
     assert check_budget(DisruptionBudget(min_available=one), ALL) == []
     (empty,) = check_budget(DisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("budget-blocks-every-eviction", Severity.WARNING)
     assert "cannot both be given" in texts(check_budget(DisruptionBudget(one, one), None))
     assert "max unavailable 1" in texts(check_budget(DisruptionBudget(one), ALL))
-    assert "as a percentage 5%" in texts(check_budget(DisruptionBudget(None, Amount(5, True)), ALL))
+    assert "as a percentage 5%" in texts(check_budget(DisruptionBudget(None, IntOrPercent(5, True)), ALL))
 
 
 @pytest.mark.parametrize(
@@ -285,9 +288,9 @@ def test_budgets() -> None:
     [
         (Stage("Prod"), "stage.0.name"),
         (Stage(""), "stage.0.name"),
-        (Stage("a", max_concurrency=Amount(0)), "stage.0.max_concurrency"),
-        (Stage("a", max_concurrency=Amount(101, True)), "stage.0.max_concurrency"),
-        (Stage("a", label_selector({"x y": "z"})), "stage.0.label_selector"),
+        (Stage("a", max_concurrency=IntOrPercent(0)), "stage.0.max_concurrency"),
+        (Stage("a", max_concurrency=IntOrPercent(101, True)), "stage.0.max_concurrency"),
+        (Stage("a", build_label_selector({"x y": "z"})), "stage.0.label_selector"),
         (Stage("a", before=(Task("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
         (Stage("a", before=(Task("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
         (Stage("a", after=(Task("Approval"),) * 2), "cannot be more than one task of type Approval"),
@@ -302,7 +305,12 @@ def test_stages(stage: Stage, about: str) -> None:
 
 def test_strategies() -> None:
     good = Stage(
-        "canary", label_selector(), "order", Amount(50, True), (Task("Approval"),), (Task("TimedWait", 9.0),)
+        "canary",
+        build_label_selector(),
+        "order",
+        IntOrPercent(50, True),
+        (Task("Approval"),),
+        (Task("TimedWait", 9.0),),
     )
     assert check_stages([good, Stage("prod")]) == []
     assert "is there twice" in texts(check_stages([Stage("a"), Stage("a")]))

@@ -8,23 +8,23 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import (
-    Ask,
     BindingAction,
     BindingChange,
-    Cause,
+    ChangeCause,
     Health,
     Member,
+    PlacementRequest,
     Policy,
     ResourceUsage,
 )
 from nexusform.domains.fleet.scheduling.watcher import (
-    Occasion,
+    SchedulingOccasion,
     Trigger,
-    Watched,
-    observations,
-    queued,
-    trigger_for,
-    trigger_of,
+    WatchedPlacement,
+    enqueue_placements,
+    find_change_trigger,
+    find_observations,
+    find_queue_trigger,
 )
 from nexusform.kubernetes.matching import Taint, Toleration
 from tests.domains.fleet.scheduling.samples import ALL, FIXED, NODES, N, labels_term, member, pick, quantity
@@ -60,31 +60,37 @@ def changed(**fields: object) -> Callable[[Member], Member]:
     ],
 )
 def test_updates(change: Callable[[Member], Member], trigger: Trigger | None) -> None:
-    assert trigger_for(BEFORE, change(BEFORE)) is trigger
+    assert find_queue_trigger(BEFORE, change(BEFORE)) is trigger
 
 
 def test_coming_and_going() -> None:
     down = replace(BEFORE, health=Health.NOT_JOINED)
     leaving = replace(BEFORE, health=Health.LEAVING)
-    assert trigger_for(None, down) is None
-    assert trigger_for(None, BEFORE) is Trigger.CLUSTER_JOINED
-    assert trigger_for(down, BEFORE) is Trigger.CLUSTER_BECAME_ELIGIBLE
-    assert trigger_for(leaving, replace(leaving, labels={})) is None
-    assert trigger_for(leaving, None) is Trigger.CLUSTER_LEFT
-    assert trigger_for(BEFORE, None) is Trigger.CLUSTER_LEFT
+    assert find_queue_trigger(None, down) is None
+    assert find_queue_trigger(None, BEFORE) is Trigger.CLUSTER_JOINED
+    assert find_queue_trigger(down, BEFORE) is Trigger.CLUSTER_BECAME_ELIGIBLE
+    assert find_queue_trigger(leaving, replace(leaving, labels={})) is None
+    assert find_queue_trigger(leaving, None) is Trigger.CLUSTER_LEFT
+    assert find_queue_trigger(BEFORE, None) is Trigger.CLUSTER_LEFT
 
 
 def test_who_is_queued() -> None:
-    every = [Watched(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)]
+    every = [
+        WatchedPlacement(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)
+    ]
     better = replace(BEFORE, properties={NODES: "9"})
-    assert [q.placement for q in queued([BEFORE], [better], every)] == [
+    assert [q.placement for q in enqueue_placements([BEFORE], [better], every)] == [
         "PickAll-True",
         "PickAll-False",
         "PickFixed-False",
         "PickN-False",
     ]
-    assert [q.placement for q in queued([BEFORE], [], every)] == [w.key for w in every]
-    both = queued([BEFORE, member("b")], [better], [Watched("done", N, True), Watched("open", N, False)])
+    assert [q.placement for q in enqueue_placements([BEFORE], [], every)] == [w.key for w in every]
+    both = enqueue_placements(
+        [BEFORE, member("b")],
+        [better],
+        [WatchedPlacement("done", N, True), WatchedPlacement("open", N, False)],
+    )
     assert [[c.trigger for c in q.changes] for q in both] == [
         [Trigger.CLUSTER_LEFT],
         [Trigger.CLUSTER_PROPERTIES_CHANGED, Trigger.CLUSTER_LEFT],
@@ -92,48 +98,59 @@ def test_who_is_queued() -> None:
 
 
 def test_observations_name_what_would_refuse_now() -> None:
-    ask = Ask(pick(1, required=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),)))
+    ask = PlacementRequest(
+        pick(1, required=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),))
+    )
     fine = member("a", {"env": "prod"}, taints=["x"])
     worse = member("a", {"env": "test"}, taints=["x", "z"], health=Health.UNHEALTHY)
-    assert [o.trigger for o in observations(fine, worse, ask)] == [
+    assert [o.trigger for o in find_observations(fine, worse, ask)] == [
         Trigger.CLUSTER_BECAME_INELIGIBLE,
         Trigger.TAINT_ADDED,
         Trigger.LABELS_NO_LONGER_MATCH,
     ]
-    assert observations(worse, worse, ask) == ()
-    assert observations(fine, fine, ask) == ()
-    named = Ask(Policy(FIXED, cluster_names=("a",)))
-    assert [o.trigger for o in observations(fine, worse, named)] == [Trigger.CLUSTER_BECAME_INELIGIBLE]
+    assert find_observations(worse, worse, ask) == ()
+    assert find_observations(fine, fine, ask) == ()
+    named = PlacementRequest(Policy(FIXED, cluster_names=("a",)))
+    assert [o.trigger for o in find_observations(fine, worse, named)] == [Trigger.CLUSTER_BECAME_INELIGIBLE]
 
 
 @pytest.mark.parametrize(
     ("change", "occasion", "trigger"),
     [
-        (BindingAction.CREATED, Occasion(created=True), Trigger.PLACEMENT_CREATED),
-        (BindingAction.CREATED, Occasion(policy_changed=True), Trigger.POLICY_CHANGED),
-        (BindingAction.CREATED, Occasion(number_increased=True), Trigger.NUMBER_INCREASED),
-        (BindingAction.CREATED, Occasion(members={"a": Trigger.TAINT_REMOVED}), Trigger.TAINT_REMOVED),
+        (BindingAction.CREATED, SchedulingOccasion(is_new=True), Trigger.PLACEMENT_CREATED),
+        (BindingAction.CREATED, SchedulingOccasion(policy_changed=True), Trigger.POLICY_CHANGED),
+        (BindingAction.CREATED, SchedulingOccasion(number_increased=True), Trigger.NUMBER_INCREASED),
         (
             BindingAction.CREATED,
-            Occasion(members={"b": Trigger.CLUSTER_LEFT}, left=frozenset("b")),
+            SchedulingOccasion(member_triggers={"a": Trigger.TAINT_REMOVED}),
+            Trigger.TAINT_REMOVED,
+        ),
+        (
+            BindingAction.CREATED,
+            SchedulingOccasion(member_triggers={"b": Trigger.CLUSTER_LEFT}, departed_clusters=frozenset("b")),
             Trigger.CLUSTER_LEFT,
         ),
-        (BindingAction.CREATED, Occasion(evicted=frozenset("a")), Trigger.EVICTED),
-        (BindingAction.REPOINTED, Occasion(), Trigger.POLICY_CHANGED),
-        (BindingAction.CREATED, Occasion(), Trigger.RESOURCES_CHANGED),
+        (BindingAction.CREATED, SchedulingOccasion(evicted_clusters=frozenset("a")), Trigger.EVICTED),
+        (BindingAction.REPOINTED, SchedulingOccasion(), Trigger.POLICY_CHANGED),
+        (BindingAction.CREATED, SchedulingOccasion(), Trigger.RESOURCES_CHANGED),
     ],
 )
-def test_triggers_of_picks(change: BindingAction, occasion: Occasion, trigger: Trigger) -> None:
-    assert trigger_of(BindingChange("a", change, Cause.PICKED), occasion) is trigger
+def test_triggers_of_picks(change: BindingAction, occasion: SchedulingOccasion, trigger: Trigger) -> None:
+    assert find_change_trigger(BindingChange("a", change, ChangeCause.PICKED), occasion) is trigger
 
 
 @pytest.mark.parametrize(
     ("cause", "trigger"),
     [
-        (Cause.CLUSTER_LEFT, Trigger.CLUSTER_LEFT),
-        (Cause.POLICY, Trigger.POLICY_CHANGED),
-        (Cause.DOWNSCALE, Trigger.NUMBER_DECREASED),
+        (ChangeCause.CLUSTER_LEFT, Trigger.CLUSTER_LEFT),
+        (ChangeCause.POLICY, Trigger.POLICY_CHANGED),
+        (ChangeCause.DOWNSCALE, Trigger.NUMBER_DECREASED),
     ],
 )
-def test_triggers_of_releases(cause: Cause, trigger: Trigger) -> None:
-    assert trigger_of(BindingChange("a", BindingAction.UNSCHEDULED, cause), Occasion(created=True)) is trigger
+def test_triggers_of_releases(cause: ChangeCause, trigger: Trigger) -> None:
+    assert (
+        find_change_trigger(
+            BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingOccasion(is_new=True)
+        )
+        is trigger
+    )

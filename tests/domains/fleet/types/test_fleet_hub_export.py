@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 GROUP = "placement.kubernetes-fleet.io/v1"
 FLEET = "kubernetes-fleet.io"
@@ -127,7 +127,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = run(arguments)
+    code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Severity
+from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement, FleetStrategy
-from nexusform.state.conformity import misfits
-from nexusform.workflow.opening.place import Place
-from nexusform.workflow.opening.validate import validate_directory
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.directory_validation import validate_directory
 from tests.domains.fleet.planning.fleet_harness import hub, manifest_placement, member, placement
 from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of
 
@@ -149,7 +149,9 @@ def test_objects_selected_by_label_can_be_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
     text = placement("", f"resource_selector {{\n{by_label}\n}}")
     kept = attributes(state_of(text), "fleet_cluster_resource_placement.p")
-    assert misfits(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
+    assert (
+        validate_attributes(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
+    )
 
 
 def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
@@ -226,7 +228,7 @@ def test_a_manifest_says_the_same_as_blocks() -> None:
         'placement_type = "PickN"\nnumber_of_clusters = 2\ntoleration {\nkey = "a"\noperator = "Exists"\n}',
         'name = "web"',
     )
-    read = all_types().resource_types[KIND].fleet
+    read = all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     one, other = (
         read(attributes(state_of(hub() + member("m") + text), f"{KIND}.p"))
@@ -234,7 +236,7 @@ def test_a_manifest_says_the_same_as_blocks() -> None:
     )
     assert isinstance(one, FleetPlacement)
     assert isinstance(other, FleetPlacement)
-    assert one == replace(other, old_names=True)
+    assert one == replace(other, accepts_old_names=True)
 
 
 def test_a_manifest_gives_its_name_and_nothing_stands_beside_it() -> None:
@@ -326,7 +328,7 @@ spec:
 """
     block = manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
     state = state_of(block)
-    read = all_types().resource_types["fleet_cluster_staged_update_strategy"].fleet
+    read = all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
     assert read is not None
     found = read(attributes(state, "fleet_cluster_staged_update_strategy.p"))
     assert isinstance(found, FleetStrategy)
@@ -421,6 +423,6 @@ variable "names" {
         + placement('placement_type = "PickFixed"\ncluster_names = var.names', name="q")
     )
     (tmp_path / "main.nf.hcl").write_text(text + member("a"))
-    found = validate_directory(Place(directory=str(tmp_path)))
+    found = validate_directory(CommandContext(directory=str(tmp_path)))
     assert [(d.summary, d.detail) for d in found.diagnostics if d.severity is Severity.ERROR] == []
     good(plan(text + member("a"), variables=("n=1", 'names=["a"]')))

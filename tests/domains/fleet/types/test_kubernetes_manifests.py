@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.cli.main import run
-from nexusform.diagnostics import Severity
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_hub_manifest import FLEET_HUB_MANIFEST
-from nexusform.domains.fleet.types.kubernetes_manifests import ATTRIBUTES, MEMBER, read
-from nexusform.ports import DataAnswer, ReadContext
+from nexusform.domains.fleet.types.kubernetes_manifests import ATTRIBUTES, MEMBER, read_manifests_data
+from nexusform.interfaces.plugins import DataResult, ReadContext
 from tests.domains.fleet.importers.test_fleet_documents import SPECS, manifest
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
@@ -48,10 +48,10 @@ def shown(name: str, minute: str = "9", healthy: str = "True") -> str:
     return MEMBERS.replace("NAME", name).replace("MINUTE", minute).replace("HEALTHY", healthy)
 
 
-def answer(lenient: bool = False, **files: str) -> DataAnswer:
+def answer(lenient: bool = False, **files: str) -> DataResult:
     arguments = {"directory": "hub", "lenient": lenient}
     contents = {f"hub/{name}.yaml": text.encode() for name, text in files.items()}
-    return read(arguments, ReadContext(MemoryFiles(contents), NOW))
+    return read_manifests_data(arguments, ReadContext(MemoryFiles(contents), NOW))
 
 
 def test_every_kind_of_the_api_has_its_attribute() -> None:
@@ -198,7 +198,7 @@ def test_a_folder_becomes_a_fleet(
     )
     (tmp_path / "main.nf.hcl").write_text(FLEET)
     monkeypatch.chdir(tmp_path)
-    assert run(["plan", "-no-color"]) == 0
+    assert run_command_line(["plan", "-no-color"]) == 0
     printed = capsys.readouterr().out
     assert 'fleet_cluster_resource_placement.all["everywhere"]' in printed
     assert "one  " in printed

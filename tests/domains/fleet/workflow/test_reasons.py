@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.planning.fleet_phases import fleet_of
-from nexusform.domains.fleet.rendering.pod_outline import POD_ANSWER, pod_outline
-from nexusform.domains.fleet.workflow.reasons import PodReason, pod_reasons
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
+from nexusform.domains.fleet.workflow.reasons import PodReason, build_pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.rendering.answers.outline import outline_text
+from nexusform.rendering.answers.answer_report import render_report_text
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
 from tests.planning.harness import RACKS, applied, good, plan
 
@@ -15,22 +15,22 @@ TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
 
 
 def reason(result: PlanResult, name: str) -> PodReason:
-    fleet = fleet_of(result)
+    fleet = find_planned_fleet(result)
     assert fleet is not None
-    (only,) = pod_reasons(fleet.pods, [ADDRESS], name)
+    (only,) = build_pod_reasons(fleet.pods, [ADDRESS], name)
     return only
 
 
 def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
     found = reason(good(plan(TEXT)), "web-0")
-    assert not found.today
+    assert not found.is_current
     assert {v.node for v in found.nodes} == {"a-control-plane-0", "a-np-0", "a-np-1"}
     chosen = next(v for v in found.nodes if v.node == found.outcome.node)
     assert chosen.total == found.nodes[0].total == sum(chosen.points.values())
-    (refused,) = [v for v in found.nodes if v.refusals]
+    (refused,) = [v for v in found.nodes if v.rejections]
     assert refused.node == "a-control-plane-0"
-    assert "taint" in refused.refusals[0].reason
-    text = outline_text(pod_outline(found), colour=False, width=100)
+    assert "taint" in refused.rejections[0].reason
+    text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "web-0 (default/Deployment/web) on a" in text
     assert "2 nodes would do" in text
     assert found.machine in text
@@ -39,12 +39,12 @@ def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
 
 def test_a_pending_pod_says_who_refused_it() -> None:
     found = reason(good(plan(TEXT)), "web-2")
-    assert found.outcome.pending
-    assert all(v.refusals for v in found.nodes)
-    outline = pod_outline(found)
-    assert outline.bad
+    assert found.outcome.is_pending
+    assert all(v.rejections for v in found.nodes)
+    outline = build_pod_report(found)
+    assert outline.is_finding
     assert outline.verdict == "stays Pending"
-    document = POD_ANSWER(found)
+    document = POD_FORM(found)
     assert document["node"] is None
     assert [n["node"] for n in document["nodes"] if not n["refusals"]] == []
 
@@ -52,19 +52,19 @@ def test_a_pending_pod_says_who_refused_it() -> None:
 def test_a_pod_that_stands_is_asked_about_today() -> None:
     state = applied(good(plan(TEXT)))
     found = reason(good(plan(TEXT, state)), "web-0")
-    assert found.today
+    assert found.is_current
     here = next(v for v in found.nodes if v.node == found.outcome.node)
     # Its own place is open to it; the other worker holds the other replica.
     assert here.total is not None
     (other,) = [v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node]
-    assert other.refusals
-    assert "stands and stays" in " ".join(pod_outline(found).facts)
+    assert other.rejections
+    assert "stands and stays" in " ".join(build_pod_report(found).facts)
 
 
 def test_a_pod_that_was_pending_before_is_not_said_to_run() -> None:
     state = applied(good(plan(TEXT)))
     found = reason(good(plan(TEXT, state)), "web-2")
-    text = outline_text(pod_outline(found), colour=False, width=100)
+    text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "stays Pending" in text
     assert "still" in text
     assert "while a pod runs" not in text
@@ -76,7 +76,7 @@ def test_both_sides_of_an_eviction_name_each_other() -> None:
     state = applied(good(plan(base)))
     result = good(plan(RACKS + workers(1) + manifest("m", low, high), state))
     taker, victim = reason(result, "high-0"), reason(result, "low-0")
-    assert "it evicts low-0 (priority 0)" in " ".join(pod_outline(taker).facts)
-    assert "high-0, of higher priority, takes its place" in " ".join(pod_outline(victim).facts)
+    assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
+    assert "high-0, of higher priority, takes its place" in " ".join(build_pod_report(victim).facts)
     (row,) = [row for row in result.plan.placements if row.object == "high-0"]
     assert row.reason == "takes the place of low-0"

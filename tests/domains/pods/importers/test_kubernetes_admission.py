@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubernetes_admission import read_quotas
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, workloads_of
+from nexusform.domains.pods.importers.kubernetes_admission import collect_quotas
+from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope, Requests
 from nexusform.kubernetes.matching import EXISTS, Toleration
 
@@ -27,7 +27,9 @@ def bare_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, 
 
 
 def read(*objects: dict[str, Any]) -> WorkloadReading:
-    return workloads_of(read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
+    return collect_workloads(
+        parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    )
 
 
 def pod(*objects: dict[str, Any]) -> PodSpec:
@@ -100,7 +102,7 @@ def test_a_limit_range_fills_in_init_containers_and_only_its_namespace() -> None
 )
 def test_a_limit_range_forbids_what_is_out_of_bounds(of: str, resources: dict[str, Any], reason: str) -> None:
     ranges = limit_range(type=of, min={"cpu": "100m"}, max={"cpu": "2"})
-    assert read(bare_pod(resources), ranges).workloads[0].forbidden == reason
+    assert read(bare_pod(resources), ranges).workloads[0].admission_error == reason
 
 
 def test_quotas_and_what_they_read_of_pods() -> None:
@@ -119,11 +121,17 @@ def test_quotas_and_what_they_read_of_pods() -> None:
     scopes = (QuotaScope("NotTerminating"), QuotaScope("PriorityClass", "In", ("high",)))
     hard = (("requests.cpu", 1500), ("limits.memory", 1024 * MIB), ("pods", 4))
     text = yaml.safe_dump(quota, sort_keys=False)
-    assert read_quotas(read_manifests("q.yaml", text).manifests) == (Quota("shop", "compute", hard, scopes),)
+    assert collect_quotas(parse_manifests("q.yaml", text).manifests) == (
+        Quota("shop", "compute", hard, scopes),
+    )
     asked = pod(
         bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
     ).quota_figures
-    assert (asked.limits, asked.left_out, asked.finite) == ((("memory", MIB),), ("limits.cpu",), True)
+    assert (asked.limits, asked.unspecified, asked.has_deadline) == (
+        (("memory", MIB),),
+        ("limits.cpu",),
+        True,
+    )
 
 
 def test_scheduling_gates() -> None:
@@ -175,10 +183,10 @@ def test_the_lowest_default_priority_counts() -> None:
 
 def test_pods_of_a_class_that_never_preempts_evict_nobody() -> None:
     polite = thing("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
-    assert not pod(bare_pod(priorityClassName="polite"), polite).preempts
-    assert pod(bare_pod(), polite).preempts
-    assert not pod(bare_pod(), {**polite, "globalDefault": True}).preempts
-    assert not pod(bare_pod(preemptionPolicy="Never")).preempts
+    assert not pod(bare_pod(priorityClassName="polite"), polite).can_preempt
+    assert pod(bare_pod(), polite).can_preempt
+    assert not pod(bare_pod(), {**polite, "globalDefault": True}).can_preempt
+    assert not pod(bare_pod(preemptionPolicy="Never")).can_preempt
 
 
 # --- Multus (network-resources-injector) ------------------------------------------------------------------
@@ -209,14 +217,14 @@ NETS = (
 )
 def test_networks_ask_for_their_resource_once_per_interface(names: str, count: int) -> None:
     annotated = bare_pod(annotations={"k8s.v1.cni.cncf.io/networks": names})
-    assert pod(annotated, *NETS).requests.others == (("intel.com/sriov", count),)
+    assert pod(annotated, *NETS).requests.other_resources == (("intel.com/sriov", count),)
 
 
 def test_networks_do_not_count_twice_what_containers_ask_for() -> None:
     asking = bare_pod(
         {"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"}
     )
-    assert pod(asking, *NETS).requests.others == (("intel.com/sriov", 2),)
+    assert pod(asking, *NETS).requests.other_resources == (("intel.com/sriov", 2),)
 
 
 def test_networks_that_nobody_defines_are_said() -> None:

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.diagnostics import Problem, Severity
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_schemas import schema_problems
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
 def found(text: str) -> list[Problem]:
-    reading = read_manifests("web.yaml", text)
+    reading = parse_manifests("web.yaml", text)
     assert not reading.findings
-    return [each for manifest in reading.manifests for each in schema_problems(manifest)]
+    return [each for manifest in reading.manifests for each in list_schema_problems(manifest)]
 
 
 def object_of(version: str, kind: str, **body: Any) -> str:
@@ -73,7 +73,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
         (deployment(replicas="2"), "spec.replicas must be a whole number; write 2, without quotes."),
         (deployment(replicas="two"), 'spec.replicas must be a whole number, not "two".'),
         (deployment(replicas=True), "spec.replicas must be a whole number."),
-        (deployment(paused="true"), "spec.paused must be true or false; write true, without quotes."),
+        (deployment(is_paused="true"), "spec.paused must be true or false; write true, without quotes."),
         (deployment(strategy=[]), "spec.strategy must be a mapping."),
         (deployment(strategy={"rollingUpdate": {"maxSurge": []}}), "must be a whole number or a text"),
         (pod(containers={"name": "web"}), "spec.containers must be a list."),

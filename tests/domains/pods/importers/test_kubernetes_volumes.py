@@ -9,23 +9,23 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, workloads_of
-from nexusform.domains.pods.scheduling.claims import Claims
-from nexusform.domains.pods.scheduling.forecast import Prediction
-from nexusform.domains.pods.scheduling.rules.volumes import refuse
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
+from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.rules.volumes import reject
+from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import (
     Claim,
     Cluster,
+    ExistingPod,
     Node,
     NodeTerm,
     PodSpec,
-    StandingPod,
     Volume,
 )
-from nexusform.kubernetes.matching import Requirement, label_selector
+from nexusform.kubernetes.matching import Requirement, build_label_selector
 from tests.domains.pods.scheduling.outcomes import pending
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -67,7 +67,9 @@ def storage_class(name: str, provisioner: str = "disk.csi", **more: Any) -> dict
 
 
 def read(*objects: dict[str, Any]) -> WorkloadReading:
-    return workloads_of(read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
+    return collect_workloads(
+        parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    )
 
 
 def places(*objects: dict[str, Any]) -> list[str]:
@@ -76,8 +78,8 @@ def places(*objects: dict[str, Any]) -> list[str]:
 
 
 def foretold(*objects: dict[str, Any], nodes: tuple[Node, ...] = NODES) -> Prediction:
-    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    reading, offer = workloads_of(manifests), read_offer(manifests)
+    manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
     assert reading.findings == ()
     cluster = Cluster("k", nodes, volumes=offer.volumes, claims=offer.claims)
     return predict(cluster, (), reading.workloads)
@@ -237,8 +239,8 @@ def test_every_pod_of_a_set_takes_a_volume_of_its_own() -> None:
     assert third.reason == NONE_LEFT
     assert dict(first.volumes) == {"shop/data-web-0": "a" if first.node == "n1" else "b"}
     # Which of them gets which is drawn; that one is left over is not said to be certain, either.
-    assert not first.certain
-    assert foretold(stateful(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].certain
+    assert not first.is_certain
+    assert foretold(stateful(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].is_certain
 
 
 def test_a_template_stands_in_for_a_volume_of_its_name() -> None:
@@ -279,9 +281,9 @@ def test_a_disk_without_a_claim_is_on_a_node_once_unless_it_is_only_read(
     pods = web(4)
     pods["spec"]["template"]["spec"]["volumes"] = [{"name": "d", **disk}]
     prediction = foretold(pods)
-    (reach,) = [forecast.reach for forecast in prediction.forecasts.values()]
-    pending = [outcome.reason for outcome in prediction.outcomes if outcome.pending]
-    assert (reach.least, reach.most) == ((4, 4) if shared else (3, 3))
+    (reach,) = [forecast.placeable_range for forecast in prediction.forecasts.values()]
+    pending = [outcome.reason for outcome in prediction.outcomes if outcome.is_pending]
+    assert (reach.minimum, reach.maximum) == ((4, 4) if shared else (3, 3))
     reason = "0/3 nodes are available: 3 node(s) had no available disk."
     assert pending == ([] if shared else [reason])
 
@@ -315,23 +317,27 @@ def test_what_was_made_for_a_claim_is_not_taken_for_a_volume_that_is_free() -> N
     """A class makes a volume where none was free; later there is one, which is still for anybody."""
     wait = storage_class("disk", **WAIT)
     shared = [claim(storageClassName="disk"), wait]
-    before = foretold(web(3), *shared, volume("late", "elsewhere", storageClassName="disk")).standing()
+    before = foretold(
+        web(3), *shared, volume("late", "elsewhere", storageClassName="disk")
+    ).list_existing_pods()
     assert len({pod.node for pod in before}) > 1
     objects = [web(3), *shared, volume("late", before[0].node, storageClassName="disk")]
-    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    workloads, offer = workloads_of(manifests).workloads, read_offer(manifests)
+    manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
     after = predict(Cluster("k", NODES, volumes=offer.volumes), before, workloads)
-    assert [(pod.node, pod.volumes) for pod in after.standing()] == [(pod.node, ()) for pod in before]
+    assert [(pod.node, pod.volumes) for pod in after.list_existing_pods()] == [
+        (pod.node, ()) for pod in before
+    ]
 
 
 def test_daemons_stay_beside_the_one_that_has_the_volume() -> None:
     daemon = {**web(), "kind": "DaemonSet"}
     del daemon["spec"]["replicas"]
     objects = [daemon, claim(**OF_LOCAL), LOCAL, volume("a", "n1", **OF_LOCAL), volume("b", "n2", **OF_LOCAL)]
-    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    (work,), offer = workloads_of(manifests).workloads, read_offer(manifests)
+    manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    (work,), offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
     # An earlier version put one on each, and remembered no volume.
-    before = tuple(StandingPod(work.key, at, f"n{at + 1}", work.pod) for at in range(2))
+    before = tuple(ExistingPod(work.key, at, f"n{at + 1}", work.pod) for at in range(2))
     after = predict(Cluster("k", NODES, volumes=offer.volumes), before, [work])
     kept = [(o.action, o.node) for o in after.outcomes if o.action == "keep"]
     assert kept == [("keep", "n1"), ("keep", "n2")]
@@ -343,10 +349,10 @@ def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
         LOCAL,
         *(volume(f"v{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)),
     ]
-    manifests = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    workloads, offer = workloads_of(manifests).workloads, read_offer(manifests)
+    manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
     cluster = Cluster("k", NODES, volumes=offer.volumes)
-    before = predict(cluster, (), workloads).standing()
+    before = predict(cluster, (), workloads).list_existing_pods()
     lost = before[0].node
     smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
     meanwhile = predict(smaller, before, workloads)
@@ -355,7 +361,8 @@ def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
         waiting.reason == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
     )
     assert [
-        (pod.node, pod.volumes) for pod in predict(cluster, meanwhile.standing(), workloads).standing()
+        (pod.node, pod.volumes)
+        for pod in predict(cluster, meanwhile.list_existing_pods(), workloads).list_existing_pods()
     ] == [(pod.node, pod.volumes) for pod in before]
     # A state that remembers no volumes says it by its nodes.
     forgotten = [replace(pod, volumes=()) for pod in before]
@@ -377,7 +384,7 @@ def test_volumes_are_those_of_a_plain_search() -> None:
             )
             for at in range(10)
         ]
-        claims = Claims(Cluster("k", NODES, volumes=tuple(volumes)))
+        claims = VolumeBinder(Cluster("k", NODES, volumes=tuple(volumes)))
         taken: set[str] = set()
         for number in range(12):
             wanted = tuple(
@@ -386,24 +393,24 @@ def test_volumes_are_those_of_a_plain_search() -> None:
                     draw.randrange(1, 5),
                     draw.choice("ab"),
                     (draw.choice(("RWO", "RWX")),),
-                    selector=draw.choice([None, label_selector({"t": "x"})]),
-                    waits=True,
-                    made=draw.choice([(), (), (_on("n1"),)]),
+                    selector=draw.choice([None, build_label_selector({"t": "x"})]),
+                    waits_for_pod=True,
+                    provisioning_terms=draw.choice([(), (), (_on("n1"),)]),
                 )
                 for part in range(draw.randrange(1, 3))
             )
             spec = PodSpec(claims=wanted)
             open_nodes = {node.name: _found(node, wanted, volumes, taken) for node in NODES}
-            needs = claims.needs(spec, number)
-            feasible = [node.name for node in NODES if refuse(replace(spec, volumes=needs), node) is None]
+            needs = claims.compute_volume_needs(spec, number)
+            feasible = [node.name for node in NODES if reject(replace(spec, volumes=needs), node) is None]
             assert feasible == [name for name, chosen in open_nodes.items() if chosen is not None], seed
             if feasible:
                 node = draw.choice(feasible)
-                claims.take(spec, number, node)
+                claims.bind_on_node(spec, number, node)
                 chosen = open_nodes[node]
                 assert chosen is not None
                 taken |= set(chosen)
-                assert {volume for _, volume in claims.held(spec, number)} == set(chosen)
+                assert {volume for _, volume in claims.list_bound_volumes(spec, number)} == set(chosen)
 
 
 def _on(node: str) -> NodeTerm:
@@ -425,6 +432,6 @@ def _found(node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], taken: 
                 best = volume
         if best is not None:
             chosen.append(best.name)
-        elif not (claim.made and node.name == "n1"):
+        elif not (claim.provisioning_terms and node.name == "n1"):
             return None
     return chosen

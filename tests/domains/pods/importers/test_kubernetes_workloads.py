@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, workloads_of
+from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.workloads import (
     HostPort,
     NodeTerm,
@@ -22,8 +22,8 @@ from nexusform.kubernetes.matching import (
     Requirement,
     Taint,
     Toleration,
-    label_selector,
-    tolerates,
+    build_label_selector,
+    is_matching_toleration,
 )
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -55,9 +55,9 @@ def job(**spec: Any) -> dict[str, Any]:
 
 
 def read(*objects: dict[str, Any]) -> WorkloadReading:
-    reading = read_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))
+    reading = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))
     assert reading.findings == ()
-    return workloads_of(reading.manifests)
+    return collect_workloads(reading.manifests)
 
 
 def workload(*objects: dict[str, Any]) -> Workload:
@@ -87,13 +87,13 @@ def asks(cpu: str = "", memory: str = "", **more: Any) -> dict[str, Any]:
 def test_requests_are_summed_over_containers() -> None:
     found = pod({"containers": [asks("250m", "64Mi"), asks("1", "1G")]})
     assert found.requests == Requests(1250, 64 * MIB + 10**9)
-    assert found.scored == found.requests
+    assert found.scored_requests == found.requests
 
 
 def test_a_container_without_requests_counts_in_scores_only() -> None:
     found = pod({"containers": [asks("250m"), {"name": "d"}]})
     assert found.requests == Requests(250, 0)
-    assert found.scored == Requests(350, 400 * MIB)
+    assert found.scored_requests == Requests(350, 400 * MIB)
 
 
 def test_init_containers_need_the_most_of_any_one() -> None:
@@ -117,7 +117,7 @@ def test_limits_stand_in_for_requests_and_overhead_is_added() -> None:
 
 def test_other_resources_and_pod_level_requests() -> None:
     gpu = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2}}}
-    assert pod({"containers": [gpu]}).requests.others == (("nvidia.com/gpu", 2),)
+    assert pod({"containers": [gpu]}).requests.other_resources == (("nvidia.com/gpu", 2),)
     assert pod({"containers": [asks("1")], "resources": {"requests": {"cpu": "3"}}}).requests.cpu == 3000
     # A limit of the whole pod is its request only where no container asks for anything.
     limit = {"resources": {"limits": {"cpu": "4", "memory": "2Gi"}}}
@@ -176,7 +176,7 @@ def test_pod_terms() -> None:
     (term,) = pod(anti(labelSelector=own)).anti_affinity
     assert (term.topology_key, term.selector, term.namespaces) == (
         "zone",
-        label_selector({"app": "web"}),
+        build_label_selector({"app": "web"}),
         ("shop",),
     )
     (term,) = pod(anti(labelSelector=own, namespaces=["b", "a"])).anti_affinity
@@ -212,7 +212,7 @@ def test_spread_constraints() -> None:
             ]
         }
     ).spread
-    assert (bare.max_skew, bare.hard, bare.selector, bare.min_domains) == (2, False, None, 1)
+    assert (bare.max_skew, bare.is_hard, bare.selector, bare.min_domains) == (2, False, None, 1)
     assert (bare.honor_affinity, bare.honor_taints) == (True, False)
     (full,) = pod(
         {
@@ -229,7 +229,7 @@ def test_spread_constraints() -> None:
             ]
         }
     ).spread
-    assert (full.hard, full.min_domains, full.honor_affinity, full.honor_taints) == (True, 3, False, True)
+    assert (full.is_hard, full.min_domains, full.honor_affinity, full.honor_taints) == (True, 3, False, True)
 
 
 def test_tolerations_and_those_that_everybody_gets() -> None:
@@ -238,9 +238,9 @@ def test_tolerations_and_those_that_everybody_gets() -> None:
     cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
     lost = Taint("node.kubernetes.io/unreachable", "", "NoExecute")
     plain, daemon = workload(deployment()).pod, workload(deployment(kind="DaemonSet")).pod
-    assert any(tolerates(t, lost) for t in plain.tolerations)
-    assert not any(tolerates(t, cordon) for t in plain.tolerations)
-    assert any(tolerates(t, cordon) for t in daemon.tolerations)
+    assert any(is_matching_toleration(t, lost) for t in plain.tolerations)
+    assert not any(is_matching_toleration(t, cordon) for t in plain.tolerations)
+    assert any(is_matching_toleration(t, cordon) for t in daemon.tolerations)
 
 
 def test_host_ports() -> None:
@@ -271,7 +271,7 @@ def test_priorities() -> None:
 def test_default_spreading_counts_the_replica_set_and_its_services() -> None:
     found = workload(deployment()).pod
     hashed = dict(found.labels)["pod-template-hash"]
-    assert found.default_spread == label_selector({"app": "web", "pod-template-hash": hashed})
+    assert found.default_spread == build_label_selector({"app": "web", "pod-template-hash": hashed})
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -280,7 +280,7 @@ def test_default_spreading_counts_the_replica_set_and_its_services() -> None:
     }
     daemon = deployment(kind="DaemonSet")
     assert workload(daemon).pod.default_spread is None
-    assert workload(daemon, service).pod.default_spread == label_selector({"app": "web"})
+    assert workload(daemon, service).pod.default_spread == build_label_selector({"app": "web"})
 
 
 # --- kinds ------------------------------------------------------------------------------------------------
@@ -323,8 +323,8 @@ def test_other_strategies() -> None:
             podManagementPolicy="Parallel",
         )
     )
-    assert (stateful.partition, stateful.first, stateful.ordered) == (2, 5, False)
-    assert workload(deployment(kind="StatefulSet")).ordered
+    assert (stateful.partition, stateful.first_ordinal, stateful.is_ordered) == (2, 5, False)
+    assert workload(deployment(kind="StatefulSet")).is_ordered
     daemon = workload(deployment(kind="DaemonSet", updateStrategy={"type": "OnDelete"}))
     assert daemon.strategy is Strategy.ON_DELETE
 
@@ -450,7 +450,7 @@ def test_a_replication_controller_selects_by_plain_labels() -> None:
     old["spec"]["selector"] = {"app": "web"}
     found = workload(old)
     assert (found.kind, found.replicas, found.strategy) == ("ReplicationController", 3, Strategy.ON_DELETE)
-    assert found.pod.default_spread == label_selector({"app": "web"})
+    assert found.pod.default_spread == build_label_selector({"app": "web"})
 
 
 @pytest.mark.parametrize(

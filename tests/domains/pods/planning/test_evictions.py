@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from nexusform.domains.pods.planning.brought import Brought
+from tests.domains.pods.planning.test_observed import NODES, WEB, places, seen, web
+
+from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PENDING, PodWarning
 from tests.domains.pods.importers.cluster_objects import node, pod
-from tests.domains.pods.planning.test_observed import NODES, WEB, places, seen, web
 from tests.domains.pods.planning.test_pods import pods
 from tests.planning.harness import applied, good, is_empty, warnings
 
@@ -40,8 +41,10 @@ def test_who_is_evicted_is_told_once_however_often_pods_are_looked_at() -> None:
     def evicted(workload: str, detail: str) -> PodWarning:
         return PodWarning(NO_EXECUTE_EVICTS, workload, detail, "")
 
-    brought = Brought()
+    brought = ObjectPods()
     pending = PodWarning(PENDING, "a", "a-0 stays Pending", "")
-    brought.warn([evicted("a", "first"), evicted("b", "first"), pending])
-    brought.warn([evicted("a", "second")])  # b stands elsewhere by now, and nothing is Pending any more
+    brought.update_warnings([evicted("a", "first"), evicted("b", "first"), pending])
+    brought.update_warnings(
+        [evicted("a", "second")]
+    )  # b stands elsewhere by now, and nothing is Pending any more
     assert brought.warnings == (evicted("a", "second"), evicted("b", "first"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests
-from nexusform.domains.pods.planning.brought import PriorPods
-from nexusform.domains.pods.planning.nodes import NodeCluster, clusters_with_nodes
+from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_planned_clusters
+from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.phase import PodPhase
-from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.plan import Mode
 from nexusform.state.objects import State
@@ -135,12 +135,12 @@ def test_pods_show_where_they_run_and_a_second_plan_is_empty() -> None:
     assert pods(result) == {f"web-{n}": ("place", "new") for n in range(3)}
     (row,) = [r for r in result.plan.placements if r.object == "web-0"]
     assert row.source is None
-    assert isinstance(row.target, PodPlace)
+    assert isinstance(row.target, PodLocation)
     assert row.target.cluster == "a"
     assert nodes[row.target.node]["machine"] == row.target.machine
     again = plan(text, state)
     assert is_empty(again)
-    assert again.plan.kept == 4 + 3
+    assert again.plan.unchanged_count == 4 + 3
 
 
 def test_a_pod_is_certain_only_where_nothing_else_is_possible() -> None:
@@ -481,29 +481,29 @@ resource "nexus_separation_rule" "apart" {
 """
     text = workers(2) + manifest("m", deployment("web", 1), deployment("db", 1)) + rule
     together = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
-    (verdict,) = plan(together, tie_breaks=5).plan.separation_rules
-    assert verdict.holds == "never"
+    (verdict,) = plan(together, tie_breaks=5).plan.separation_verdicts
+    assert verdict.satisfied == "never"
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
     (problem,) = errors(plan(together, ways_out=True))
     assert "No zone sets were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
-    (verdict,) = plan(elsewhere, tie_breaks=5).plan.separation_rules
-    assert (verdict.holds, verdict.violations) == ("always", ())
+    (verdict,) = plan(elsewhere, tie_breaks=5).plan.separation_verdicts
+    assert (verdict.satisfied, verdict.violations) == ("always", ())
 
 
 # --- what placements bring ---------------------------------------------------------------------
 
 
 def read(*objects: str) -> tuple[Manifest, ...]:
-    return read_manifests("hub", "\n---\n".join(objects)).manifests
+    return parse_manifests("hub", "\n---\n".join(objects)).manifests
 
 
 @pytest.fixture(scope="module")
 def clusters() -> Mapping[str, NodeCluster]:
     text = RACKS + workers(3)
-    return clusters_with_nodes(good(plan(text, state_of(text))).objects.values())
+    return build_planned_clusters(good(plan(text, state_of(text))).objects.values())
 
 
 PLACEMENT = "fleet_cluster_resource_placement.p"
@@ -515,43 +515,43 @@ def after(phase: PodPhase) -> dict[str, tuple[str, str]]:
 
 def test_a_placements_pods_count_for_the_figures_of_the_member(clusters: Mapping[str, NodeCluster]) -> None:
     phase = PodPhase(clusters, members={"east": "s/a"})
-    assert phase.requests("east") == (0, 0)
-    shown = phase.place(PLACEMENT, "east", read(deployment("web", 2, cpu="1")), {})
+    assert phase.sum_requests("east") == (0, 0)
+    shown = phase.place_pods(PLACEMENT, "east", read(deployment("web", 2, cpu="1")), {})
     assert set(shown["default/Deployment/web"]) == {"web-0", "web-1"}
-    assert phase.requests("east") == (2000, 0)
-    assert phase.requests("s/a") == (2000, 0)
-    assert phase.place(PLACEMENT, "elsewhere", read(deployment("web", 2)), {}) == {}
+    assert phase.sum_requests("east") == (2000, 0)
+    assert phase.sum_requests("s/a") == (2000, 0)
+    assert phase.place_pods(PLACEMENT, "elsewhere", read(deployment("web", 2)), {}) == {}
 
 
 def test_a_later_call_of_the_same_plan_changes_nothing(clusters: Mapping[str, NodeCluster]) -> None:
     phase = PodPhase(clusters)
     objects = read(deployment("web", 2))
-    first = json.dumps(phase.place(PLACEMENT, "s/a", objects, {}))
+    first = json.dumps(phase.place_pods(PLACEMENT, "s/a", objects, {}))
     other = "fleet_cluster_resource_placement.q"
-    phase.place(other, "s/a", read(deployment("db", 1)), {})
-    assert json.dumps(phase.place(PLACEMENT, "s/a", objects, json.loads(first))) == first
+    phase.place_pods(other, "s/a", read(deployment("db", 1)), {})
+    assert json.dumps(phase.place_pods(PLACEMENT, "s/a", objects, json.loads(first))) == first
     assert after(phase) == dict.fromkeys(("web-0", "web-1", "db-0"), ("place", "new"))
 
 
 def test_an_override_that_changes_the_template_is_called_so(clusters: Mapping[str, NodeCluster]) -> None:
     hub = read(deployment("web", 2))
-    prior = PodPhase(clusters).place(PLACEMENT, "s/a", hub, {})
+    prior = PodPhase(clusters).place_pods(PLACEMENT, "s/a", hub, {})
     phase = PodPhase(clusters)
     changed = read(deployment("web", 2, image="redis:7"))
-    phase.place(PLACEMENT, "s/a", changed, prior, before=hub, overridden=True)
+    phase.place_pods(PLACEMENT, "s/a", changed, prior, previous=hub, overrides_changed=True)
     assert after(phase) == {f"web-{n}": ("move", "override_changed") for n in range(2)}
     same = PodPhase(clusters)
-    same.place(PLACEMENT, "s/a", changed, prior, before=changed)
+    same.place_pods(PLACEMENT, "s/a", changed, prior, previous=changed)
     assert after(same) == {f"web-{n}": ("keep", "") for n in range(2)}
 
 
 def test_a_binding_that_goes_takes_its_pods(clusters: Mapping[str, NodeCluster]) -> None:
     objects = read(deployment("web", 2))
-    prior = PodPhase(clusters).place(PLACEMENT, "s/a", objects, {})
+    prior = PodPhase(clusters).place_pods(PLACEMENT, "s/a", objects, {})
     phase = PodPhase(clusters, [PriorPods(PLACEMENT, "s/a", prior, objects)])
-    phase.leave(PLACEMENT, "s/a")
+    phase.remove_pods(PLACEMENT, "s/a")
     assert after(phase) == {f"web-{n}": ("remove", "binding_removed") for n in range(2)}
-    assert phase.places() == []
+    assert phase.list_hosted_workloads() == []
 
 
 def test_company_that_comes_later_is_found(clusters: Mapping[str, NodeCluster]) -> None:
@@ -565,9 +565,9 @@ def test_company_that_comes_later_is_found(clusters: Mapping[str, NodeCluster]) 
         }
     }
     phase = PodPhase(clusters)
-    web = phase.place(PLACEMENT, "s/a", read(deployment("web", 1, spec=wants)), {})
+    web = phase.place_pods(PLACEMENT, "s/a", read(deployment("web", 1, spec=wants)), {})
     assert web["default/Deployment/web"]["web-0"]["node"] is None
-    db = phase.place("fleet_cluster_resource_placement.q", "s/a", read(deployment("db", 1)), {})
+    db = phase.place_pods("fleet_cluster_resource_placement.q", "s/a", read(deployment("db", 1)), {})
     assert web["default/Deployment/web"]["web-0"]["node"] == db["default/Deployment/db"]["db-0"]["node"]
 
 
@@ -721,7 +721,7 @@ def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
 def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
     start = RACKS + workers(2) + manifest("m", deployment("web", 2, image="web:1"))
     state = state_of(start)
-    paused = RACKS + workers(2) + manifest("m", deployment("web", 3, image="web:2", paused=True))
+    paused = RACKS + workers(2) + manifest("m", deployment("web", 3, image="web:2", is_paused=True))
     after = applied(good(plan(paused, state)), state)
     assert {name: place["node"] is not None for name, place in standing(after).items()} == {
         "web-0": True,
@@ -733,7 +733,7 @@ def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
     # Let go, all of them get the template that waited.
     rolled = applied(good(plan(paused.replace('"paused": true', '"paused": false'), after)), after)
     assert not any(place.get("former_template") for place in standing(rolled).values())
-    first = RACKS + workers(2) + manifest("m", deployment("web", 2, paused=True))
+    first = RACKS + workers(2) + manifest("m", deployment("web", 2, is_paused=True))
     assert standing(state_of(first)) == {}
 
 
@@ -771,7 +771,7 @@ def test_a_paused_rollout_is_scaled_set_by_set_too() -> None:
     state = state_of(base + manifest("m", deployment("web", 4, cpu="100m")))
     hung = {"nodeSelector": {"nobody": "has-it"}}
     for replicas, paused in ((4, False), (4, True), (8, True)):
-        text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung, paused=paused))
+        text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung, is_paused=paused))
         state = applied(good(plan(text, state)), state)
     nodes = [place["node"] for place in standing(state).values()]
     assert (len(nodes), nodes.count(None)) == (10, 4)

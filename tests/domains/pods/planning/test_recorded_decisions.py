@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.domains.pods.planning.test_observed import DATA, seen
 
-from nexusform.domains.fleet.planning.fleet_phases import fleet_of
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.phase import PodDecision
 from nexusform.domains.pods.scheduling import explanation
 from nexusform.planning.conclusion.result import PlanResult
-from tests.domains.pods.planning.test_observed import DATA, seen
 from tests.domains.pods.planning.test_pods import manifest
 from tests.planning.harness import good
 
@@ -74,11 +74,11 @@ def _known_here(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 def decision(result: PlanResult) -> PodDecision:
     """What the plan says of the one pod that comes."""
-    fleet = fleet_of(result)
+    fleet = find_planned_fleet(result)
     assert fleet is not None
     rows = [row for row in result.plan.placements if row.kind == "pod" and row.action == "place"]
     (row,) = [row for row in rows if row.trigger in ("new", "scale_out")]
-    (found,) = fleet.pods.decisions("fleet_hub_manifest.m", row.object)
+    (found,) = fleet.pods.find_decisions("fleet_hub_manifest.m", row.object)
     return found
 
 
@@ -98,7 +98,7 @@ def test_a_plan_decides_as_the_scheduler_did(case: dict[str, Any]) -> None:
     if case["result"] == "bound":
         assert outcome.node in case["choices"]
         # As all is known, a pod is certain where the scheduler drew no lot.
-        assert outcome.certain == (len(case["choices"]) == 1)
+        assert outcome.is_certain == (len(case["choices"]) == 1)
         totals = {verdict.node: verdict.total for verdict in points_of(pod) if verdict.total is not None}
         assert len(totals) == (case["feasible_nodes"] or len(totals))
         if "totals" in case:
@@ -113,9 +113,13 @@ def test_a_plan_decides_as_the_scheduler_did(case: dict[str, Any]) -> None:
 
 
 def points_of(pod: PodDecision) -> tuple[explanation.NodeVerdict, ...]:
-    scene, outcome = pod.scene, pod.outcome
+    scene, outcome = pod.inputs, pod.outcome
     return explanation.explain(
-        scene.model, scene.standing, scene.workloads, (outcome.workload, outcome.number), seed=scene.seed
+        scene.cluster,
+        scene.existing_pods,
+        scene.workloads,
+        (outcome.workload, outcome.number),
+        seed=scene.seed,
     )
 
 
@@ -123,7 +127,7 @@ def refusals(pod: PodDecision) -> dict[str, int]:
     """The first reasons against each node before anybody left."""
     tally: dict[str, int] = {}
     for verdict in points_of(pod):
-        for reason in verdict.refusals[0].reason.split(", "):
+        for reason in verdict.rejections[0].reason.split(", "):
             tally[reason] = tally.get(reason, 0) + 1
     return tally
 

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, SpreadConstraint
-from nexusform.kubernetes.matching import Taint, holds, label_selector, matches, tolerates
+from nexusform.kubernetes.matching import (
+    Taint,
+    build_label_selector,
+    is_matching_toleration,
+    is_requirement_met,
+    is_selected,
+)
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -37,8 +43,8 @@ class Cluster:
         if not in_namespace and term.namespace_selector is not None:
             labels = dict(self.namespaces.get(pod.namespace, {}))
             labels["kubernetes.io/metadata.name"] = pod.namespace
-            in_namespace = matches(term.namespace_selector, labels)
-        return in_namespace and matches(term.selector, dict(pod.labels))
+            in_namespace = is_selected(term.namespace_selector, labels)
+        return in_namespace and is_selected(term.selector, dict(pod.labels))
 
     def same_domain(self, key: str, one: Node, other: Node) -> bool:
         a, b = one.labels.get(key), other.labels.get(key)
@@ -67,13 +73,15 @@ class Cluster:
 
     def cordoned(self, pod: PodSpec, node: Node) -> str | None:
         cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-        if node.unschedulable and not any(tolerates(t, cordon) for t in pod.tolerations):
+        if node.unschedulable and not any(is_matching_toleration(t, cordon) for t in pod.tolerations):
             return "node(s) were unschedulable"
         return None
 
     def tainted(self, pod: PodSpec, node: Node) -> str | None:
         for taint in node.taints:
-            if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
+            if taint.effect != "PreferNoSchedule" and not any(
+                is_matching_toleration(t, taint) for t in pod.tolerations
+            ):
                 return "node(s) had untolerated taint(s)"
         return None
 
@@ -88,8 +96,8 @@ class Cluster:
         return not any(field.operator == "In" and node.name not in field.values for field in term.fields)
 
     def node_term(self, term: Any, node: Node) -> bool:
-        answers = [holds(r, node.labels) for r in term.labels]
-        answers += [holds(r, {"metadata.name": node.name}) for r in term.fields]
+        answers = [is_requirement_met(r, node.labels) for r in term.labels]
+        answers += [is_requirement_met(r, {"metadata.name": node.name}) for r in term.fields]
         return bool(answers) and all(answers)
 
     def on(self, node: Node) -> list[PodSpec]:
@@ -115,16 +123,16 @@ class Cluster:
         ):
             if asked > 0 and asked > offered - used:
                 short.append(f"Insufficient {name}")
-        for name, asked in pod.requests.others:
-            used = sum(dict(p.requests.others).get(name, 0) for p in theirs)
-            if asked > node.others.get(name, 0) - used:
+        for name, asked in pod.requests.other_resources:
+            used = sum(dict(p.requests.other_resources).get(name, 0) for p in theirs)
+            if asked > node.other_resources.get(name, 0) - used:
                 short.append(f"Insufficient {name}")
         return ", ".join(short)
 
     def disks(self, pod: PodSpec, node: Node) -> str | None:
         theirs = [disk for other in self.on(node) for disk in other.disks]
         for a in pod.disks:
-            if any(a.name == b.name and not (a.read_only and b.read_only) for b in theirs):
+            if any(a.name == b.name and not (a.is_read_only and b.is_read_only) for b in theirs):
                 return "node(s) had no available disk"
         return None
 
@@ -137,10 +145,12 @@ class Cluster:
         selector = constraint.selector
         if selector is None or (not selector.match_labels and not selector.match_expressions):
             return 0
-        return sum(p.namespace == pod.namespace and matches(selector, dict(p.labels)) for p in self.on(node))
+        return sum(
+            p.namespace == pod.namespace and is_selected(selector, dict(p.labels)) for p in self.on(node)
+        )
 
     def spread(self, pod: PodSpec, node: Node) -> str | None:
-        hard = [c for c in pod.spread if c.hard]
+        hard = [c for c in pod.spread if c.is_hard]
         for constraint in hard:
             value = node.labels.get(constraint.topology_key)
             if value is None:
@@ -154,7 +164,7 @@ class Cluster:
                     domains[at] = domains.get(at, 0) + self.counted(constraint, pod, other)
             least = min(domains.values(), default=0) if len(domains) >= constraint.min_domains else 0
             selector = constraint.selector
-            itself = int(selector is not None and matches(selector, dict(pod.labels)))
+            itself = int(selector is not None and is_selected(selector, dict(pod.labels)))
             if domains.get(value, 0) + itself - least > constraint.max_skew:
                 return "node(s) didn't match pod topology spread constraints"
         return None
@@ -219,12 +229,12 @@ class Cluster:
         count = 0
         for taint in node.taints:
             if taint.effect == "PreferNoSchedule":
-                count += not any(tolerates(t, taint) for t in pod.tolerations)
+                count += not any(is_matching_toleration(t, taint) for t in pod.tolerations)
         return count
 
     def least_allocated(self, pod: PodSpec, node: Node) -> int:
-        cpu = sum(p.scored.cpu for p in [*self.on(node), pod])
-        memory = sum(p.scored.memory for p in [*self.on(node), pod])
+        cpu = sum(p.scored_requests.cpu for p in [*self.on(node), pod])
+        memory = sum(p.scored_requests.memory for p in [*self.on(node), pod])
         parts = []
         for used, offered in ((cpu, node.cpu), (memory, node.memory)):
             if offered:
@@ -242,8 +252,8 @@ class Cluster:
 
     def spread_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
         own = bool(pod.spread)
-        soft = [c for c in pod.spread if not c.hard]
-        everything = pod.default_spread is not None and pod.default_spread == label_selector({})
+        soft = [c for c in pod.spread if not c.is_hard]
+        everything = pod.default_spread is not None and pod.default_spread == build_label_selector({})
         if not own and pod.default_spread is not None and not everything:
             soft = [
                 SpreadConstraint(key, skew, False, pod.default_spread) for key, skew in ((HOST, 3), (ZONE, 5))
@@ -340,7 +350,7 @@ def victims_on(
         for at, (namespace, selector, allowed) in enumerate(guards):
             empty = not selector.match_labels and not selector.match_expressions
             labels = dict(tenant[1].labels)
-            if not empty and labels and namespace == tenant[1].namespace and matches(selector, labels):
+            if not empty and labels and namespace == tenant[1].namespace and is_selected(selector, labels):
                 spent[at] = spent.get(at, 0) + 1
                 breaks = breaks or spent[at] > allowed
         (protected if breaks else free).append(tenant)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Prediction
 
 
 def pending(prediction: Prediction) -> list[PodOutcome]:
-    return [outcome for outcome in prediction.outcomes if outcome.pending]
+    return [outcome for outcome in prediction.outcomes if outcome.is_pending]
 
 
 def running(prediction: Prediction, workload: str) -> int:
-    return sum(bool(outcome.node) for outcome in prediction.of(workload))
+    return sum(bool(outcome.node) for outcome in prediction.list_outcomes(workload))

@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import run
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.session import Session
+from nexusform.domains.pods.scheduling import spec_scheduler
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     Disk,
+    ExistingPod,
     HostPort,
     Node,
     NodeTerm,
@@ -22,10 +23,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodTerm,
     Requests,
     SpreadConstraint,
-    StandingPod,
     Workload,
 )
-from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.domains.pods.scheduling.outcomes import pending, running
 
@@ -61,7 +61,7 @@ def nodes(draw: Any) -> tuple[Node, ...]:
                 memory=draw(st.sampled_from((1 << 30, 3 << 30))),
                 pods=draw(st.sampled_from((2, 110))),
                 unschedulable=not draw(st.integers(0, 9)),
-                others=draw(st.sampled_from(({}, {"gpu": 2}))),
+                other_resources=draw(st.sampled_from(({}, {"gpu": 2}))),
             )
         )
     return tuple(made)
@@ -70,16 +70,21 @@ def nodes(draw: Any) -> tuple[Node, ...]:
 selectors = st.sampled_from(
     (
         None,
-        label_selector({}),
-        label_selector({"app": "a"}),
-        label_selector({"app": "b"}),
-        label_selector({}, (Requirement("app", "In", APPS),)),
-        label_selector({}, (Requirement("app", "NotIn", ("a",)),)),
-        label_selector({"app": "a"}, (Requirement("tier", "Exists"),)),
+        build_label_selector({}),
+        build_label_selector({"app": "a"}),
+        build_label_selector({"app": "b"}),
+        build_label_selector({}, (Requirement("app", "In", APPS),)),
+        build_label_selector({}, (Requirement("app", "NotIn", ("a",)),)),
+        build_label_selector({"app": "a"}, (Requirement("tier", "Exists"),)),
     )
 )
 namespaces = st.sampled_from(
-    ((("one",), None), (("two",), None), ((), label_selector({})), ((), label_selector({"k": "v"})))
+    (
+        (("one",), None),
+        (("two",), None),
+        ((), build_label_selector({})),
+        ((), build_label_selector({"k": "v"})),
+    )
 )
 
 
@@ -125,12 +130,12 @@ def specs(draw: Any) -> PodSpec:
     labels = {"app": draw(st.sampled_from(APPS))}
     if draw(st.booleans()):
         labels["tier"] = "db"
-    own = label_selector({"app": labels["app"]})
+    own = build_label_selector({"app": labels["app"]})
     return PodSpec(
         namespace=draw(st.sampled_from(("one", "two"))),
         labels=tuple(sorted(labels.items())),
         requests=Requests(cpu, memory, draw(st.sampled_from(((), (("gpu", 1),))))),
-        scored=Requests(cpu or 100, memory or 200 << 20),
+        scored_requests=Requests(cpu or 100, memory or 200 << 20),
         node_selector=draw(st.sampled_from(((), (), ((ZONE, "x"),)))),
         node_terms=draw(st.sampled_from((None, None, True)))
         and draw(st.lists(node_terms, max_size=2).map(tuple)),
@@ -141,9 +146,9 @@ def specs(draw: Any) -> PodSpec:
         preferred_affinity=draw(few(terms(1))),
         preferred_anti_affinity=draw(few(terms(1))),
         spread=draw(few(spreads(), 2)),
-        default_spread=draw(st.sampled_from((None, own, label_selector({})))),
+        default_spread=draw(st.sampled_from((None, own, build_label_selector({})))),
         host_ports=draw(st.sampled_from(((), (), (HostPort(80),), (HostPort(80, "TCP", "10.0.0.1"),)))),
-        disks=draw(st.sampled_from(((), (), (Disk("d"),), (Disk("d", read_only=True),)))),
+        disks=draw(st.sampled_from(((), (), (Disk("d"),), (Disk("d", is_read_only=True),)))),
     )
 
 
@@ -159,7 +164,7 @@ class Case:
         self.specs = specs
         self.placed = [(specs[s % len(specs)], nodes[n % len(nodes)].name) for s, n in placed]
         self.standing = [
-            StandingPod(f"x/Pod/p{at}", 0, name, spec) for at, (spec, name) in enumerate(self.placed)
+            ExistingPod(f"x/Pod/p{at}", 0, name, spec) for at, (spec, name) in enumerate(self.placed)
         ]
 
 
@@ -176,13 +181,15 @@ quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 @quick
 @given(cases)
 def test_reasons_and_scores_agree(case: Case) -> None:
-    session = Session(case.cluster, case.standing, 8)
+    session = SchedulingSession(case.cluster, case.standing, 8)
     peer = brute_force.Cluster(case.cluster.nodes, case.placed, case.cluster.namespaces)
     for spec in case.specs:
-        view = session.run_of(spec)
+        view = session.get_scheduler(spec)
         for at, node in enumerate(case.cluster.nodes):
-            assert [r.reason for r in view.refusals(at)] == peer.reasons(spec, node)
-        scored = {case.cluster.nodes[at].name: sum(parts.values()) for at, parts in view.scored().items()}
+            assert [r.reason for r in view.list_rejections(at)] == peer.reasons(spec, node)
+        scored = {
+            case.cluster.nodes[at].name: sum(parts.values()) for at, parts in view.score_nodes().items()
+        }
         assert scored == peer.totals(spec)
 
 
@@ -200,14 +207,14 @@ def test_every_choice_is_among_the_best(case: Case, replicas: int) -> None:
         spec = outcome.spec
         assert spec is not None
         totals = brute_force.Cluster(case.cluster.nodes, placed, case.cluster.namespaces).totals(spec)
-        if not totals and any(other.pending for other in prediction.outcomes):
+        if not totals and any(other.is_pending for other in prediction.outcomes):
             return  # it was tried again after later pods
         if (spec.affinity or spec.spread) and outcome.node not in totals:
             return  # the same
         best = [name for name, total in totals.items() if total == max(totals.values())]
         assert outcome.node in best
-        assert outcome.feasible == len(totals)
-        if outcome.certain:
+        assert outcome.feasible_nodes == len(totals)
+        if outcome.is_certain:
             assert best == [outcome.node]
         placed.append((spec, outcome.node))
 
@@ -220,14 +227,16 @@ def test_pending_pods_are_refused_everywhere_and_placed_ones_obey(case: Case, re
         Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
     ]
     prediction = predict(case.cluster, case.standing, workloads)
-    after = [(p.spec, p.node) for p in prediction.standing() if p.node]
+    after = [(p.spec, p.node) for p in prediction.list_existing_pods() if p.node]
     peer = brute_force.Cluster(case.cluster.nodes, after, case.cluster.namespaces)
     for outcome in pending(prediction):
         assert outcome.spec is not None
         assert all(peer.reasons(outcome.spec, node) for node in case.cluster.nodes)
-        assert {r.candidate for r in outcome.refusals} == {node.name for node in case.cluster.nodes}
+        assert {r.candidate for r in outcome.rejections} == {node.name for node in case.cluster.nodes}
     for key, forecast in prediction.forecasts.items():
-        assert forecast.reach.least <= running(prediction, key) <= forecast.reach.most
+        assert (
+            forecast.placeable_range.minimum <= running(prediction, key) <= forecast.placeable_range.maximum
+        )
 
 
 @quick
@@ -239,7 +248,7 @@ def test_buckets_by_counts_choose_as_buckets_by_domain(case: Case, replicas: int
     ]
     by_domain = predict(case.cluster, case.standing, workloads)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "_FEW_DOMAINS", 0)
+        patch.setattr(spec_scheduler, "_FEW_DOMAINS", 0)
         by_counts = predict(case.cluster, case.standing, workloads)
     assert by_counts == by_domain
 
@@ -251,7 +260,7 @@ def test_no_outcome_breaks_a_required_anti_affinity(case: Case, replicas: int) -
     workloads = [
         Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
     ]
-    pods = [(p.spec, p.node) for p in predict(case.cluster, (), workloads).standing() if p.node]
+    pods = [(p.spec, p.node) for p in predict(case.cluster, (), workloads).list_existing_pods() if p.node]
     peer = brute_force.Cluster(case.cluster.nodes, pods, case.cluster.namespaces)
     for at, (one, here) in enumerate(pods):
         for other, there in pods[:at] + pods[at + 1 :]:
@@ -275,11 +284,11 @@ def test_many_nodes_against_every_nodes_score() -> None:
 
     def workload(name: str, **more: Any) -> Workload:
         spec = PodSpec(
-            labels=(("app", name),), requests=Requests(300, 1 << 28), scored=Requests(300, 1 << 28)
+            labels=(("app", name),), requests=Requests(300, 1 << 28), scored_requests=Requests(300, 1 << 28)
         )
         return Workload("Deployment", "default", name, 60, replace(spec, template=name, **more))
 
-    a, b = label_selector({"app": "a"}), label_selector({"app": "b"})
+    a, b = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
     workloads = [
         workload("a", anti_affinity=(PodTerm("CIS-node", a, ("default",)),), default_spread=a),
         workload(
@@ -291,12 +300,14 @@ def test_many_nodes_against_every_nodes_score() -> None:
     cluster = Cluster("k", nodes)
     prediction = predict(cluster, (), workloads)
     assert not pending(prediction)
-    session = Session(cluster, (), 8)
+    session = SchedulingSession(cluster, (), 8)
     for outcome in prediction.outcomes:
         assert outcome.spec is not None
         if outcome.number % 10 == 3:
-            totals = {at: sum(p.values()) for at, p in session.run_of(outcome.spec).scored().items()}
+            totals = {
+                at: sum(p.values()) for at, p in session.get_scheduler(outcome.spec).score_nodes().items()
+            }
             best = max(totals.values())
-            assert best == totals[session.board.index[outcome.node]]
-            assert outcome.feasible == len(totals)
-        session.board.place(session.board.group(outcome.spec), session.board.index[outcome.node])
+            assert best == totals[session.cache.index[outcome.node]]
+            assert outcome.feasible_nodes == len(totals)
+        session.cache.place(session.cache.get_group(outcome.spec), session.cache.index[outcome.node])

@@ -11,14 +11,14 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.forecast import REMOVE, Prediction
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.pod_outcomes import REMOVE, Prediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
+    ExistingPod,
     Node,
     PodSpec,
     Requests,
-    StandingPod,
     Strategy,
     Workload,
 )
@@ -54,18 +54,18 @@ def played(steps: str) -> list[str]:
     """What is told of each step; nothing may change where a step is asked for once more. Behind `-` a node
     is lost.
     """
-    standing: list[StandingPod] = []
+    standing: list[ExistingPod] = []
     before: Workload | None = None
     tale: list[str] = []
     for step in steps.split("; "):
         nodes = NODES[:2] if step.startswith("-") else NODES
         workload = asked = deployment(step.lstrip("-"))
         if before is not None and before.replicas != asked.replicas:
-            workload = replace(asked, most_before=before.replicas + before.max_surge)
+            workload = replace(asked, previous_max_pods=before.replicas + before.max_surge)
         found = predict(Cluster("k", nodes), standing, [workload])
         tale.append(told(workload, found))
         standing = [
-            StandingPod(each.workload, each.number, each.node, each.spec or asked.pod)
+            ExistingPod(each.workload, each.number, each.node, each.spec or asked.pod)
             for each in found.outcomes
             if each.action != REMOVE
         ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec.structs import replace
+from tests.domains.pods.scheduling.test_scheduler import cluster, standing, workload
 
 from nexusform.domains.pods.scheduling import risks
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import warnings_of
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
 from nexusform.domains.pods.scheduling.workloads import Cluster
 from nexusform.kubernetes.matching import Taint, Toleration
-from tests.domains.pods.scheduling.test_scheduler import cluster, standing, workload
 
 DOWN = Taint("maintenance", "yes", "NoExecute")
 
@@ -30,7 +30,7 @@ def tolerating(seconds: int | None = None) -> dict[str, Any]:
 def places(where: Cluster, *nodes: str, cpu: int = 0, kind: str = "Deployment", **more: Any) -> list[str]:
     """What becomes of the pods of a workload that stood on these nodes."""
     work = workload("web", len(nodes), cpu=cpu, kind=kind, **more)
-    outcomes = predict(where, standing(work, *nodes), [work]).of(work.key)
+    outcomes = predict(where, standing(work, *nodes), [work]).list_outcomes(work.key)
     return [f"{each.action} {each.node or 'nowhere'} {each.trigger}".strip() for each in outcomes]
 
 
@@ -51,14 +51,14 @@ def test_a_toleration_for_a_time_lets_pods_come_back_only_where_no_other_node_is
     busy = workload("busy", 1, cpu=500, pod=tolerating())
     where = tainted(2, "n1")
     work = workload("web", 1, cpu=100, pod=tolerating(60))
-    elsewhere = predict(where, [*standing(busy, "n1"), *standing(work, "n1")], [work]).of(work.key)
+    elsewhere = predict(where, [*standing(busy, "n1"), *standing(work, "n1")], [work]).list_outcomes(work.key)
     assert [(each.action, each.node, each.trigger) for each in elsewhere] == [("move", "n2", "no_execute")]
-    back = predict(where, [*standing(busy, "n2"), *standing(work, "n1")], [work]).of(work.key)
+    back = predict(where, [*standing(busy, "n2"), *standing(work, "n1")], [work]).list_outcomes(work.key)
     assert [(each.action, each.node, each.trigger) for each in back] == [("keep", "n1", "")]
     at_once = workload("web", 1, cpu=100, pod=tolerating(0))
-    assert [each.action for each in predict(where, standing(at_once, "n1"), [at_once]).of(work.key)] == [
-        "move"
-    ]
+    assert [
+        each.action for each in predict(where, standing(at_once, "n1"), [at_once]).list_outcomes(work.key)
+    ] == ["move"]
 
 
 def test_others_are_evicted_too_and_come_to_rest() -> None:
@@ -67,19 +67,19 @@ def test_others_are_evicted_too_and_come_to_rest() -> None:
     where = tainted(3, "n1")
     before = [*standing(other, "n1", "n2"), *standing(bare, "n1")]
     result = predict(where, before, [work])
-    assert [(each.name, each.action, each.node) for each in result.displaced] == [
+    assert [(each.name, each.action, each.node) for each in result.displaced_outcomes] == [
         ("other-0", "move", "n3"),
         ("bare", "remove", ""),
     ]
-    again = predict(where, result.standing(), [work])
-    assert not again.displaced
+    again = predict(where, result.list_existing_pods(), [work])
+    assert not again.displaced_outcomes
     assert {each.action for each in again.outcomes} == {"keep"}
 
 
 def test_daemons_are_left_to_their_controller() -> None:
     work = workload("agent", 0, kind="DaemonSet")
     result = predict(tainted(2, "n1"), standing(work, "n1", "n2"), [work])
-    assert [(each.action, each.trigger) for each in result.of(work.key)] == [
+    assert [(each.action, each.trigger) for each in result.list_outcomes(work.key)] == [
         ("remove", "scale_in"),
         ("keep", ""),
     ]
@@ -94,7 +94,7 @@ def test_it_is_said_who_is_evicted_by_what_and_when() -> None:
         result = predict(where, [*standing(work, "n1", "n2"), *standing(busy, "n1")], [busy, work])
         (told,) = [
             each
-            for each in warnings_of(where, result)
+            for each in collect_warnings(where, result)
             if each.kind == risks.NO_EXECUTE_EVICTS and each.workload == work.key
         ]
         assert (

@@ -8,21 +8,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.session import Session
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.domains.pods.scheduling.workloads import (
-    Budget,
     Cluster,
+    DisruptionBudget,
+    ExistingPod,
     HostPort,
     Node,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
-    StandingPod,
     Workload,
 )
-from nexusform.kubernetes.matching import Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 
 HOST = "kubernetes.io/hostname"
@@ -37,7 +37,12 @@ def node(name: str, **more: Any) -> Node:
 def spec(app: str, cpu: int, priority: int = 0, **more: Any) -> PodSpec:
     requests = Requests(cpu, 0)
     return PodSpec(
-        labels=(("app", app),), requests=requests, scored=requests, priority=priority, template=app, **more
+        labels=(("app", app),),
+        requests=requests,
+        scored_requests=requests,
+        priority=priority,
+        template=app,
+        **more,
     )
 
 
@@ -45,17 +50,17 @@ def deployment(pod: PodSpec, replicas: int = 1, kind: str = "Deployment") -> Wor
     return Workload(kind, "default", dict(pod.labels)["app"], replicas, pod)
 
 
-def standing(pod: PodSpec, *places: tuple[str, int]) -> list[StandingPod]:
+def standing(pod: PodSpec, *places: tuple[str, int]) -> list[ExistingPod]:
     key = deployment(pod).key
-    return [StandingPod(key, at, name, pod, age) for at, (name, age) in enumerate(places)]
+    return [ExistingPod(key, at, name, pod, age) for at, (name, age) in enumerate(places)]
 
 
 def decide(
-    cluster: Cluster, pods: list[StandingPod], *works: Workload, **more: Any
+    cluster: Cluster, pods: list[ExistingPod], *works: Workload, **more: Any
 ) -> dict[str, tuple[str, str]]:
     """Pod -> (node or "", trigger), of all that something happens to."""
     outcomes = predict(cluster, pods, works, **more)
-    every = (*outcomes.outcomes, *outcomes.displaced)
+    every = (*outcomes.outcomes, *outcomes.displaced_outcomes)
     return {o.name: (o.node, o.trigger) for o in every if o.action != "keep"}
 
 
@@ -110,8 +115,11 @@ def test_who_stays_is_evicted_for_nobody() -> None:
     on_n0, on_n1 = standing(low, ("n0", 1), ("n1", 2))
     waits = {"high-0": ("", "new")}
     works = (deployment(high), deployment(low, 2))
-    assert decide(cluster, [replace(on_n0, stays=True), replace(on_n1, stays=True)], *works) == waits
-    chosen = decide(cluster, [on_n0, replace(on_n1, stays=True)], *works)
+    assert (
+        decide(cluster, [replace(on_n0, is_protected=True), replace(on_n1, is_protected=True)], *works)
+        == waits
+    )
+    chosen = decide(cluster, [on_n0, replace(on_n1, is_protected=True)], *works)
     assert chosen == {"high-0": ("n0", "new"), "low-0": ("", "preempted")}
 
 
@@ -121,20 +129,23 @@ def test_a_budget_turns_the_choice() -> None:
     works = [deployment(spec("high", 4000, 100)), deployment(cheap), deployment(dear)]
     two = (node("n0"), node("n1"))
     assert decide(Cluster("k", two), pods, *works)["high-0"][0] == "n0"
-    budget = Budget("default", "cheap", label_selector({"app": "cheap"}), min_available="1")
+    budget = DisruptionBudget("default", "cheap", build_label_selector({"app": "cheap"}), min_available="1")
     assert decide(Cluster("k", two, budgets=(budget,)), pods, *works)["high-0"][0] == "n1"
     # A budget is no wall: where every candidate breaks one, the rest decides.
-    both = (budget, Budget("default", "dear", label_selector({"app": "dear"}), max_unavailable="0"))
+    both = (
+        budget,
+        DisruptionBudget("default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"),
+    )
     assert decide(Cluster("k", two, budgets=both), pods, *works)["high-0"][0] == "n0"
     # One that selects everything protects nobody from preemption.
-    everybody = Budget("default", "all", label_selector(), min_available="100%")
+    everybody = DisruptionBudget("default", "all", build_label_selector(), min_available="100%")
     assert decide(Cluster("k", two, budgets=(everybody,)), pods, *works)["high-0"][0] == "n0"
 
 
 def test_who_never_preempts_waits_and_so_do_equals() -> None:
     cluster = Cluster("k", (node("n0"),))
     low = spec("low", 4000, 5)
-    for waiting in (spec("high", 4000, 100, preempts=False), spec("high", 4000, 5), spec("high", 4000, 4)):
+    for waiting in (spec("high", 4000, 100, can_preempt=False), spec("high", 4000, 5), spec("high", 4000, 4)):
         outcome = decide(cluster, standing(low, ("n0", 1)), deployment(waiting), deployment(low))
         assert outcome == {"high-0": ("", "new")}
 
@@ -150,8 +161,8 @@ def test_nodes_that_no_leaving_helps_are_not_tried() -> None:
 
 def test_anti_affinity_of_and_towards_victims_is_cured() -> None:
     cluster = Cluster("k", (node("n0"), node("n1")))
-    apart = (PodTerm(HOST, label_selector({"app": "low"}), ("default",)),)
-    away = (PodTerm(HOST, label_selector({"app": "high"}), ("default",)),)
+    apart = (PodTerm(HOST, build_label_selector({"app": "low"}), ("default",)),)
+    away = (PodTerm(HOST, build_label_selector({"app": "high"}), ("default",)),)
     for low, high in (
         (spec("low", 10), spec("high", 10, 9, anti_affinity=apart)),
         (spec("low", 10, anti_affinity=away), spec("high", 10, 9)),
@@ -174,7 +185,7 @@ def test_a_daemon_takes_its_own_node_and_comes_back_to_it() -> None:
     }
     small = deployment(spec("small", 100), kind="DaemonSet")
     big = deployment(spec("big", 4000, 9))
-    daemons = [StandingPod(small.key, at, name, small.pod) for at, name in enumerate(("n0", "n1"))]
+    daemons = [ExistingPod(small.key, at, name, small.pod) for at, name in enumerate(("n0", "n1"))]
     outcome = decide(cluster, daemons, small, big)
     evicted = [name for name, (_, trigger) in outcome.items() if trigger == "preempted"]
     assert len(evicted) == 1
@@ -184,25 +195,25 @@ def test_a_daemon_takes_its_own_node_and_comes_back_to_it() -> None:
 def test_pods_of_others_are_evicted_and_come_again_but_bare_ones_do_not() -> None:
     cluster = Cluster("k", (node("n0"), node("n1")))
     theirs, bare = spec("theirs", 3000), spec("bare", 3000)
-    stands = [*standing(theirs, ("n0", 1)), StandingPod("default/Pod/bare", 0, "n1", bare, 2)]
+    stands = [*standing(theirs, ("n0", 1)), ExistingPod("default/Pod/bare", 0, "n1", bare, 2)]
     high = deployment(spec("high", 4000, 9), 2)
     prediction = predict(cluster, stands, [high])
-    assert {o.name: (o.node, o.action, o.trigger) for o in prediction.displaced} == {
+    assert {o.name: (o.node, o.action, o.trigger) for o in prediction.displaced_outcomes} == {
         "theirs-0": ("", "move", "preempted"),
         "bare": ("", "remove", "preempted"),
     }
-    assert prediction.bystanders == ()
-    assert {pod.name: pod.node for pod in prediction.standing()}["theirs-0"] == ""
-    assert "bare" not in {pod.name for pod in prediction.standing()}
+    assert prediction.unmanaged_pods == ()
+    assert {pod.name: pod.node for pod in prediction.list_existing_pods()}["theirs-0"] == ""
+    assert "bare" not in {pod.name for pod in prediction.list_existing_pods()}
 
 
 def test_a_second_prediction_changes_nothing_after_evictions() -> None:
     cluster = Cluster("k", (node("n0"), node("n1"), node("n2")))
     low, high = deployment(spec("low", 1500), 6), deployment(spec("high", 2000, 9), 4)
-    before = predict(cluster, (), [low]).standing()
+    before = predict(cluster, (), [low]).list_existing_pods()
     first = predict(cluster, before, [low, high])
     assert sum(bool(outcome.victims) for outcome in first.outcomes)
-    again = predict(cluster, first.standing(), [low, high])
+    again = predict(cluster, first.list_existing_pods(), [low, high])
     assert {outcome.action for outcome in again.outcomes} == {"keep"}
 
 
@@ -214,7 +225,7 @@ def test_only_what_is_drawn_by_lot_is_uncertain() -> None:
     def certain(*ages: int) -> bool:
         places = [(f"n{at}", age) for at, age in enumerate(ages)]
         outcomes = predict(cluster, standing(low, *places), [high, deployment(low, len(ages))]).outcomes
-        return next(outcome.certain for outcome in outcomes if outcome.name == "high-0")
+        return next(outcome.is_certain for outcome in outcomes if outcome.name == "high-0")
 
     assert certain(1, 2)
     assert not certain(1, 1)
@@ -222,7 +233,7 @@ def test_only_what_is_drawn_by_lot_is_uncertain() -> None:
     many = Cluster("k", tuple(node(f"n{at}") for at in range(120)))
     pods = standing(low, *[(f"n{at}", at) for at in range(120)])
     outcome = predict(many, pods, [high, deployment(low, 120)]).outcomes
-    assert not next(each.certain for each in outcome if each.name == "high-0")
+    assert not next(each.is_certain for each in outcome if each.name == "high-0")
 
 
 def test_a_template_of_higher_priority_replaces_its_own_old_pods() -> None:
@@ -238,8 +249,12 @@ def test_a_template_of_higher_priority_replaces_its_own_old_pods() -> None:
 # --- against a brute force ----------------------------------------------------------------------------
 
 
-SELECTORS = (label_selector({"app": "a"}), label_selector({"app": "b"}), label_selector({"tier": "db"}))
-World = tuple[tuple[Node, ...], list[brute_force.Tenant], PodSpec, list[Budget]]
+SELECTORS = (
+    build_label_selector({"app": "a"}),
+    build_label_selector({"app": "b"}),
+    build_label_selector({"tier": "db"}),
+)
+World = tuple[tuple[Node, ...], list[brute_force.Tenant], PodSpec, list[DisruptionBudget]]
 
 
 def random_world(chance: Random) -> World:
@@ -257,10 +272,10 @@ def random_world(chance: Random) -> World:
         kind = replace(chance.choice(kinds), priority=chance.choice((-5, 0, 0, 1, 3)))
         tenants.append((f"p{at}", kind, chance.choice(made).name, at))
     budgets = [
-        Budget(
+        DisruptionBudget(
             chance.choice(("one", "two")),
             "b",
-            chance.choice((*SELECTORS, label_selector())),
+            chance.choice((*SELECTORS, build_label_selector())),
             chance.choice(("1", "2", "50%", "100%")),
         )
         for _ in range(chance.randint(0, 2))
@@ -285,7 +300,7 @@ def random_spec(chance: Random) -> PodSpec:
         namespace=chance.choice(("one", "two")),
         labels=tuple(sorted(labels.items())),
         requests=requests,
-        scored=requests,
+        scored_requests=requests,
         node_selector=((ZONE, "x"),) if not chance.randrange(8) else (),
         tolerations=(Toleration("t", "Exists"),) if chance.randrange(3) else (),
         affinity=terms() if not chance.randrange(3) else (),
@@ -314,34 +329,36 @@ def compare(world: World) -> str:
         covered = [
             kind
             for _, kind, _, _ in tenants
-            if kind.namespace == budget.namespace and brute_force.matches(budget.selector, dict(kind.labels))
+            if kind.namespace == budget.namespace
+            and brute_force.is_selected(budget.selector, dict(kind.labels))
         ]
         text, total = budget.min_available, len(covered)
         least = -(-total * int(text[:-1]) // 100) if text.endswith("%") else int(text)
         guards.append((budget.namespace, budget.selector, max(0, total - least)))
     best = brute_force.best_evictions(some_nodes, tenants, pod, guards)
-    pods = [StandingPod(f"x/Deployment/{name}", 0, at, kind, age) for name, kind, at, age in tenants]
+    pods = [ExistingPod(f"x/Deployment/{name}", 0, at, kind, age) for name, kind, at, age in tenants]
     expected = [guard_pods(budget, pods) for budget in budgets]
-    session = Session(cluster, pods, 8, expected=expected)
-    verdict = session.place(pod, "x/Deployment/taker", 0)
+    session = SchedulingSession(cluster, pods, 8, expected_counts=expected)
+    verdict = session.place_pod(pod, "x/Deployment/taker", 0)
     if not best:
         assert not verdict.node
-        assert not session.evicted
+        assert not session.evictions
         return "nobody helps"
     assert {each.workload.rsplit("/", 1)[1] for each in verdict.victims} == best[verdict.node]
-    assert [each.pod for each in session.evicted] == list(verdict.victims)
-    assert verdict.certain == (len(best) == 1)
+    assert [each.pod for each in session.evictions] == list(verdict.victims)
+    assert verdict.is_certain == (len(best) == 1)
     # The board is what it is without the victims and with the pod.
-    here = session.board.index[verdict.node]
+    here = session.cache.index[verdict.node]
     left = [kind for name, kind, at, _ in tenants if at == verdict.node and name not in best[verdict.node]]
-    assert session.board.usage[here].cpu == sum(kind.requests.cpu for kind in (*left, pod))
+    assert session.cache.usage[here].cpu == sum(kind.requests.cpu for kind in (*left, pod))
     taken = next(each for each in some_nodes if each.name == verdict.node)
     _, violations = brute_force.victims_on(some_nodes, tenants, pod, taken, guards) or ([], 0)
     return "evicts against a budget" if violations else "evicts"
 
 
-def guard_pods(budget: Budget, pods: list[StandingPod]) -> int:
+def guard_pods(budget: DisruptionBudget, pods: list[ExistingPod]) -> int:
     return sum(
-        pod.spec.namespace == budget.namespace and brute_force.matches(budget.selector, dict(pod.spec.labels))
+        pod.spec.namespace == budget.namespace
+        and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
         for pod in pods
     )

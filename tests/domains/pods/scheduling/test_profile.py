@@ -8,12 +8,13 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     ZONE,
     Cluster,
     Disk,
+    ExistingPod,
     HostPort,
     Node,
     NodeTerm,
@@ -21,14 +22,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodTerm,
     Requests,
     SpreadConstraint,
-    StandingPod,
     VolumeNeed,
 )
-from nexusform.kubernetes.matching import Requirement, Taint, label_selector
+from nexusform.kubernetes.matching import Requirement, Taint, build_label_selector
 
 GIB = 1 << 30
 APP = (("app", "a"),)
-ITSELF = label_selector({"app": "a"})
+ITSELF = build_label_selector({"app": "a"})
 ON_N1 = Requirement("metadata.name", "In", ("n1",))
 IN_Y = NodeTerm((Requirement(ZONE, "In", ("y",)),))
 
@@ -38,18 +38,18 @@ def node(name: str, zone: str, **more: Any) -> Node:
 
 
 def asks(cpu: int = 0, memory: int = 0, **more: Any) -> PodSpec:
-    return PodSpec(labels=APP, requests=Requests(cpu, memory), scored=Requests(cpu, memory), **more)
+    return PodSpec(labels=APP, requests=Requests(cpu, memory), scored_requests=Requests(cpu, memory), **more)
 
 
-def on_n0(spec: PodSpec) -> StandingPod:
-    return StandingPod("default/Deployment/other", 0, "n0", spec)
+def on_n0(spec: PodSpec) -> ExistingPod:
+    return ExistingPod("default/Deployment/other", 0, "n0", spec)
 
 
 TWO = (node("n0", "x"), node("n1", "y"))
 OF_PODS: Final = [each.name for each in profile.POD_FILTERS]
 SMALL = asks(100, GIB // 40)
 # Per table and entry: nodes, pods that stand, and a pod that the entry keeps from n0.
-Case = tuple[tuple[Node, ...], tuple[StandingPod, ...], PodSpec]
+Case = tuple[tuple[Node, ...], tuple[ExistingPod, ...], PodSpec]
 CASES: Final[Mapping[tuple[str, str], Case]] = {
     ("NODE_FILTERS", "node_unschedulable"): ((node("n0", "x", unschedulable=True), TWO[1]), (), SMALL),
     ("NODE_FILTERS", "node_name"): (TWO, (), asks(node_name="n1")),
@@ -59,18 +59,18 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         SMALL,
     ),
     ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
-    ("POD_FILTERS", "volumes_to_be"): (TWO, (), asks(unmet=("the claim is not there",))),
+    ("POD_FILTERS", "volumes_to_be"): (TWO, (), asks(missing_objects=("the claim is not there",))),
     ("NODE_FILTERS", "node_names"): (TWO, (), asks(node_terms=(NodeTerm(fields=(ON_N1,)),))),
     ("NODE_FILTERS", "volume_zones"): (
         TWO,
         (),
-        asks(volumes=(VolumeNeed(None, bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
+        asks(volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
     ),
-    ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), bound=True),))),
+    ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), is_bound=True),))),
     ("DOMAIN_FILTERS", "claims"): (
         TWO,
-        (on_n0(asks(exclusive=("default/one",))),),
-        asks(exclusive=("default/one",)),
+        (on_n0(asks(exclusive_claims=("default/one",))),),
+        asks(exclusive_claims=("default/one",)),
     ),
     ("USAGE_FILTERS", "node_ports"): (
         TWO,
@@ -82,7 +82,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
     ("DOMAIN_FILTERS", "topology_spread"): (
         TWO,
         (on_n0(SMALL),),
-        asks(spread=(SpreadConstraint(ZONE, 1, hard=True, selector=ITSELF),)),
+        asks(spread=(SpreadConstraint(ZONE, 1, is_hard=True, selector=ITSELF),)),
     ),
     ("DOMAIN_FILTERS", "inter_pod_affinity"): (
         TWO,
@@ -92,7 +92,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
     ("USAGE_SCORES", "least_allocated"): (TWO, (on_n0(asks(1000, GIB)),), asks(1000, GIB)),
     ("USAGE_SCORES", "balanced_allocation"): (
         TWO,
-        (on_n0(asks(2000)), StandingPod("default/Deployment/other", 1, "n1", asks(1000, GIB))),
+        (on_n0(asks(2000)), ExistingPod("default/Deployment/other", 1, "n1", asks(1000, GIB))),
         asks(400, 4 * GIB // 10),
     ),
     ("NODE_SCORES", "taints"): (
@@ -109,7 +109,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
     ("DOMAIN_SCORES", "topology_spread"): (
         TWO,
         (on_n0(asks()),),
-        asks(spread=(SpreadConstraint(ZONE, 1, hard=False, selector=ITSELF),)),
+        asks(spread=(SpreadConstraint(ZONE, 1, is_hard=False, selector=ITSELF),)),
     ),
     ("DOMAIN_SCORES", "inter_pod_affinity"): (
         TWO,
@@ -135,7 +135,7 @@ def name_of(entry: Any) -> str:
 def chosen(table: str, case: Case) -> set[str]:
     """For a filter the nodes that may take the pod, for a score those that share the highest total."""
     nodes, standing, spec = case
-    verdicts = consider(Cluster("c", nodes), standing, spec)
+    verdicts = evaluate_nodes(Cluster("c", nodes), standing, spec)
     totals = {verdict.node: verdict.total for verdict in verdicts if verdict.total is not None}
     if table.endswith("FILTERS"):
         return set(totals)

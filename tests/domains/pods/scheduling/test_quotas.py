@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import risks
-from nexusform.domains.pods.scheduling.forecast import Prediction
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import warnings_of
+from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
+    ExistingPod,
     Node,
     PodSpec,
     PodState,
@@ -20,7 +21,6 @@ from nexusform.domains.pods.scheduling.workloads import (
     QuotaFigures,
     QuotaScope,
     Requests,
-    StandingPod,
     Strategy,
     Workload,
 )
@@ -31,7 +31,7 @@ NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, mem
 
 
 def web(name: str = "web", replicas: int = 3, cpu: int = 500, **spec: Any) -> Workload:
-    pod = PodSpec(labels=(("app", name),), requests=Requests(cpu), scored=Requests(cpu), **spec)
+    pod = PodSpec(labels=(("app", name),), requests=Requests(cpu), scored_requests=Requests(cpu), **spec)
     return Workload("Deployment", "default", name, replicas, pod)
 
 
@@ -39,13 +39,13 @@ def quota(*hard: tuple[str, int], scopes: tuple[QuotaScope, ...] = (), namespace
     return Quota(namespace, "compute", hard, scopes)
 
 
-def foretold(quotas: list[Quota], *works: Workload, standing: tuple[StandingPod, ...] = ()) -> Prediction:
+def foretold(quotas: list[Quota], *works: Workload, standing: tuple[ExistingPod, ...] = ()) -> Prediction:
     return predict(Cluster("k", NODES, quotas=tuple(quotas)), standing, works)
 
 
 def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
     return {
-        f.workload.name: (running(prediction, f.workload.key), f.not_made)
+        f.workload.name: (running(prediction, f.workload.key), f.uncreated)
         for f in prediction.forecasts.values()
     }
 
@@ -69,7 +69,7 @@ def test_a_quota_lets_only_so_many_pods_be_made(hard: tuple[str, int], running: 
 
 def test_pods_that_stand_count_and_stay() -> None:
     old = web("old", replicas=2)
-    standing = tuple(StandingPod(old.key, at, "n1", old.pod) for at in range(2))
+    standing = tuple(ExistingPod(old.key, at, "n1", old.pod) for at in range(2))
     prediction = foretold([quota(("pods", 1))], old, web(), standing=standing)
     assert made(prediction) == {"old": (2, 0), "web": (0, 3)}
 
@@ -81,10 +81,10 @@ def test_older_workloads_are_made_first_whatever_their_priority() -> None:
 
 def test_a_quota_on_cpu_wants_every_container_to_say_how_much() -> None:
     prediction = foretold(
-        [quota(("requests.cpu", 8000))], web(quota_figures=QuotaFigures(left_out=("requests.cpu",)))
+        [quota(("requests.cpu", 8000))], web(quota_figures=QuotaFigures(unspecified=("requests.cpu",)))
     )
     (forecast,) = prediction.forecasts.values()
-    assert forecast.refused == "failed quota: compute: must specify requests.cpu for every container"
+    assert forecast.rejection == "failed quota: compute: must specify requests.cpu for every container"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_quota_speaks_of_the_pods_in_its_scopes(scope: QuotaScope, running: in
 
 def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
     cluster = Cluster("k", NODES, quotas=(quota(("requests.cpu", 1200)),))
-    (warning,) = warnings_of(cluster, predict(cluster, (), [web()]))
+    (warning,) = collect_warnings(cluster, predict(cluster, (), [web()]))
     assert warning.kind == risks.NOT_MADE
     assert warning.detail == (
         "Deployment default/web: 1 of 3 pods would not be made: exceeded quota: compute, "
@@ -117,7 +117,7 @@ def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
 
 
 def test_pods_that_a_limit_range_forbids_are_not_made() -> None:
-    work = replace(web(), forbidden="maximum cpu usage per Container is 1, but limit is 2")
+    work = replace(web(), admission_error="maximum cpu usage per Container is 1, but limit is 2")
     assert made(foretold([], work)) == {"web": (0, 3)}
 
 
@@ -127,9 +127,9 @@ def test_gated_pods_exist_and_nobody_looks_for_a_node() -> None:
     prediction = predict(cluster, (), [work])
     assert [outcome.state for outcome in prediction.outcomes] == [PodState.GATED] * 3
     assert pending(prediction) == []
-    again = predict(cluster, prediction.standing(), [work])
+    again = predict(cluster, prediction.list_existing_pods(), [work])
     assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {("keep", PodState.GATED)}
-    (warning,) = warnings_of(cluster, prediction)
+    (warning,) = collect_warnings(cluster, prediction)
     assert warning.detail.endswith("SchedulingGated: scheduling is blocked by example.com/quota.")
 
 
@@ -137,10 +137,10 @@ def test_a_daemonset_without_any_node_is_said() -> None:
     tainted = tuple(replace(node, taints=(Taint("gpu", "", "NoSchedule"),)) for node in NODES)
     agent = replace(web("agent", 1), kind="DaemonSet")
     cluster = Cluster("k", tainted)
-    (warning,) = warnings_of(cluster, predict(cluster, (), [agent]))
+    (warning,) = collect_warnings(cluster, predict(cluster, (), [agent]))
     assert warning.kind == risks.NOWHERE
     assert "it would get no pod at all: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
-    assert not warnings_of(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
+    assert not collect_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
 
 # --- rollouts -------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def rolled(
     """Two pods of an older template, where so many may be in their namespace."""
     work = replace(web(replicas=2, template="2"), kind=kind, strategy=strategy, **more)
     old = replace(work.pod, template="1")
-    standing = tuple(StandingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
+    standing = tuple(ExistingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
     return foretold([quota(("pods", most))], work, standing=standing)
 
 
@@ -164,17 +164,17 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
     hung = rolled(2, max_surge=1, max_unavailable=0)
     assert new_ones(hung) == []
     (forecast,) = hung.forecasts.values()
-    assert (running(hung, forecast.workload.key), forecast.stuck, forecast.not_made) == (2, True, 1)
-    (warning,) = warnings_of(Cluster("k", NODES), hung)
+    assert (running(hung, forecast.workload.key), forecast.is_blocked, forecast.uncreated) == (2, True, 1)
+    (warning,) = collect_warnings(Cluster("k", NODES), hung)
     assert warning.kind == risks.STUCK
     assert warning.detail == (
         "Deployment default/web: 1 new pod would not be made beside the old ones: exceeded quota: "
         "compute, requested: pods=1, used: pods=2, limited: pods=2."
     )
     # The next prediction finds the same.
-    again = foretold([quota(("pods", 2))], forecast.workload, standing=hung.standing())
+    again = foretold([quota(("pods", 2))], forecast.workload, standing=hung.list_existing_pods())
     assert [o.action for o in again.outcomes] == ["keep", "keep"]
-    assert again.forecasts[forecast.workload.key].stuck
+    assert again.forecasts[forecast.workload.key].is_blocked
 
 
 @pytest.mark.parametrize(
@@ -189,16 +189,16 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
 def test_a_rollout_with_room_in_its_quota_gets_through(most: int, more: dict[str, Any]) -> None:
     through = rolled(most, **more)
     assert sorted(new_ones(through)) == ["web-0", "web-1"]
-    assert not next(iter(through.forecasts.values())).stuck
+    assert not next(iter(through.forecasts.values())).is_blocked
 
 
 def test_a_set_whose_new_pods_ask_for_too_much_stops_at_the_first() -> None:
     work = replace(web(replicas=2, cpu=900, template="2"), kind="StatefulSet")
     old = replace(web(cpu=500).pod, template="1")
-    standing = tuple(StandingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
+    standing = tuple(ExistingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
     limit = quota(("requests.cpu", 1000))
     first = foretold([limit], work, standing=standing)
     assert [(o.name, o.action) for o in first.outcomes] == [("web-0", "keep"), ("web-1", "remove")]
-    assert next(iter(first.forecasts.values())).not_made == 1
-    again = foretold([limit], work, standing=first.standing())
+    assert next(iter(first.forecasts.values())).uncreated == 1
+    again = foretold([limit], work, standing=first.list_existing_pods())
     assert [(o.name, o.action) for o in again.outcomes] == [("web-0", "keep")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
 from nexusform.domains.pods.scheduling.risks import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY
-from nexusform.domains.pods.scheduling.scheduler import predict
-from nexusform.domains.pods.scheduling.warnings import warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, Workload
 from tests.domains.pods.scheduling.outcomes import pending
 
@@ -66,9 +66,9 @@ PREFERRED = REQUIRED.replace(
 
 
 def redis(text: str = REQUIRED) -> list[Workload]:
-    manifests = read_manifests("redis.yaml", text)
+    manifests = parse_manifests("redis.yaml", text)
     assert manifests.findings == ()
-    reading = workloads_of(manifests.manifests)
+    reading = collect_workloads(manifests.manifests)
     assert reading.findings == ()
     return list(reading.workloads)
 
@@ -88,11 +88,15 @@ def test_two_servers_take_one_pod_each(seed: int) -> None:
     prediction = predict(cluster, (), redis(), seed=seed)
     forecast = prediction.forecasts[KEY]
     assert forecast.per_machine == {"Compute01": 1, "Compute02": 1}
-    assert (forecast.reach.least, forecast.reach.most, forecast.reach.exact) == (2, 2, True)
+    assert (
+        forecast.placeable_range.minimum,
+        forecast.placeable_range.maximum,
+        forecast.placeable_range.is_exact,
+    ) == (2, 2, True)
     assert [o.name for o in prediction.outcomes] == ["redis-cache-0", "redis-cache-1"]
     # Which one goes where is a lot that kube-scheduler draws.
-    assert [o.certain for o in prediction.outcomes] == [False, False]
-    assert [w.kind for w in warnings_of(cluster, prediction)] == [DEADLOCK]
+    assert [o.is_certain for o in prediction.outcomes] == [False, False]
+    assert [w.kind for w in collect_warnings(cluster, prediction)] == [DEADLOCK]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -103,16 +107,20 @@ def test_one_server_leaves_the_second_pod_pending(seed: int) -> None:
     assert waiting.name == "redis-cache-1"
     assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
     forecast = prediction.forecasts[KEY]
-    assert (forecast.reach.least, forecast.reach.most, forecast.reach.exact) == (1, 1, True)
-    assert {w.kind for w in warnings_of(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
+    assert (
+        forecast.placeable_range.minimum,
+        forecast.placeable_range.maximum,
+        forecast.placeable_range.is_exact,
+    ) == (1, 1, True)
+    assert {w.kind for w in collect_warnings(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
 
 
 def test_the_preferred_form_places_both_on_one_server_and_says_so() -> None:
     cluster = workers("Compute01", "Compute01")
     prediction = predict(cluster, (), redis(PREFERRED))
     assert pending(prediction) == []
-    (warning,) = warnings_of(cluster, prediction)
-    assert (warning.kind, warning.place) == (SHARED_MACHINE, "Compute01")
+    (warning,) = collect_warnings(cluster, prediction)
+    assert (warning.kind, warning.location) == (SHARED_MACHINE, "Compute01")
     assert "only preferred" in warning.detail
 
 
@@ -128,8 +136,8 @@ def test_anti_affinity_over_hostname_is_what_the_specification_warns_of() -> Non
     )
     prediction = predict(cluster, (), by_host)
     assert pending(prediction) == []
-    warning = warnings_of(cluster, prediction)[0]
-    assert (warning.kind, warning.place) == (SHARED_MACHINE, "Compute01")
+    warning = collect_warnings(cluster, prediction)[0]
+    assert (warning.kind, warning.location) == (SHARED_MACHINE, "Compute01")
     assert "2 of 2 pods (redis-cache-0, redis-cache-1)" in warning.detail
     assert "CIS-node" in warning.detail
 
@@ -138,17 +146,17 @@ def test_a_new_image_hangs_as_warned_and_goes_on_hanging_quietly() -> None:
     cluster = workers("Compute01", "Compute02")
     before = predict(cluster, (), redis())
     newer = redis(REQUIRED.replace("3.2", "4.0"))
-    hung = predict(cluster, before.standing(), newer)
-    assert [(o.action, o.node != "") for o in hung.of(KEY)] == [
+    hung = predict(cluster, before.list_existing_pods(), newer)
+    assert [(o.action, o.node != "") for o in hung.list_outcomes(KEY)] == [
         ("keep", True),
         ("keep", True),
         ("place", False),
     ]
-    assert hung.forecasts[KEY].stuck
-    assert STUCK in {w.kind for w in warnings_of(cluster, hung)}
-    again = predict(cluster, hung.standing(), newer)
+    assert hung.forecasts[KEY].is_blocked
+    assert STUCK in {w.kind for w in collect_warnings(cluster, hung)}
+    again = predict(cluster, hung.list_existing_pods(), newer)
     assert {o.action for o in again.outcomes} == {"keep"}
-    assert again.standing() == hung.standing()
+    assert again.list_existing_pods() == hung.list_existing_pods()
 
 
 @pytest.mark.parametrize(
@@ -165,10 +173,10 @@ def test_what_the_warning_proposes_helps(old: str, new: str) -> None:
     cluster = workers("Compute01", "Compute02")
     text = REQUIRED.replace(old, new)
     before = predict(cluster, (), redis(text))
-    assert warnings_of(cluster, before) == ()
-    after = predict(cluster, before.standing(), redis(text.replace("3.2", "4.0")))
+    assert collect_warnings(cluster, before) == ()
+    after = predict(cluster, before.list_existing_pods(), redis(text.replace("3.2", "4.0")))
     assert pending(after) == []
-    assert not after.forecasts[KEY].stuck
+    assert not after.forecasts[KEY].is_blocked
     assert after.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}
     assert {o.trigger for o in after.outcomes} == {"template_changed"}
     assert [o.name for o in after.outcomes] == ["redis-cache-0", "redis-cache-1"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.explanation import consider
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
+    ExistingPod,
     HostPort,
     Node,
     NodeTerm,
@@ -16,14 +17,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodTerm,
     Requests,
     SpreadConstraint,
-    StandingPod,
     Workload,
 )
-from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
 
 HOST = "kubernetes.io/hostname"
-A, B = label_selector({"app": "a"}), label_selector({"app": "b"})
-EVERYTHING = label_selector({})
+A, B = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
+EVERYTHING = build_label_selector({})
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI = "node(s) didn't match pod anti-affinity rules"
 EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -50,15 +50,15 @@ def reasons(
 ) -> dict[str, str]:
     """Per node the first reason, "" where it is feasible."""
     cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
-    pods = [StandingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
-    verdicts = consider(cluster, pods, new)
-    return {v.node: v.refusals[0].reason if v.refusals else "" for v in verdicts}
+    pods = [ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
+    verdicts = evaluate_nodes(cluster, pods, new)
+    return {v.node: v.rejections[0].reason if v.rejections else "" for v in verdicts}
 
 
 def points(nodes: list[Node], standing: list[tuple[PodSpec, str]], new: PodSpec, rule: str) -> dict[str, int]:
     cluster = Cluster("k", tuple(nodes))
-    pods = [StandingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
-    return {v.node: v.points.get(rule, 0) for v in consider(cluster, pods, new)}
+    pods = [ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
+    return {v.node: v.points.get(rule, 0) for v in evaluate_nodes(cluster, pods, new)}
 
 
 TWO_ZONES = [node("n1", zone="z1"), node("n2", zone="z1"), node("n3", zone="z2")]
@@ -83,7 +83,7 @@ def test_affinity_does_not_see_other_namespaces() -> None:
 
 def test_one_pod_must_match_all_affinity_terms() -> None:
     """Two pods that match one term each are no company."""
-    both = (near("zone", B), near("zone", label_selector({"tier": "db"})))
+    both = (near("zone", B), near("zone", build_label_selector({"tier": "db"})))
     apart = [(pod("b"), "n1"), (PodSpec(labels=(("tier", "db"),)), "n1")]
     assert set(reasons(TWO_ZONES, apart, pod("a", affinity=both)).values()) == {AFFINITY}
     together = [(PodSpec(labels=(("app", "b"), ("tier", "db"))), "n1")]
@@ -132,9 +132,9 @@ def test_pods_that_stand_keep_others_away() -> None:
     "selector",
     [
         EVERYTHING,
-        label_selector({}, (Requirement("app", "NotIn", ("b",)),)),
-        label_selector({}, (Requirement("app", "Exists"),)),
-        label_selector({}, (Requirement("app", "In", ("a", "x")),)),
+        build_label_selector({}, (Requirement("app", "NotIn", ("b",)),)),
+        build_label_selector({}, (Requirement("app", "Exists"),)),
+        build_label_selector({}, (Requirement("app", "In", ("a", "x")),)),
     ],
 )
 def test_pods_that_stand_keep_others_away_by_any_selector(selector: LabelSelector) -> None:
@@ -157,9 +157,11 @@ def test_selectors_null_empty_and_over_namespaces() -> None:
     assert refused(near("zone", EVERYTHING, ("blue",)))
     assert not refused(near("zone", EVERYTHING))
     assert refused(near("zone", EVERYTHING, (), namespace_selector=EVERYTHING))
-    assert refused(near("zone", EVERYTHING, ("red",), namespace_selector=label_selector({"team": "x"})))
-    assert not refused(near("zone", EVERYTHING, ("red",), namespace_selector=label_selector({"team": "y"})))
-    by_name = label_selector({"kubernetes.io/metadata.name": "blue"})
+    assert refused(near("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "x"})))
+    assert not refused(
+        near("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "y"}))
+    )
+    by_name = build_label_selector({"kubernetes.io/metadata.name": "blue"})
     assert refused(near("zone", EVERYTHING, (), namespace_selector=by_name))
 
 
@@ -286,7 +288,7 @@ def test_default_spread_counts_hosts_and_zones() -> None:
 
 
 def test_resources_name_all_that_is_short() -> None:
-    small = Node("s", cpu=1000, memory=1 << 30, pods=1, others={"gpu": 1})
+    small = Node("s", cpu=1000, memory=1 << 30, pods=1, other_resources={"gpu": 1})
     big = pod(requests=Requests(1001, (1 << 30) + 1, (("gpu", 2), ("fpga", 1))))
     assert reasons([small], [], big)["s"] == (
         "Insufficient cpu, Insufficient memory, Insufficient gpu, Insufficient fpga"
@@ -298,7 +300,7 @@ def test_resources_name_all_that_is_short() -> None:
 def test_unknown_ephemeral_storage_is_not_held_against_a_node() -> None:
     asks = pod(requests=Requests(0, 0, (("ephemeral-storage", 1 << 30),)))
     assert reasons([node("n")], [], asks)["n"] == ""
-    known = replace(node("n"), others={"ephemeral-storage": 1})
+    known = replace(node("n"), other_resources={"ephemeral-storage": 1})
     assert reasons([known], [], asks)["n"] == "Insufficient ephemeral-storage"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.rules.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
 from nexusform.kubernetes.matching import IN, NOT_IN, Requirement
@@ -291,6 +291,6 @@ def test_points_for_those_that_want_company(
     here = [node(f"n{at}", each) for at, each in enumerate(("region=China", "region=India", "az=az1"))]
     pods = [(f"n{at}", wanting("security=S2", near=near)) for at, near in there]
     cluster = Cluster("k", tuple(here), namespaces=TEAMS)
-    verdicts = consider(cluster, standing(pods), pod_of("security=S1", namespace))
+    verdicts = evaluate_nodes(cluster, standing(pods), pod_of("security=S1", namespace))
     points = {each.node: each.points.get("inter_pod_affinity", 0) // 2 for each in verdicts}
     assert [points[each.name] for each in here] == expected

@@ -11,14 +11,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
+    ExistingPod,
     Node,
     PodSpec,
     PodTerm,
     SpreadConstraint,
-    StandingPod,
 )
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
 
@@ -34,7 +34,7 @@ FOO, BAR = having("foo"), having("bar")
 
 
 def soft(key: str, selector: LabelSelector | None = FOO, skew: int = 1) -> SpreadConstraint:
-    return SpreadConstraint(key, skew, hard=False, selector=selector)
+    return SpreadConstraint(key, skew, is_hard=False, selector=selector)
 
 
 def labelled(keys: str, **more: object) -> PodSpec:
@@ -45,9 +45,9 @@ def labelled(keys: str, **more: object) -> PodSpec:
 def scores(
     nodes: list[Node], standing: list[tuple[str, PodSpec]], pod: PodSpec, rule: str, **more: object
 ) -> dict[str, int]:
-    pods = [StandingPod(f"default/Pod/x{at}", 0, node, spec) for at, (node, spec) in enumerate(standing)]
+    pods = [ExistingPod(f"default/Pod/x{at}", 0, node, spec) for at, (node, spec) in enumerate(standing)]
     cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
-    verdicts = consider(cluster, pods, pod)
+    verdicts = evaluate_nodes(cluster, pods, pod)
     return {each.node: each.points.get(rule, 0) // WEIGHT for each in verdicts if each.total is not None}
 
 
@@ -145,7 +145,7 @@ def test_pods_of_other_namespaces_and_those_that_terminate_do_not_count() -> Non
     pod, one = labelled("foo", spread=(soft(HOST),)), labelled("foo")
     elsewhere = [("a", replace(one, namespace="ns1")), ("a", one), ("b", one), ("b", one)]
     assert scores(nodes_of("a b"), elsewhere, pod, "topology_spread") == {"a": 100, "b": 33}
-    going = [("a", replace(one, terminating=True)), ("b", one)]
+    going = [("a", replace(one, is_terminating=True)), ("b", one)]
     assert scores(nodes_of("a b"), going, pod, "topology_spread") == {"a": 100, "b": 0}
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.pods.scheduling.rules.node_affinity import CONFLICT, LEFT_OUT, REASON
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.rules.node_affinity import CONFLICT, EXCLUDED, REASON
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec, Workload
 from tests.domains.pods.scheduling.upstream_forms import HARD, labels_of, pod_of, requirement, standing
 
@@ -43,7 +43,7 @@ def to(*terms: dict[str, Any]) -> dict[str, Any]:
 
 GPU = "GPU=NVIDIA-GRID-K1"
 NOT_THIS = f"1 {REASON}"
-NOT_ASKED = f"1 {LEFT_OUT}"
+NOT_ASKED = f"1 {EXCLUDED}"
 BAR = term("foo in bar")
 
 
@@ -97,7 +97,7 @@ def test_a_term_without_requirements_matches_no_node() -> None:
 # What a node has, and amounts as "milli-CPUs memory", with more by name.
 A, B, HUGE = "example.com/aaa", "example.com/bbb", "hugepages-2Mi"
 K8S, SUB = "kubernetes.io/something", "subdomain.kubernetes.io/something"
-HERE = Node("n", cpu=10, memory=20, pods=32, others={A: 5, "ephemeral-storage": 20, HUGE: 5})
+HERE = Node("n", cpu=10, memory=20, pods=32, other_resources={A: 5, "ephemeral-storage": 20, HUGE: 5})
 
 
 def amounts(text: str) -> dict[str, str]:

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.forecast import PodOutcome
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import (
-    Budget,
     Cluster,
+    DisruptionBudget,
+    ExistingPod,
     Node,
     PodSpec,
     Requests,
     SpreadConstraint,
-    StandingPod,
     Workload,
 )
-from nexusform.kubernetes.matching import EXISTS, LabelSelector, Requirement, label_selector
+from nexusform.kubernetes.matching import EXISTS, LabelSelector, Requirement, build_label_selector
 
 SIZES = {"none": 0, "small": 100, "medium": 200, "large": 300, "huge": 500}
 WEIGHTS = {"negative": -100, "low": 0, "mid": 100, "high": 1000, "top": 10_000}
@@ -34,10 +34,10 @@ FOO = LabelSelector(match_expressions=(Requirement("foo", EXISTS, ()),))
 
 def spec_of(priority: str, size: str = "none", **more: Any) -> PodSpec:
     requests = Requests(SIZES[size], SIZES[size])
-    return replace(PodSpec(priority=WEIGHTS[priority], requests=requests, scored=requests), **more)
+    return replace(PodSpec(priority=WEIGHTS[priority], requests=requests, scored_requests=requests), **more)
 
 
-def stands(text: str, **more: Any) -> list[StandingPod]:
+def stands(text: str, **more: Any) -> list[ExistingPod]:
     """`a1 on n1: low small` for each pod; the rest are its labels."""
     pods = []
     for part in filter(None, (each.strip() for each in text.split(";"))):
@@ -46,12 +46,12 @@ def stands(text: str, **more: Any) -> list[StandingPod]:
         priority, size, *labels = words.split()
         pairs = tuple((key, value) for key, _, value in (label.partition("=") for label in sorted(labels)))
         spec = spec_of(priority, size, labels=pairs, **more)
-        pods.append(StandingPod(f"default/Pod/{name}", 0, where, spec))
+        pods.append(ExistingPod(f"default/Pod/{name}", 0, where, spec))
     return pods
 
 
 def decided(
-    spec: PodSpec, nodes: tuple[Node, ...], pods: list[StandingPod], **more: Any
+    spec: PodSpec, nodes: tuple[Node, ...], pods: list[ExistingPod], **more: Any
 ) -> tuple[PodOutcome, str]:
     """What becomes of a pod, and `n1: a b` where it goes to n1 when a and b have left."""
     found = predict(Cluster("k", nodes, **more), pods, [Workload("Pod", "default", "p", 1, spec)])
@@ -102,7 +102,7 @@ def roomy(*names: str, amount: int = 500) -> tuple[Node, ...]:
             "n1: a b",
         ),
         (
-            replace(spec_of("high", "huge"), preempts=False),
+            replace(spec_of("high", "huge"), can_preempt=False),
             roomy("n1", "n2", "n3"),
             "a on n1: low small; b on n1: low small; c on n2: high large; d on n3: mid medium",
             "",
@@ -141,7 +141,7 @@ def test_reasons_of_a_mixture_of_nodes() -> None:
 def test_pods_of_a_spread_leave_where_that_helps() -> None:
     zones = {"a": "1", "b": "1", "x": "2"}
     nodes = tuple(Node(name, {"hostname": name, "zone": zone}, cpu=500) for name, zone in zones.items())
-    spread = tuple(SpreadConstraint(key, 1, hard=True, selector=FOO) for key in ("zone", "hostname"))
+    spread = tuple(SpreadConstraint(key, 1, is_hard=True, selector=FOO) for key in ("zone", "hostname"))
     spec = replace(spec_of("high"), labels=(("foo", ""),), spread=spread)
     important = [f"{name} on {name[0]}: high none foo" for name in ("a1", "a2", "x1", "x2")]
     pods = stands("; ".join([*important, "b1 on b: low none foo"]))
@@ -151,9 +151,9 @@ def test_pods_of_a_spread_leave_where_that_helps() -> None:
 # --- budgets ---------------------------------------------------------------------------------------------
 
 
-def guarding(name: str, label: str, **more: Any) -> Budget:
+def guarding(name: str, label: str, **more: Any) -> DisruptionBudget:
     key, _, value = label.partition("=")
-    return Budget("default", name, label_selector({key: value}), **more)
+    return DisruptionBudget("default", name, build_label_selector({key: value}), **more)
 
 
 def test_a_budget_that_is_broken_weighs_more_than_priorities() -> None:
@@ -182,7 +182,7 @@ def test_violations_are_counted(let_go: tuple[str, ...], expected: str) -> None:
         guarding("bar", "app=bar", min_available="100%"),
     )
     pods = stands("a on n1: mid medium app=foo; b on n1: mid medium app=foo; c on n2: high large app=bar")
-    pods = [replace(pod, let_go=("foo",)) if pod.name in let_go else pod for pod in pods]
+    pods = [replace(pod, charged_budgets=("foo",)) if pod.name in let_go else pod for pod in pods]
     assert decided(spec_of("top", "huge"), roomy("n1", "n2"), pods, budgets=budgets)[1] == expected
 
 
@@ -202,7 +202,7 @@ def test_pods_that_were_let_go_are_no_violation(names: str, let_go: str, violati
     budgets = (guarding("foo", "app=foo", min_available=str(len(names) - 1)),)
     text = "; ".join(f"{name} on n1: low {'medium' if name < 'c' else 'small'} app=foo" for name in names)
     pods = stands(text + "; y on n2: mid huge")
-    pods = [replace(pod, let_go=("foo",)) if pod.name in let_go else pod for pod in pods]
+    pods = [replace(pod, charged_budgets=("foo",)) if pod.name in let_go else pod for pod in pods]
     where = decided(spec_of("high", "huge"), roomy("n1", "n2"), pods, budgets=budgets)[1]
     assert where == (f"n1: {' '.join(names)}" if not violations else "n2: y")
 
@@ -214,7 +214,7 @@ def test_a_node_without_violations_is_found_among_many() -> None:
     nodes = roomy(*(f"n{at}" for at in range(1, 6)))
     outcome, where = decided(spec_of("high", "large"), nodes, pods, budgets=budgets)
     assert where in ("n3: p3", "n4: p4")
-    assert not outcome.certain
+    assert not outcome.is_certain
 
 
 # --- who may evict at all ------------------------------------------------------------------------------
@@ -234,6 +234,6 @@ def test_who_may_evict(more: dict[str, Any], there: str, expected: str) -> None:
 
 
 def test_a_pod_that_terminates_is_a_victim_like_others() -> None:
-    (going,) = stands("a on n1: low huge", terminating=True)
+    (going,) = stands("a on n1: low huge", is_terminating=True)
     going = replace(going, workload="default/Terminating/a")
     assert decided(spec_of("high", "huge"), roomy("n1"), [going])[1] == "n1: a"

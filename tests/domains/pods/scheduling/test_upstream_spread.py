@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.upstream_forms import HARD, node, pod_of, said, selector, standing, told
@@ -111,7 +111,7 @@ def test_pods_of_other_namespaces_and_those_that_terminate_do_not_count() -> Non
     assert told(said("topology_spread", pod, nodes_of(FOUR), pods)) == "a b !x !y"
     pod = pod_of(FOO, topologySpreadConstraints=[NODE])
     (going, stays) = pods_of("a: foo; b: foo")
-    pods = [(going[0], replace(going[1], terminating=True)), stays]
+    pods = [(going[0], replace(going[1], is_terminating=True)), stays]
     assert told(said("topology_spread", pod, nodes_of("a b"), pods)) == "a !b"
 
 
@@ -234,5 +234,5 @@ def test_label_keys_in_scores(
     places = (("a", 1), ("b", 1), ("c", 2), ("d", 2))
     here = [node(name, f"zone={zone} {HOST}={name}") for name, zone in places]
     pod = pod_of(labels, topologySpreadConstraints=constraints)
-    verdicts = consider(Cluster("k", tuple(here)), standing(pods_of(pods)), pod)
+    verdicts = evaluate_nodes(Cluster("k", tuple(here)), standing(pods_of(pods)), pod)
     assert {each.node: each.points["topology_spread"] // 2 for each in verdicts} == SOFTLY

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.board import Usage
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules import (
     balanced_allocation,
     image_locality,
@@ -19,20 +19,20 @@ from nexusform.domains.pods.scheduling.rules import (
     node_affinity,
     taints,
 )
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME as HOST,
 )
 from nexusform.domains.pods.scheduling.workloads import (
-    Budget,
     Cluster,
+    DisruptionBudget,
+    ExistingPod,
     Node,
     NodeTerm,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
-    StandingPod,
     Workload,
 )
 from nexusform.kubernetes.matching import (
@@ -42,7 +42,7 @@ from nexusform.kubernetes.matching import (
     Requirement,
     Taint,
     Toleration,
-    label_selector,
+    build_label_selector,
 )
 
 ANY_FOO = LabelSelector(match_expressions=(Requirement("foo", EXISTS, ()),))
@@ -51,13 +51,13 @@ Size = tuple[int, int]  # cpu and memory
 
 
 def asking(cpu: int, memory: int) -> PodSpec:
-    return PodSpec(requests=Requests(cpu, memory), scored=Requests(cpu, memory))
+    return PodSpec(requests=Requests(cpu, memory), scored_requests=Requests(cpu, memory))
 
 
-def used(*sizes: Size) -> Usage:
-    usage = Usage()
+def used(*sizes: Size) -> NodeUsage:
+    usage = NodeUsage()
     for size in sizes:
-        usage.take(asking(*size), 1)
+        usage.add(asking(*size), 1)
     return usage
 
 
@@ -136,9 +136,9 @@ _D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
 )
 def test_image_locality(pod: tuple[int, ...], nodes: list[tuple[int, ...]], scores: list[int]) -> None:
     sizes = [{f"gcr.io/{size}:latest": size * MB for size in node} for node in nodes]
-    here = [Node("n", images=images) for images in image_locality.worth_of(sizes)]
-    spec = PodSpec(images=tuple(image_locality.with_tag(f"gcr.io/{size}") for size in pod))
-    assert image_locality.scores([image_locality.raw(spec, node) for node in here]) == scores
+    here = [Node("n", images=images) for images in image_locality.compute_image_values(sizes)]
+    spec = PodSpec(images=tuple(image_locality.add_default_tag(f"gcr.io/{size}") for size in pod))
+    assert image_locality.normalize_scores([image_locality.score(spec, node) for node in here]) == scores
 
 
 # --- tainttoleration: taint_toleration_test.go -----------------------------------------------------
@@ -187,7 +187,7 @@ def tolerating(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
     ],
 )
 def test_taints_in_scores(pod: PodSpec, nodes: list[Node], scores: list[int]) -> None:
-    assert taints.scores([taints.raw(pod, node) for node in nodes]) == scores
+    assert taints.normalize_scores([taints.score(pod, node) for node in nodes]) == scores
 
 
 USER = ("dedicated", "user1")
@@ -218,7 +218,7 @@ USER = ("dedicated", "user1")
     ],
 )
 def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
-    assert (taints.refuse(pod, node) is not None) == refused
+    assert (taints.reject(pod, node) is not None) == refused
 
 
 # --- nodeaffinity: node_affinity_test.go -----------------------------------------------------------
@@ -245,7 +245,10 @@ def test_preferred_nodes(
     wishes: tuple[tuple[int, NodeTerm], ...], nodes: list[dict[str, str]], scores: list[int]
 ) -> None:
     spec = PodSpec(preferred_nodes=wishes)
-    assert node_affinity.scores([node_affinity.raw(spec, Node("n", labels)) for labels in nodes]) == scores
+    assert (
+        node_affinity.normalize_scores([node_affinity.score(spec, Node("n", labels)) for labels in nodes])
+        == scores
+    )
 
 
 # --- defaultpreemption: default_preemption_test.go, which node is chosen ---------------------------
@@ -345,7 +348,7 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
 def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen: str) -> None:
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in stands)
     standing = [
-        StandingPod(
+        ExistingPod(
             f"default/Pod/{name}-{at}", 0, name, replace(asking(size, size), priority=importance), start
         )
         for name, pods in stands.items()
@@ -358,7 +361,7 @@ def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen
     ]
     assert outcome.node in chosen.split()
     assert {pod.node for pod in outcome.victims} == {outcome.node}
-    assert outcome.certain == (" " not in chosen)
+    assert outcome.is_certain == (" " not in chosen)
 
 
 # --- defaultpreemption: default_preemption_test.go, who leaves a node -------------------------------
@@ -384,7 +387,7 @@ def test_who_leaves_a_node(
 ) -> None:
     node = Node("n", cpu=XL, memory=XL)
     standing = [
-        StandingPod(f"default/Pod/{at}", 0, "n", replace(asking(its, its), priority=importance), start)
+        ExistingPod(f"default/Pod/{at}", 0, "n", replace(asking(its, its), priority=importance), start)
         for at, (importance, its, start) in enumerate(stands)
     ]
     comer = Workload("Pod", "default", "p", 1, replace(asking(size, size), priority=priority))
@@ -398,9 +401,9 @@ def test_pods_leave_that_keep_another_one_away() -> None:
     apart = PodTerm(HOST, ANY_FOO, ("default",))
     foo = (("foo", ""),)
     standing = [
-        StandingPod("default/Pod/0", 0, "n", replace(asking(S, S), labels=foo, anti_affinity=(apart,))),
-        StandingPod("default/Pod/1", 0, "n", replace(asking(S, S), priority=MID)),
-        StandingPod("default/Pod/2", 0, "n", replace(asking(S, S), priority=HIGH)),
+        ExistingPod("default/Pod/0", 0, "n", replace(asking(S, S), labels=foo, anti_affinity=(apart,))),
+        ExistingPod("default/Pod/1", 0, "n", replace(asking(S, S), priority=MID)),
+        ExistingPod("default/Pod/2", 0, "n", replace(asking(S, S), priority=HIGH)),
     ]
     comer = Workload("Pod", "default", "p", 1, replace(asking(S, S), labels=foo, priority=HIGH))
     node = Node("n", {HOST: "n"}, cpu=XL, memory=XL)
@@ -412,10 +415,10 @@ def test_pods_leave_so_that_others_are_spread() -> None:
     foo = (("foo", ""),)
     zones = (("a", "1"), ("b", "1"), ("x", "2"))
     nodes = [Node(name, {HOST: name, "zone": zone}, cpu=XL) for name, zone in zones]
-    by_zone, by_host = (SpreadConstraint(key, 1, hard=True, selector=ANY_FOO) for key in ("zone", HOST))
+    by_zone, by_host = (SpreadConstraint(key, 1, is_hard=True, selector=ANY_FOO) for key in ("zone", HOST))
     there = [("a", MID), ("a", LOW), ("b", LOW), ("x", HIGH), ("x", HIGH)]
     standing = [
-        StandingPod(f"default/Pod/{at}", 0, name, PodSpec(labels=foo, priority=importance))
+        ExistingPod(f"default/Pod/{at}", 0, name, PodSpec(labels=foo, priority=importance))
         for at, (name, importance) in enumerate(there)
     ]
     spec = PodSpec(labels=foo, priority=HIGH, spread=(by_zone, by_host))
@@ -427,13 +430,13 @@ def test_pods_leave_so_that_others_are_spread() -> None:
 def test_what_a_budget_lets_go_is_used_up() -> None:
     """One of two may go: the second is a violation, and a node without any wins."""
     app = (("app", "foo"),)
-    budget = Budget("default", "b", label_selector({"app": "foo"}), max_unavailable="1")
+    budget = DisruptionBudget("default", "b", build_label_selector({"app": "foo"}), max_unavailable="1")
     pods = [
-        StandingPod(f"default/Pod/{at}", 0, node, replace(asking(M, M), labels=app, priority=MID))
+        ExistingPod(f"default/Pod/{at}", 0, node, replace(asking(M, M), labels=app, priority=MID))
         for at, node in enumerate(("n1", "n1"))
     ]
     others = [
-        StandingPod(f"default/Pod/{at}", 0, "n2", replace(asking(M, M), priority=HIGH)) for at in (2, 3)
+        ExistingPod(f"default/Pod/{at}", 0, "n2", replace(asking(M, M), priority=HIGH)) for at in (2, 3)
     ]
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in ("n1", "n2"))
     comer = Workload("Pod", "default", "p", 1, replace(asking(XL, XL), priority=VERY_HIGH))

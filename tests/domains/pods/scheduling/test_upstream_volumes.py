@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
-from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
-from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node
 from tests.domains.pods.importers.test_kubernetes_volumes import HOST, storage_class, thing
 
@@ -81,10 +81,12 @@ def verdict(claims: list[str], objects: list[dict[str, Any]], node: dict[str, st
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     pod = thing("v1", "Pod", "pod", spec={"containers": [{"name": "c"}], "volumes": volumes})
     text = yaml.safe_dump_all([pod, *CLASSES, *objects], sort_keys=False)
-    manifests = read_manifests("m.yaml", text).manifests
-    reading, offer = workloads_of(manifests), read_offer(manifests)
+    manifests = parse_manifests("m.yaml", text).manifests
+    reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
     here = Node(THERE, {HOST: THERE, **node}, cpu=4000, memory=8 << 30)
-    cluster = Cluster("k", (here,), volumes=offer.volumes, claims=offer.claims, wrong=offer.wrong)
+    cluster = Cluster(
+        "k", (here,), volumes=offer.volumes, claims=offer.claims, invalid_claims=offer.invalid_claims
+    )
     (outcome,) = predict(cluster, (), reading.workloads).outcomes
     return outcome.node or outcome.reason.removeprefix("0/1 nodes are available: ").removesuffix(".")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
-from nexusform.domains.pods.scheduling.explanation import consider
-from nexusform.domains.pods.scheduling.profile import may_be_cured
-from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec, StandingPod
-from nexusform.scheduling.decision import Refusal
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.profile import can_preempt
+from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec
+from nexusform.scheduling.decision import Rejection
 
 HARD, SOFT = (
     "requiredDuringSchedulingIgnoredDuringExecution",
@@ -29,7 +29,7 @@ def pod_of(labels: str = "", namespace: str = "default", **spec: Any) -> PodSpec
     metadata = {"name": "p", "namespace": namespace, "labels": labels_of(labels)}
     spec = {"containers": [{"name": "c", "image": "i"}], **spec}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    reading = workloads_of(read_manifests("m.yaml", json.dumps(body)).manifests)
+    reading = collect_workloads(parse_manifests("m.yaml", json.dumps(body)).manifests)
     (workload,) = reading.workloads
     assert not reading.findings, reading.findings
     return workload.pod
@@ -53,22 +53,22 @@ def node(name: str, labels: str = "", **more: Any) -> Node:
     return Node(name, labels_of(labels), cpu=64_000, memory=1 << 40, **more)
 
 
-def standing(pods: list[tuple[str, PodSpec]]) -> list[StandingPod]:
-    return [StandingPod(f"default/Pod/x{at}", 0, where, spec) for at, (where, spec) in enumerate(pods)]
+def standing(pods: list[tuple[str, PodSpec]]) -> list[ExistingPod]:
+    return [ExistingPod(f"default/Pod/x{at}", 0, where, spec) for at, (where, spec) in enumerate(pods)]
 
 
 def said(
     rule: str, spec: PodSpec, nodes: list[Node], pods: list[tuple[str, PodSpec]], **more: Any
-) -> dict[str, list[Refusal]]:
+) -> dict[str, list[Rejection]]:
     """What one rule says against each node."""
-    verdicts = consider(Cluster("k", tuple(nodes), **more), standing(pods), spec)
-    return {each.node: [r for r in each.refusals if r.rule == rule] for each in verdicts}
+    verdicts = evaluate_nodes(Cluster("k", tuple(nodes), **more), standing(pods), spec)
+    return {each.node: [r for r in each.rejections if r.rule == rule] for each in verdicts}
 
 
-def told(refusals: dict[str, list[Refusal]]) -> str:
+def told(refusals: dict[str, list[Rejection]]) -> str:
     """`a !b !!c`: a is not refused, b is while pods stand where they do, c whoever leaves."""
     words = []
     for name, against in sorted(refusals.items()):
-        mark = "".join("!" if may_be_cured(each) else "!!" for each in against[:1])
+        mark = "".join("!" if can_preempt(each) else "!!" for each in against[:1])
         words.append(mark + name)
     return " ".join(words)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from nexusform.domains.pods.types.kubernetes_nodes import read
-from nexusform.ports import DataAnswer, ReadContext
+from nexusform.interfaces.plugins import DataResult, ReadContext
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
 
-def answer(**files: bytes) -> DataAnswer:
+def answer(**files: bytes) -> DataResult:
     arguments = {"files": list(files), "cluster_id": "s/a"}
     return read(arguments, ReadContext(MemoryFiles(files), NOW))
 

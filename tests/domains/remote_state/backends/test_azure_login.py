@@ -2,9 +2,9 @@
 
 import pytest
 
-from nexusform.domains.remote_state.backends.azure_login import blob_credential
+from nexusform.domains.remote_state.backends.azure_login import create_blob_credential
 from nexusform.domains.remote_state.backends.azurerm import open_azurerm
-from nexusform.state_ports import BackendProblem
+from nexusform.interfaces.state_storage import BackendProblem
 from tests.contracts.bad_answers import CUT, bad_server, redirect
 
 pytest.importorskip("azure.identity")
@@ -42,7 +42,7 @@ def test_nobody_signed_in_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> 
 def test_a_key_or_a_token_needs_no_signing_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_azurerm({**PLACE, "access_key": "a2V5"}).describe().startswith("https://oursites.blob.")
     monkeypatch.setenv("ARM_SAS_TOKEN", "?sv=1&sig=x")
-    assert blob_credential(PLACE, "oursites").signature == "sv=1&sig=x"
+    assert create_blob_credential(PLACE, "oursites").signature == "sv=1&sig=x"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.backends import locks
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService, open_http
-from nexusform.state_ports import BackendProblem, LockInfo
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from tests.contracts.http_state_server import Store, state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
@@ -53,7 +53,7 @@ def test_a_write_names_the_lock_and_is_refused_without_it(server: tuple[str, Sto
 
 
 def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path) -> None:
-    backend = HttpBackend(HttpService("http://me:secret@127.0.0.1:9/x?token=t", tries=1), str(tmp_path))
+    backend = HttpBackend(HttpService("http://me:secret@127.0.0.1:9/x?token=t", attempts=1), str(tmp_path))
     with pytest.raises(BackendProblem) as refused:
         backend.read()
     assert "http://127.0.0.1:9/x" in str(refused.value)
@@ -63,7 +63,7 @@ def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path)
 
 def test_a_workspace_needs_a_place_in_the_address(server: tuple[str, Store], tmp_path: Path) -> None:
     with pytest.raises(BackendProblem, match=r"put \{workspace\} where its name belongs"):
-        backend_at(server[0], tmp_path).for_workspace("staging")
+        backend_at(server[0], tmp_path).select_workspace("staging")
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "lon1"])
@@ -78,7 +78,7 @@ def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it
     """Another run came and went while this one was stopped; servers would take what it sends."""
     address, store = server
     clock = [100.0]
-    monkeypatch.setattr(locks, "now", lambda: clock[0])
+    monkeypatch.setattr(locks, "read_clock", lambda: clock[0])
     sleeper = backend_at(address, tmp_path / "a")
     sleeper.lock(HOLDER)
     sleeper.append(b"{a}")
@@ -91,8 +91,8 @@ def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it
     for act in (
         lambda: sleeper.append(b"{b}"),
         lambda: sleeper.write(b"mine"),
-        lambda: sleeper.compact(b"mine"),
-        lambda: sleeper.checkpoint(b"mine", []),
+        lambda: sleeper.rewrite_journal(b"mine"),
+        lambda: sleeper.write_checkpoint(b"mine", []),
     ):
         with pytest.raises(BackendProblem, match="was broken by somebody else"):
             act()
@@ -128,7 +128,7 @@ def test_the_state_is_sent_while_an_apply_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
     racks(tmp_path, address)
-    assert run(["apply", "-auto-approve", "-parallelism=1"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-parallelism=1"]) == 0
     documents = [json.loads(document) for document in store.written]
     counts = [sum(len(each["instances"]) for each in document["resources"]) for document in documents]
     assert len(counts) > 2
@@ -161,12 +161,12 @@ def test_a_lost_machine_loses_no_more_than_since_the_last_checkpoint(
         sent(self, document)
 
     monkeypatch.setattr(http.HttpBackend, "write", dying)
-    assert run(["apply", "-auto-approve", "-parallelism=1"]) != 0
+    assert run_command_line(["apply", "-auto-approve", "-parallelism=1"]) != 0
     monkeypatch.setattr(http.HttpBackend, "write", sent)
     store.places["/lon1"].lock = None  # as force-unlock does
     monkeypatch.chdir(second)
     capsys.readouterr()
-    assert run(["plan"]) == 0
+    assert run_command_line(["plan"]) == 0
     shown = capsys.readouterr().out
     held = sum(len(each["instances"]) for each in json.loads(store.written[-1])["resources"])
     assert 0 < held < 4
@@ -206,7 +206,7 @@ def test_what_a_lost_machine_made_is_taken_back_by_import(
         with (directory / "main.nf.hcl").open("a") as file:
             file.write(CLUSTERS)
     monkeypatch.chdir(places[0])
-    assert run(["plan", "-out=p"]) == 0
+    assert run_command_line(["plan", "-out=p"]) == 0
     write = http.HttpBackend.write
 
     def dying(self: HttpBackend, document: bytes) -> None:
@@ -215,7 +215,7 @@ def test_what_a_lost_machine_made_is_taken_back_by_import(
         write(self, document)
 
     monkeypatch.setattr(http.HttpBackend, "write", dying)
-    assert run(["apply", "-parallelism=1", "p"]) != 0
+    assert run_command_line(["apply", "-parallelism=1", "p"]) != 0
     monkeypatch.setattr(http.HttpBackend, "write", write)
     store.places["/lon1"].lock = None  # as force-unlock does
     monkeypatch.chdir(places[1])
@@ -224,13 +224,13 @@ def test_what_a_lost_machine_made_is_taken_back_by_import(
     made = [each["id"] for each in json.loads((tmp_path / "site.json").read_text())]
     assert len(made) > len(held)
     for object_id in sorted(set(made) - held, key=list(ADDRESSES).index):
-        assert run(["import", ADDRESSES[object_id], object_id]) == 0
-    assert run(["apply", "-auto-approve"]) == 0
+        assert run_command_line(["import", ADDRESSES[object_id], object_id]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     final = instances(store.written[-1])
     assert sorted(each["attributes"]["id"] for each in final) == sorted(ADDRESSES)
     reality = json.loads((tmp_path / "site.json").read_text())
     assert sorted(each["id"] for each in reality) == sorted(ADDRESSES)
-    assert run(["plan", "-detailed-exitcode"]) == 0
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
 
 
 def instances(document: bytes) -> list[dict[str, Any]]:
@@ -244,6 +244,6 @@ def test_a_workspace_that_a_killed_run_left_out_of_the_list_is_listed_by_the_nex
     dev = HttpBackend(HttpService(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")
     dev.write(b"one")
     del store.places["/nexusform-workspaces"]  # it died before
-    assert dev.workspaces() == ["default"]
+    assert dev.list_workspaces() == ["default"]
     dev.write(b"one")
-    assert dev.workspaces() == ["default", "dev"]
+    assert dev.list_workspaces() == ["default", "dev"]

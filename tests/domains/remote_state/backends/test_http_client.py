@@ -10,8 +10,8 @@ import pytest
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService
-from nexusform.domains.remote_state.backends.http_client import WebProblem, WebRequest, ask
-from nexusform.state_ports import BackendProblem
+from nexusform.domains.remote_state.backends.http_client import WebError, WebRequest, send_request
+from nexusform.interfaces.state_storage import BackendProblem
 from tests.contracts.bad_answers import CUT, GARBAGE, STATE, bad_server, dripping, raw, redirect, silent
 
 BAD = CUT | {name: answer for name, answer in GARBAGE.items() if name != "a page"}
@@ -74,7 +74,7 @@ def test_what_is_written_follows_no_redirect(status: int) -> None:
 
 def ask_to_write(address: str) -> None:
     service = HttpService(f"{address}/lon1", pause=0.01)
-    HttpBackend(service, "unused")._ask("POST", f"{address}/lon1", "write the state", b"{}")
+    HttpBackend(service, "unused")._send_request("POST", f"{address}/lon1", "write the state", b"{}")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -112,8 +112,8 @@ def test_a_read_follows_a_redirect_within_one_origin(tmp_path: Path) -> None:
     "address", ["http://a b/", "http://h:port/", "http://[::1/", "gopher://h/", "http://h/\n"]
 )
 def test_an_address_that_is_none_is_said_so(address: str) -> None:
-    with pytest.raises(WebProblem):
-        ask(WebRequest("GET", address))
+    with pytest.raises(WebError):
+        send_request(WebRequest("GET", address))
 
 
 @pytest.mark.parametrize("answer", [silent, dripping])
@@ -126,11 +126,11 @@ def test_a_server_that_keeps_one_waiting_is_given_up(
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
     with bad_server(answer) as server:  # type: ignore[arg-type]
         settings = {"address": f"{server.address}/s", "lock_address": f"{server.address}/s/lock"}
-        backend = BACKENDS["http"].open(settings, Directories(str(tmp_path), str(tmp_path)))
+        backend = BACKENDS["http"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
         asked = {
             "read": backend.read,
             "lock": lambda: backend.lock(info()),
-            "holder": backend.holder,
+            "holder": backend.read_lock,
             "write": lambda: backend.write(b"{}"),
         }
         begun = time.monotonic()
@@ -146,6 +146,6 @@ def test_a_deadline_is_a_number_of_seconds(
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", text)
     with pytest.raises(BackendProblem, match="NF_NET_DEADLINE"):
-        BACKENDS["http"].open(
+        BACKENDS["http"].open_backend(
             {"address": "http://127.0.0.1:9/s"}, Directories(str(tmp_path), str(tmp_path))
         ).read()

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("boto3")
 from nexusform.domains.remote_state.backends.s3 import open_s3
-from nexusform.state_ports import BackendProblem
+from nexusform.interfaces.state_storage import BackendProblem
 
 BODY = b"<Error><Code>PermanentRedirect</Code><Message>another endpoint</Message></Error>"
 

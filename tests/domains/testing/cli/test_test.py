@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 MAIN = """\
 variable "racks" {
@@ -81,7 +81,7 @@ def told(
 ) -> tuple[int, str, str]:
     if text is not None:
         Path("a.nftest.hcl").write_text(text)
-    code = run(["test", *arguments])
+    code = run_command_line(["test", *arguments])
     captured = capsys.readouterr()
     return code, captured.out, " ".join(captured.err.replace("│", " ").split())
 
@@ -322,9 +322,9 @@ def test_mistakes_in_test_files_are_told_before_anything_runs(
 
 def test_validate_looks_at_test_files_too(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.nftest.hcl").write_text(a_run("  commnd = plan\n"))
-    assert run(["validate"]) == 1
+    assert run_command_line(["validate"]) == 1
     assert "on a.nftest.hcl line 2" in capsys.readouterr().err
-    assert run(["validate", "-no-tests"]) == 0
+    assert run_command_line(["validate", "-no-tests"]) == 0
 
 
 def test_filter_and_directory(capsys: pytest.CaptureFixture[str]) -> None:
@@ -352,7 +352,7 @@ def progress_of(event: dict[str, Any]) -> tuple[str, str, str | None, str | None
 
 def test_json_events_of_what_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.nftest.hcl").write_text(THREE + a_run(asserting("nope")) + a_run("", "two"))
-    assert run(["test", "-json"]) == 1
+    assert run_command_line(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told_of_runs = [progress_of(e)[1:] for e in events if e["type"] == "test_run"]
     assert told_of_runs[:3] == [
@@ -365,7 +365,7 @@ def test_json_events_of_what_is_skipped(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.nftest.hcl").write_text(THREE + a_run(asserting("var.racks == 0", "why")) + a_run("", "two"))
-    assert run(["test", "-json"]) == 1
+    assert run_command_line(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [progress_of(e) for e in events] == [
         ("version", "", None, None),

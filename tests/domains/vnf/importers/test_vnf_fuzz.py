@@ -9,8 +9,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.domains.vnf.importers.vnf import read_vnf
-from nexusform.domains.vnf.importers.vnf_model import VnfSources, counts, largest, size_problems, unmet
+from nexusform.domains.vnf.importers.vnf_model import (
+    VnfSources,
+    compute_counts,
+    compute_maximum_counts,
+    find_unmet_rules,
+    list_size_problems,
+)
+from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
 CASES = Path(__file__).parent / "cases"
 TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
@@ -41,11 +47,11 @@ def use(sources: VnfSources) -> None:
         assert found.line >= 0
     names = [vdu.name for vdu in read.vnf.vdus]
     assert len(names) == len(set(names))
-    for numbers in (counts(read.vnf).numbers, largest(read.vnf).numbers):
+    for numbers in (compute_counts(read.vnf).numbers, compute_maximum_counts(read.vnf).numbers):
         assert set(numbers) == set(names)
         assert all(0 <= number <= 10_000_000 for number in numbers.values())
-        unmet(read.vnf, numbers, 3, 2)
-    size_problems(read.vnf, "no such level", {"no such aspect": 1})
+        find_unmet_rules(read.vnf, numbers, 3, 2)
+    list_size_problems(read.vnf, "no such level", {"no such aspect": 1})
 
 
 @st.composite

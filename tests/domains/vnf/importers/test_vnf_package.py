@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nexusform.diagnostics import Refused
+from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.vnf.importers.vnf_package import VnfPackage, read_package
-from nexusform.ports import FileProblem
-from nexusform.regular_files import Confinement
-from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.files.regular_files import Confinement
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.workflow.opening.system_io import RealFiles
 
 META = "TOSCA-Metadata/TOSCA.meta"
 
@@ -98,14 +98,14 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises((Refused, FileProblem)) as raised:
+    with pytest.raises((DiagnosticsError, FileProblem)) as raised:
         read_package(form(tmp_path, package), flavour, RealFiles())
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
 def test_a_zip_file_with_names_outside_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="leads out of the package"):
+    with pytest.raises(DiagnosticsError, match="leads out of the package"):
         read_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", RealFiles())
 
 
@@ -113,19 +113,19 @@ def test_what_only_unpacks_to_much_is_never_read_whole(tmp_path: Path) -> None:
     many = {f"BaseHOT/n/nested/{n}.yaml": "# " + "x" * (2**22 - 10) for n in range(9)}
     path = zipped(tmp_path, {"BaseHOT/n/top.yaml": "# top", **many})
     assert Path(path).stat().st_size < 2**18
-    with pytest.raises(Refused, match="larger than 32 MiB together"):
+    with pytest.raises(DiagnosticsError, match="larger than 32 MiB together"):
         read_package(path, "", RealFiles())
 
 
 def test_damaged_files(tmp_path: Path) -> None:
     file = tmp_path / "p.zip"
     file.write_bytes(b"PK no zip")
-    with pytest.raises(Refused, match="neither a folder nor a zip file"):
+    with pytest.raises(DiagnosticsError, match="neither a folder nor a zip file"):
         read_package(str(file), "", RealFiles())
     content = bytearray(Path(zipped(tmp_path, {"top.yaml": "abc" * 100})).read_bytes())
     content[40] ^= 255
     file.write_bytes(content)
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(DiagnosticsError, match="cannot be read"):
         read_package(str(file), "", RealFiles())
     with pytest.raises(FileProblem):
         read_package(str(tmp_path / "absent"), "", RealFiles())
@@ -154,7 +154,7 @@ def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Pa
     path = form(tmp_path, {"upf_vnfd.yaml": OSM, "checksums.txt": "x", "cloud_init/mgmt.cfg": "y"})
     for flavour in ("", "default-df"):
         assert read_package(path, flavour, RealFiles()) == VnfPackage(OSM, None, {})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(DiagnosticsError) as refused:
         read_package(path, "default", RealFiles())
     assert 'no deployment flavour "default". Did you mean "default-df"?' in str(refused.value)
 
@@ -162,8 +162,8 @@ def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Pa
 def test_a_tar_and_a_foreign_document_are_named(tmp_path: Path) -> None:
     packed = tmp_path / "upf_vnf.tar.gz"
     packed.write_bytes(b"\x1f\x8b\x08\x00")
-    with pytest.raises(Refused, match="packed tar, as OSM makes them: unpack it"):
+    with pytest.raises(DiagnosticsError, match="packed tar, as OSM makes them: unpack it"):
         read_package(str(packed), "", RealFiles())
     path = folder(tmp_path, {"slice_nsd.yaml": "nsd:\n  nsd: [{id: x}]\n"})
-    with pytest.raises(Refused, match="network service descriptor"):
+    with pytest.raises(DiagnosticsError, match="network service descriptor"):
         read_package(path, "", RealFiles())

@@ -13,14 +13,19 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.domains.vnf.types.vnf_documents import block_problems, figures, read_documents, sku_text
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.vnf.types.vnf_documents import (
+    format_sku,
+    list_block_problems,
+    read_documents,
+    resolve_size,
+)
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.snapshots.snapshot import OwnerKind
 from nexusform.state.objects import EMPTY, State
-from nexusform.values import UNKNOWN
-from nexusform.workflow.opening.surroundings import RealFiles
-from nexusform.worlds.world_view import OwnerKind
+from nexusform.values.value import UNKNOWN
+from nexusform.workflow.opening.system_io import RealFiles
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
 from tests.worlds.small_worlds import site_of
 
@@ -579,7 +584,7 @@ def test_a_smaller_vnf_is_not_said_to_lose_what_a_platform_likes() -> None:
     state = applied(good(planned({**vnf, "scale_levels": {"w": 2}})))
     smaller = good(planned({**vnf, "scale_levels": {"w": 0}}, state))
     assert {found[0] for found in triggers(smaller).values()} == {"remove"}
-    assert [table.fewest_left_on_a_rack for table in smaller.plan.placement_tables] == [None]
+    assert [table.minimum_remaining_on_rack for table in smaller.plan.placement_tables] == [None]
 
 
 def test_memory_is_counted_in_mib() -> None:
@@ -596,17 +601,17 @@ def test_memory_is_counted_in_mib() -> None:
             "virtual_cpu: {num_virtual_cpu: 1}}\n"
         )
         (vdu,) = read_documents({"vnfd": text}).vnf.vdus
-        assert figures(vdu, {}) == (1, gib, 0)
-        assert sku_text(vdu, {}) == f"1 vCPU / {label} GiB"
-        assert figures(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
-    (problem,) = block_problems({"a": {"memory_gib": 0}})
+        assert resolve_size(vdu, {}) == (1, gib, 0)
+        assert format_sku(vdu, {}) == f"1 vCPU / {label} GiB"
+        assert resolve_size(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
+    (problem,) = list_block_problems({"a": {"memory_gib": 0}})
     assert problem.detail == '"memory_gib" must be above 0.'
 
 
 def test_a_vnf_has_its_control_plane_by_role() -> None:
     site = site_of(applied(planned(SPECIFICATION_HOT)))
     [vnf] = site.clusters
-    assert (vnf.kind, [(p.name, p.control_plane, len(p.vms)) for p in vnf.pools]) == (
+    assert (vnf.kind, [(p.name, p.is_control_plane, len(p.vms)) for p in vnf.pools]) == (
         OwnerKind.GROUP,
         [("masterNode", True, 3), ("workerNode", False, 3)],
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 pytest.importorskip("highspy")
 
@@ -63,19 +63,19 @@ ASK = ["simulate", "repack", "-sku=NC_P46_224_v1"]
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "main.nf.hcl").write_text(MAIN)
     monkeypatch.chdir(tmp_path)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     return tmp_path
 
 
 def answer(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
-    code = run([*ASK, *more, "-format=json"])
+    code = run_command_line([*ASK, *more, "-format=json"])
     return code, json.loads(capsys.readouterr().out)
 
 
 def places(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     capsys.readouterr()
-    assert run(["show", "-json"]) == 0
+    assert run_command_line(["show", "-json"]) == 0
     values = json.loads(capsys.readouterr().out)["values"]["root_module"]["resources"]
     [cluster] = [one["values"] for one in values if one["type"] == "nexus_kubernetes_cluster"]
     return {name: node["machine"] for name, node in cluster["nodes"].items()}
@@ -94,12 +94,12 @@ def test_what_it_prints_leads_to_the_room_when_it_is_carried_out(
         cordons = [one["machines"] for one in repack["cordons"] if one["window"] == window]
         flags = [f"-replace={step['address']}:{step['object']}" for step in steps]
         cordoned = json.dumps(cordons[0] if cordons else [])
-        assert run(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
+        assert run_command_line(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
         now = places(capsys)
         assert {step["object"]: now[step["object"]] for step in steps} == {
             step["object"]: step["to"]["machine"] for step in steps
         }
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     after = places(capsys)
     moved = {step["object"] for step in repack["steps"]}
     assert {name for name in before if before[name] != after[name]} == moved
@@ -132,7 +132,7 @@ def test_a_demand_that_cannot_be_met(capsys: pytest.CaptureFixture[str]) -> None
 )
 def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str) -> None:
     capsys.readouterr()
-    assert run(["simulate", "repack", *flags]) == 1
+    assert run_command_line(["simulate", "repack", *flags]) == 1
     captured = capsys.readouterr()
     assert said in " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -168,7 +168,7 @@ def with_pods(lab: Path, resource: str, replicas: int) -> None:
     kubelet = 'kubelet {\n extended_resources = { "hugepages-1Gi" = "16Gi", "intel.com/sriov" = 4 }\n }\n'
     main = MAIN.replace('vm_sku_name = "NC_P22_112_v1"\n', f'vm_sku_name = "NC_P22_112_v1"\n{kubelet}')
     (lab / "main.nf.hcl").write_text(main + pods)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
 
 
 STAYING = [f"-not=nexus_kubernetes_cluster.a:a-control-plane-{number}" for number in range(3)]
@@ -215,7 +215,7 @@ def test_rules_over_workloads_hold_for_whoever_is_re_created(
         .replace('requests: {cpu: "2", memory: 2Gi, cpu: "2"}', 'requests: {cpu: "2"}')
     )
     (lab / "main.nf.hcl").write_text(MAIN + pods + rule)
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     code, repack = answer(capsys, "-want=6")
     assert (code, repack["status"]) == (0, "optimal")
     places_now = places(capsys)
@@ -236,7 +236,7 @@ def test_rules_over_workloads_hold_for_whoever_is_re_created(
 
 def test_every_format_is_written(lab: Path) -> None:
     reports = [f"-report={kind}:answer.{kind}" for kind in ("markdown", "html", "json", "text")]
-    assert run([*ASK, "-want=6", *reports]) == 0
+    assert run_command_line([*ASK, "-want=6", *reports]) == 0
     assert "-replace=nexus_kubernetes_cluster.a:a-p-5" in (lab / "answer.text").read_text()
     assert "| VM | from | to | lands | pods |" in (lab / "answer.markdown").read_text()
     assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
@@ -249,7 +249,7 @@ def test_a_site_of_which_azure_tells_no_cells(
     """The brownfield example: machines are emptied as a whole, and cordoned by az."""
     shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
     monkeypatch.chdir(tmp_path)
-    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     code, repack = answer(capsys, "-want=2")
     assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
     assert repack["recreations_if_cells_were_known"] <= repack["recreations"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -48,7 +48,7 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "main.nf.hcl").write_text(MAIN)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
-        assert run(["apply", "-auto-approve"]) == 0
+        assert run_command_line(["apply", "-auto-approve"]) == 0
     return directory
 
 
@@ -68,7 +68,7 @@ def ask(lab: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     assert lab.is_dir()
 
     def asked(*words: str, code: int = 0) -> str:
-        assert run(["simulate", *words]) == code, capsys.readouterr()
+        assert run_command_line(["simulate", *words]) == code, capsys.readouterr()
         return capsys.readouterr().out
 
     return asked
@@ -127,7 +127,7 @@ def test_power_loss_and_pauses_in_words(ask: Any) -> None:
 
 def test_two_racks_lose_the_quorum_and_say_so(ask: Any, lab: Path) -> None:
     (lab / "main.nf.hcl").write_text(MAIN.replace('"r1", "r2", "r10"', '"r1", "r2"').replace("= 6", "= 3"))
-    assert run(["plan", "-out=smaller"]) == 0
+    assert run_command_line(["plan", "-out=smaller"]) == 0
     text = ask("runtime-upgrade", "-plan=smaller", code=2)
     assert "(after plan smaller)" in text
     assert "a loses its control-plane quorum in wave" in text
@@ -166,7 +166,7 @@ def test_a_lost_site_is_a_finding(ask: Any) -> None:
 @pytest.mark.parametrize("words", QUESTIONS, ids=lambda words: words[0])
 def test_every_answer_has_every_form(words: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = [f"-report={name}:out.{name}" for name in ("text", "markdown", "json", "html")]
-    code = run(["simulate", *words, *reports])
+    code = run_command_line(["simulate", *words, *reports])
     assert code in {0, 2}
     verdict = capsys.readouterr().out.splitlines()[1]
     data = document((lab / "out.json").read_text())
@@ -235,7 +235,7 @@ def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None
 def test_what_cannot_be_asked_is_refused(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["simulate", *words]) == 1
+    assert run_command_line(["simulate", *words]) == 1
     assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -243,7 +243,7 @@ def test_without_a_site_there_is_nothing_to_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["simulate", "capacity"]) == 1
+    assert run_command_line(["simulate", "capacity"]) == 1
     assert "Nothing to simulate" in capsys.readouterr().err
 
 
@@ -278,18 +278,18 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (tmp_path / "main.nf.hcl").write_text(FLEET)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     return tmp_path
 
 
 def test_a_fleet_without_any_site_is_simulated(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fleet.is_dir()
-    assert run(["simulate", "fleet", "-leave=west"]) == 0
+    assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n")
     assert "web        PickN   2 -> 2    east      west" in text
-    assert run(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
+    assert run_command_line(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
     answer = document(capsys.readouterr().out)
     assert (answer["question"], answer["finding"]) == ("fleet", True)
     [web] = answer["placements"]
@@ -299,20 +299,20 @@ def test_a_fleet_without_any_site_is_simulated(fleet: Path, capsys: pytest.Captu
 
 def test_a_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (fleet / "main.nf.hcl").write_text(FLEET.replace('north = "1"', 'north = "1", up = "2"'))
-    assert run(["plan", "-out=more"]) == 0
+    assert run_command_line(["plan", "-out=more"]) == 0
     capsys.readouterr()
-    assert run(["simulate", "fleet", "-leave=west", "-plan=more", "-report=markdown:-"]) == 0
+    assert run_command_line(["simulate", "fleet", "-leave=west", "-plan=more", "-report=markdown:-"]) == 0
     assert "| web | PickN | 2 -> 2 | up | west |" in capsys.readouterr().out
 
 
 def test_what_a_staged_run_has_to_do_is_said(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     external = '    number_of_clusters = 2\n  }\n\n  strategy {\n    type = "External"\n  }\n'
     (fleet / "main.nf.hcl").write_text(FLEET.replace("    number_of_clusters = 2\n  }\n", external))
-    assert run(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
-    assert run(["simulate", "fleet", "-leave=west"]) == 0
+    assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
     assert "only once a staged run carries it out" in " ".join(capsys.readouterr().out.split())
-    assert run(["simulate", "fleet", "-label=west:a=b"]) == 0
+    assert run_command_line(["simulate", "fleet", "-label=west:a=b"]) == 0
     assert "staged run" not in capsys.readouterr().out
 
 
@@ -320,8 +320,8 @@ def test_a_simulation_of_a_fleet_needs_one(
     lab: Path, fleet: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fleet.is_dir()
-    assert run(["simulate", "fleet"]) == 1
+    assert run_command_line(["simulate", "fleet"]) == 1
     assert "Say what happens to a member, by one or more of -leave" in capsys.readouterr().err
     monkeypatch.chdir(lab)
-    assert run(["simulate", "fleet", "-leave=a"]) == 1
+    assert run_command_line(["simulate", "fleet", "-leave=a"]) == 1
     assert "There is no fleet_member_cluster in state serial" in capsys.readouterr().err

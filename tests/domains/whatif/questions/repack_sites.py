@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from nexusform.address import parse_address
-from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.resources.address import parse_address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Machine, Placement, StandingVm, Terms, VmName, VmSku
-from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
+from nexusform.scheduling.racks.vms import CurrentVm, Machine, Placement, PlacementConstraints, VmName, VmSku
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
@@ -36,12 +36,12 @@ def site_with_history(
     zoned: float = 0.0,
     known: bool = True,
     disk: int = 3500,
-) -> SiteView:
+) -> SiteSnapshot:
     """Pools come, and every third leaves again, until so much of the memory is taken."""
     draw = random.Random(seed)
     scheduler = RackScheduler(machines(racks, in_rack, disk))
     whole = sum(machine.cells * machine.memory_gib_per_cell for machine in scheduler.machines)
-    pools: dict[int, tuple[VmSku, Terms, list[int]]] = {}
+    pools: dict[int, tuple[VmSku, PlacementConstraints, list[int]]] = {}
     number = taken = 0
     refused = 0
     while taken < filled * whole and refused < 20:
@@ -49,7 +49,7 @@ def site_with_history(
         zones = None
         if draw.random() < zoned:
             zones = frozenset(str(zone) for zone in draw.sample(range(1, racks + 1), max(1, racks // 2)))
-        terms = Terms(zones=zones)
+        terms = PlacementConstraints(zones=zones)
         handles = _place(scheduler, number, sku, terms, draw.choice(pool_sizes))
         if not handles:
             refused += 1
@@ -67,12 +67,14 @@ def site_with_history(
     return view(scheduler, pools, known=known)
 
 
-def _place(scheduler: RackScheduler, number: int, sku: VmSku, terms: Terms, count: int) -> list[int]:
+def _place(
+    scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int
+) -> list[int]:
     from nexusform.scheduling.racks.vms import Demand
 
     handles = []
     for vm in range(count):
-        answer = scheduler.attempt(Demand(VmName(f"c{number}", f"c{number}", "p", vm), sku, terms))
+        answer = scheduler.try_place(Demand(VmName(f"c{number}", f"c{number}", "p", vm), sku, terms))
         if answer is None:
             break
         handles.append(answer[0])
@@ -80,30 +82,39 @@ def _place(scheduler: RackScheduler, number: int, sku: VmSku, terms: Terms, coun
 
 
 def view(
-    scheduler: RackScheduler, pools: Mapping[int, tuple[VmSku, Terms, list[int]]], *, known: bool = True
-) -> SiteView:
+    scheduler: RackScheduler,
+    pools: Mapping[int, tuple[VmSku, PlacementConstraints, list[int]]],
+    *,
+    known: bool = True,
+) -> SiteSnapshot:
     """The site as questions see it, every pool a cluster of its own."""
-    standing = {vm.handle: vm for vm in scheduler.vms()}
+    standing = {vm.handle: vm for vm in scheduler.list_vms()}
     fresh = RackScheduler(scheduler.machines)
     clusters = tuple(
         _cluster(fresh, number, sku, terms, [standing[handle] for handle in handles], known=known)
         for number, (sku, terms, handles) in sorted(pools.items())
     )
-    return SiteView(
+    return SiteSnapshot(
         id="s",
         name="s",
         machines={machine.name: machine for machine in fresh.machines},
         racks=(),
         clusters=clusters,
-        outsiders=(),
+        unmanaged_vms=(),
         scheduler=fresh,
         skus=SKUS,
     )
 
 
 def _cluster(
-    scheduler: RackScheduler, number: int, sku: VmSku, terms: Terms, vms: list[StandingVm], *, known: bool
-) -> Cluster:
+    scheduler: RackScheduler,
+    number: int,
+    sku: VmSku,
+    terms: PlacementConstraints,
+    vms: list[CurrentVm],
+    *,
+    known: bool,
+) -> ClusterSnapshot:
     name = f"c{number}"
     names = tuple(f"{name}-p-{vm}" for vm in range(len(vms)))
     demand = PoolDemand("p", tuple(range(len(vms))), names, sku, terms)
@@ -114,8 +125,8 @@ def _cluster(
         place = vm.placement
         if not known:
             place = Placement(place.machine, place.rack, place.availability_zone, ())
-        handles[names[at]] = scheduler.occupy(VmName(name, name, "p", at), sku, place)
+        handles[names[at]] = scheduler.add_existing(VmName(name, name, "p", at), sku, place)
         placed.append(PlacedVm("p", at, names[at], sku.name, place))
     address = parse_address(f"nexus_kubernetes_cluster.{name}")
-    pool = Pool(address, owner, demand, tuple(placed), handles)
-    return Cluster(name, name, "s", OwnerKind.NKS, (pool,))
+    pool = PoolSnapshot(address, owner, demand, tuple(placed), handles)
+    return ClusterSnapshot(name, name, "s", OwnerKind.NKS, (pool,))

@@ -3,17 +3,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic
-from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixPart, find_capacity
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixPart, compute_capacity
 from nexusform.domains.whatif.questions.lookup import find_mix
 from nexusform.resource_types import nks_pools
-from nexusform.resource_types.nks_pools import zones_of
+from nexusform.resource_types.nks_pools import get_zones
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Usage
-from nexusform.scheduling.racks.rule import CountFilter, Item, Refuse
-from nexusform.scheduling.racks.vms import Demand, Interval, Terms, VmSku, total
-from nexusform.worlds.world_view import SiteView
+from nexusform.scheduling.racks.rule import CountFilter, Item, RejectionCheck
+from nexusform.scheduling.racks.vms import Demand, Interval, PlacementConstraints, VmSku, sum_intervals
+from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import agent_pool, cluster, plan, pool
 from tests.worlds.small_worlds import document, racks, site_of, standing
 
@@ -24,10 +24,10 @@ P46, G24, G12, G6, E94 = (
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def room(site: SiteView, sku: VmSku, *zones: str) -> int:
-    [found] = find_capacity(site, [sku], frozenset(zones) or None).rooms
-    assert found.now.exact
-    return found.now.most
+def room(site: SiteSnapshot, sku: VmSku, *zones: str) -> int:
+    [found] = compute_capacity(site, [sku], frozenset(zones) or None).sku_capacities
+    assert found.current.is_exact
+    return found.current.maximum
 
 
 def exactly(count: int) -> Interval:
@@ -79,20 +79,20 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
     if files is None:
         return
     site = site_of(standing(files))
-    [found] = find_capacity(site, [SKUS[sku]]).rooms
+    [found] = compute_capacity(site, [SKUS[sku]]).sku_capacities
     assert set(found.without_rack) == set(site.active_racks)
     for rack, left in found.without_rack.items():
         others = [name.removeprefix("r") for name in site.active_racks if name != rack]
         assert left == exactly(room(site, SKUS[sku], *others) if others else 0)
-    assert found.with_a_rack_lost == found.without_rack[found.worst_rack]
-    assert total(zone.now for zone in found.zones) == found.now
+    assert found.with_one_rack_down == found.without_rack[found.worst_rack]
+    assert sum_intervals(zone.current for zone in found.zones) == found.current
 
 
 def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
     files = racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
     state = standing(files)
     parts = [MixPart(2, G12), MixPart(1, P46)]
-    mix = find_capacity(site_of(state), mix=parts).mix
+    mix = compute_capacity(site_of(state), mix=parts).mix
     assert mix is not None
 
     def applied_sets(sets: int) -> bool:
@@ -105,7 +105,7 @@ def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
     assert applied_sets(4)
     assert not applied_sets(5)
     assert (mix.short, mix.missing) == (G12, 3)
-    assert dict(mix.left)[G12] == exactly(3)
+    assert dict(mix.remaining)[G12] == exactly(3)
 
 
 # --- figures ------------------------------------------------------------------------------------
@@ -113,21 +113,24 @@ def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
 
 def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
     site = site_of(standing(racks(*[16] * 8)))
-    answer = find_capacity(site, [P46])
-    [found] = answer.rooms
-    assert (found.now, found.with_a_rack_lost) == (exactly(256), exactly(224))
-    assert (answer.figures.vcpus, answer.figures.memory_gib) == (12_288, 57_344)
-    assert (found.rest_vcpus, found.rest_memory_gib) == (exactly(0), exactly(0))
+    answer = compute_capacity(site, [P46])
+    [found] = answer.sku_capacities
+    assert (found.current, found.with_one_rack_down) == (exactly(256), exactly(224))
+    assert (answer.totals.vcpus, answer.totals.memory_gib) == (12_288, 57_344)
+    assert (found.unusable_vcpus, found.unusable_memory_gib) == (exactly(0), exactly(0))
     assert room(site, E94) == 128
 
 
 def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8() -> None:
     site = site_of(document("nearly-full"), "lab")
-    answer = find_capacity(site, [P46])
-    by_zone = {zone.zone: zone.now for zone in answer.rooms[0].zones}
+    answer = compute_capacity(site, [P46])
+    by_zone = {zone.zone: zone.current for zone in answer.sku_capacities[0].zones}
     assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
     cells = answer.fragmentation
-    assert (exactly(cells.open), cells.taken) == (answer.rooms[0].now, 140)  # 140 extra-large VMs stand
+    assert (exactly(cells.open), cells.taken) == (
+        answer.sku_capacities[0].current,
+        140,
+    )  # 140 extra-large VMs stand
     assert cells.open + cells.taken + cells.broken == cells.cells == 256
 
 
@@ -141,9 +144,9 @@ resource "nexus_rack" "later" {
 }
 """
     files = racks(2) + planned
-    answer = find_capacity(site_of(standing(files)), [P46])
-    [found] = answer.rooms
-    assert (found.now, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
+    answer = compute_capacity(site_of(standing(files)), [P46])
+    [found] = answer.sku_capacities
+    assert (found.current, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
     assert answer.planned_racks == ("later",)
     active = site_of(standing(files.replace('"planned"', '"active"')))
     assert exactly(room(active, P46)) == found.with_planned
@@ -158,12 +161,12 @@ def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
     ephemeral_disk_gib    = 3500
   }"""
     files = racks(1, more=one_cell) + cluster("a", pools=pool("p", 3, "NC_G14_56_v1"))
-    cells = find_capacity(site_of(standing(files))).fragmentation
+    cells = compute_capacity(site_of(standing(files))).fragmentation
     assert (cells.stranded_cells, cells.stranded_vcpus, cells.stranded_memory_gib) == (1, 0, 28)
 
 
 def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
-    cells = find_capacity(site_of(standing(racks(1) + cluster("a")))).fragmentation
+    cells = compute_capacity(site_of(standing(racks(1) + cluster("a")))).fragmentation
     assert (cells.open, cells.broken, cells.taken) == (1, 1, 0)
     [culprit] = cells.broken_by
     assert (culprit.cluster, culprit.pool, culprit.cells) == ("a", "control-plane", 1)
@@ -172,10 +175,10 @@ def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
 
 def test_machines_that_take_no_vm_are_left_out() -> None:
     files = racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
-    answer = find_capacity(site_of(standing(files)), [P46])
-    assert answer.rooms[0].now == exactly(2)
+    answer = compute_capacity(site_of(standing(files)), [P46])
+    assert answer.sku_capacities[0].current == exactly(2)
     assert dict(answer.closed) == {"cordoned": 1}
-    assert (answer.fragmentation.closed, answer.figures.machines) == (2, 1)
+    assert (answer.fragmentation.closed, answer.totals.machines) == (2, 1)
 
 
 @SLOW
@@ -187,10 +190,10 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(
     if files is None:
         return
     site = site_of(standing(files))
-    cells = find_capacity(site).fragmentation
+    cells = compute_capacity(site).fragmentation
     kinds = (cells.open, cells.taken, cells.broken, cells.spoiled, cells.small, cells.closed)
     assert sum(kinds) == cells.cells == 2 * sum(machines)
-    taken = sum(vm.sku.memory_gib for vm in site.scheduler.vms())
+    taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
     assert cells.free_memory_gib == 448 * sum(machines) - taken
     assert cells.broken_memory_gib <= cells.free_memory_gib
     # One-cell SKUs as a yardstick: what is open is what fits, as long as disk is no bound.
@@ -200,40 +203,48 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(
 def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
     full = site_of(standing(racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
     assert room(full, E94) == 0
-    assert find_capacity(full, [E94]).bad
-    assert not find_capacity(full).bad
-    assert find_capacity(full, mix=[MixPart(3, P46)]).bad
+    assert compute_capacity(full, [E94]).has_findings
+    assert not compute_capacity(full).has_findings
+    assert compute_capacity(full, mix=[MixPart(3, P46)]).has_findings
 
 
 # --- an argument that somebody adds ---------------------------------------------------------------
 
 
-class _AtMost(Terms, frozen=True):
+class _AtMost(PlacementConstraints, frozen=True):
     """Terms of a pool with an argument more: the most of its VMs that one rack may have."""
 
     most_on_rack: int = 0
 
 
-def _opens(usage: Usage, demand: Demand) -> Refuse | None:
-    most = getattr(demand.terms, "most_on_rack", 0)
+def _opens(usage: Usage, demand: Demand) -> RejectionCheck | None:
+    most = getattr(demand.constraints, "most_on_rack", 0)
     return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
 
 
 def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rule = CountFilter(name="at_most", item=Item.RACK, opens=_opens, sentence=lambda _: "full", closing=True)
+    rule = CountFilter(
+        name="at_most",
+        item=Item.RACK,
+        build_check=_opens,
+        describe_shortage=lambda _: "full",
+        is_monotonic=True,
+    )
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
-    monkeypatch.setattr(nks_pools, "terms_of", lambda values: _AtMost(zones_of(values), most_on_rack=2))
+    monkeypatch.setattr(
+        nks_pools, "build_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2)
+    )
     site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
     assert room(site, P46) == 4
-    mix = find_capacity(site, mix=[MixPart(1, P46)]).mix
+    mix = compute_capacity(site, mix=[MixPart(1, P46)]).mix
     assert mix is not None
-    assert (mix.sets, mix.one_by_one) == (exactly(4), exactly(4))
+    assert (mix.sets, mix.sequential_sets) == (exactly(4), exactly(4))
     # A SKU of which no pool asks for anything is bound by nothing.
-    free = find_capacity(site, mix=[MixPart(1, G6)]).mix
+    free = compute_capacity(site, mix=[MixPart(1, G6)]).mix
     assert free is not None
-    assert free.sets.least > 4
+    assert free.sets.minimum > 4
 
 
 # --- words for what is asked --------------------------------------------------------------------
@@ -279,6 +290,6 @@ def test_an_answer_is_the_same_every_time() -> None:
     state = standing(racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
 
     def ask() -> CapacityAnswer:
-        return find_capacity(site_of(state), mix=[MixPart(1, G12)])
+        return compute_capacity(site_of(state), mix=[MixPart(1, G12)])
 
     assert ask() == ask()

@@ -6,17 +6,17 @@ from itertools import product
 
 import pytest
 
-from nexusform.domains.whatif.questions.failure import Failure, FailureScope, lose_machines
+from nexusform.domains.whatif.questions.failure import Failure, FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     KubernetesUpgrade,
     simulate_kubernetes_upgrade,
 )
-from nexusform.domains.whatif.rendering.failure_outline import FAILURE, failure_outline
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
+from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     KUBERNETES_UPGRADE,
-    kubernetes_upgrade_outline,
+    build_kubernetes_upgrade_report,
 )
-from nexusform.rendering.answers.outline import outline_markdown, outline_text
+from nexusform.rendering.answers.answer_report import render_report_markdown, render_report_text
 from nexusform.scheduling.racks.vms import Interval
 from tests.planning.harness import cluster, pool
 from tests.worlds.small_worlds import racks, site_of, standing
@@ -62,8 +62,8 @@ KNOWN = (("cells = [0]", "cells = [0]"), ("cells = [0]", "cells = [1]"))
 
 def lost(text: str) -> Failure:
     site = site_of(standing(text))
-    names = [each.name for each in site.machines_of_rack["r1"]]
-    return lose_machines(site, FailureScope.RACK, "r1", names)
+    names = [each.name for each in site.machines_by_rack["r1"]]
+    return simulate_machine_loss(site, FailureScope.RACK, "r1", names)
 
 
 def upgraded(text: str) -> KubernetesUpgrade:
@@ -75,35 +75,35 @@ def upgraded(text: str) -> KubernetesUpgrade:
 @pytest.mark.parametrize(("workers", "machines"), [(1, 1), (2, 2), (3, 2)])
 def test_every_way_in_which_others_may_lie_is_inside(workers: int, machines: int) -> None:
     failure = lost(world(workers, *[UNKNOWN] * machines))
-    assert failure.drawn is not None
+    assert failure.samples is not None
     truths = [lost(world(workers, *cells)) for cells in product(KNOWN, repeat=machines)]
-    assert all(truth.drawn is None for truth in truths)
+    assert all(truth.samples is None for truth in truths)
     missing = [truth.missing for truth in truths]
-    assert failure.drawn.missing == Interval(min(missing), max(missing))
-    [control_plane, pool_of_workers] = failure.drawn.pools
-    assert (control_plane, pool_of_workers) == (Interval(0, 0), failure.drawn.missing)
-    assert bool(failure.drawn.draws.fitting) == (min(missing) == 0)
-    assert failure.bad
+    assert failure.samples.missing_count == Interval(min(missing), max(missing))
+    [control_plane, pool_of_workers] = failure.samples.pools
+    assert (control_plane, pool_of_workers) == (Interval(0, 0), failure.samples.missing_count)
+    assert bool(failure.samples.numa_sampling.fitting_count) == (min(missing) == 0)
+    assert failure.has_findings
 
 
 def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
     site = site_of(standing(world(3, UNKNOWN, UNKNOWN)))
     [plane] = site.clusters[0].pools[0].vms
-    [machine_] = [each.name for each in site.machines_of_rack["r1"] if each.name != plane.placement.machine]
-    failure = lose_machines(site, FailureScope.MACHINE, machine_, [machine_])
-    assert failure.drawn is not None
-    assert (failure.drawn.missing, failure.drawn.exact) == (Interval(0, 2), True)
+    [machine_] = [each.name for each in site.machines_by_rack["r1"] if each.name != plane.placement.machine]
+    failure = simulate_machine_loss(site, FailureScope.MACHINE, machine_, [machine_])
+    assert failure.samples is not None
+    assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
     document = FAILURE(failure)["draws"]
     assert document["vms_without_room"] == {"min": 0, "max": 2, "certain_bounds": True}
 
 
 def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
     failure = lost(world(2, UNKNOWN, UNKNOWN))
-    assert failure.drawn is not None
-    fitting = failure.drawn.draws.fitting
+    assert failure.samples is not None
+    fitting = failure.samples.numa_sampling.fitting_count
     assert 0 < fitting < 100
-    outline = failure_outline(failure, "state")
-    for text in (outline_text(outline, colour=False, width=100), outline_markdown(outline)):
+    outline = build_failure_report(failure, "state")
+    for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
         assert f"0 to 2 VMs fit nowhere else, and everything fits in {fitting} of 100 draws" in words
         assert f"not known on 2 machines; everything fits in {fitting} of 100 draws of them" in words
@@ -117,16 +117,16 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
 
 def test_what_fits_in_every_draw_is_no_finding() -> None:
     failure = lost(world(1, UNKNOWN) + SPARE)
-    assert failure.drawn is not None
-    assert (failure.drawn.draws.fitting, failure.drawn.certain) == (100, True)
-    assert "there is room for every node elsewhere" in failure_outline(failure, "state").verdict
+    assert failure.samples is not None
+    assert (failure.samples.numa_sampling.fitting_count, failure.samples.is_certain) == (100, True)
+    assert "there is room for every node elsewhere" in build_failure_report(failure, "state").verdict
 
 
 def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> None:
     site = site_of(standing(world(1, UNKNOWN)))
-    assert lose_machines(site, FailureScope.MACHINE, "o1", ["o1"]).drawn is None
+    assert simulate_machine_loss(site, FailureScope.MACHINE, "o1", ["o1"]).samples is None
     failure = lost(world(1, KNOWN[0]))
-    assert failure.drawn is None
+    assert failure.samples is None
     assert FAILURE(failure)["draws"] is None
 
 
@@ -135,13 +135,13 @@ TWO = 'upgrade_settings {\n max_surge = "2"\n }'
 
 def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
     upgrade = upgraded(world(3, UNKNOWN, more=TWO))
-    assert upgrade.drawn is not None
-    fitting = upgrade.drawn.draws.fitting
+    assert upgrade.samples is not None
+    fitting = upgrade.samples.numa_sampling.fitting_count
     assert 0 < fitting < 100
-    assert upgrade.bad
-    assert [bool(upgraded(world(3, each, more=TWO)).blocked) for each in KNOWN] == [False, True]
-    outline = kubernetes_upgrade_outline(upgrade, "state")
-    for text in (outline_text(outline, colour=False, width=100), outline_markdown(outline)):
+    assert upgrade.has_findings
+    assert [bool(upgraded(world(3, each, more=TWO)).blocked_pools) for each in KNOWN] == [False, True]
+    outline = build_kubernetes_upgrade_report(upgrade, "state")
+    for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
         assert f"It goes through in {fitting} of 100 draws of NUMA cells that nobody told" in words
         assert "no room for the surge of p." in words

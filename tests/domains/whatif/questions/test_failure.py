@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 from nexusform.domains.whatif.questions.failure import (
     Failure,
     FailureScope,
-    lose_cluster,
-    lose_machines,
-    lose_site,
+    simulate_cluster_loss,
+    simulate_machine_loss,
+    simulate_site_loss,
 )
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, plan, pool, rows
@@ -15,16 +15,18 @@ from tests.worlds.small_worlds import document, racks, site_of, standing
 
 def lose_rack(state: State, rack: str, site_id: str = "s") -> Failure:
     site = site_of(state, site_id)
-    return lose_machines(site, FailureScope.RACK, rack, [m.name for m in site.machines_of_rack[rack]])
+    return simulate_machine_loss(site, FailureScope.RACK, rack, [m.name for m in site.machines_by_rack[rack]])
 
 
 def lose_machine(state: State, machine: str) -> Failure:
-    return lose_machines(site_of(state), FailureScope.MACHINE, machine, [machine])
+    return simulate_machine_loss(site_of(state), FailureScope.MACHINE, machine, [machine])
 
 
 def goes(found: Failure) -> dict[str, str | None]:
     return {
-        each.vm.name: each.place.machine if each.place else None for p in found.comebacks for each in p.vms
+        each.vm.name: each.placement.machine if each.placement else None
+        for p in found.recreations
+        for each in p.vms
     }
 
 
@@ -55,14 +57,14 @@ def test_nodes_come_back_where_a_plan_that_evacuates_the_machine_puts_them(
 
 def test_the_loss_of_rack_7_of_the_document() -> None:
     found = lose_rack(document("nearly-full"), "rack7", "lab")
-    left = {f"{p.cluster}/{p.pool}": (p.left, p.total) for p in found.pools}
+    left = {f"{p.cluster}/{p.pool}": (p.remaining_count, p.total) for p in found.pools}
     assert left["cluster-a/pool1"] == (21, 24)
     assert left["cluster-d/pool1"] == (12, 24)
-    assert not any(p.lost for p in found.pools)
+    assert not any(p.is_lost for p in found.pools)
     # D's extra-large pool is pinned to racks 7 and 8, and rack 8 has no cell left.
-    missing = {f"{p.cluster}/{p.pool}": p.missing for p in found.comebacks if p.missing}
+    missing = {f"{p.cluster}/{p.pool}": p.missing for p in found.recreations if p.missing}
     assert missing == {"cluster-d/pool1": 12}
-    assert found.bad
+    assert found.has_findings
 
 
 def test_the_command_names_the_machines_of_each_cluster() -> None:
@@ -79,11 +81,11 @@ def test_the_command_names_the_machines_of_each_cluster() -> None:
 
 def test_without_quorum_the_control_plane_cannot_be_asked() -> None:
     state = standing(racks(2) + cluster("a", count=1, pools=pool("p", 2)))
-    [plane] = [p for p in site_of(state).clusters[0].pools if p.control_plane]
+    [plane] = [p for p in site_of(state).clusters[0].pools if p.is_control_plane]
     found = lose_machine(state, plane.vms[0].placement.machine)
     [deletion] = found.deletions
-    assert not deletion.reachable
-    assert found.bad
+    assert not deletion.is_reachable
+    assert found.has_findings
 
 
 def test_a_plain_vm_waits_and_is_no_finding() -> None:
@@ -100,12 +102,12 @@ resource "nexus_virtual_machine" "v" {
     other = lose_machine(standing(racks(1, 1) + vm), "r2-bm01")
     [hit] = [f for f in (found, other) if f.pools]
     assert [p.address for p in hit.stay_down] == ["nexus_virtual_machine.v"]
-    assert (hit.comebacks, hit.deletions, hit.bad) == ((), (), False)
+    assert (hit.recreations, hit.deletions, hit.has_findings) == ((), (), False)
 
 
 def test_a_lost_cluster_or_site_takes_all_of_it() -> None:
     state = standing(racks(3) + cluster("a", pools=pool("p", 2)) + cluster("b"))
     site = site_of(state)
-    assert lose_cluster(site, site.clusters[0]).vms == 3
-    assert lose_site(site).vms == 4
-    assert lose_site(site).bad
+    assert simulate_cluster_loss(site, site.clusters[0]).vm_count == 3
+    assert simulate_site_loss(site).vm_count == 4
+    assert simulate_site_loss(site).has_findings

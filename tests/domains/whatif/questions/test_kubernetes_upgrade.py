@@ -24,7 +24,7 @@ def settings_block(surge: str, unavailable: str = "0") -> str:
 
 def moves(found: KubernetesUpgrade) -> dict[str, str | None]:
     return {
-        m.vm.name: m.place.machine if m.place is not None else None
+        m.vm.name: m.placement.machine if m.placement is not None else None
         for p in found.pools
         for b in p.batches
         for m in b.moves
@@ -56,45 +56,45 @@ def test_it_goes_as_a_plan_with_a_new_version_goes(
     state = standing(files)
     found = upgrade(state)
     result = plan(files.replace(OLD, NEW), state)
-    assert bool(found.blocked) == result.plan.errored
-    if not found.blocked:
+    assert bool(found.blocked_pools) == result.plan.errored
+    if not found.blocked_pools:
         assert moves(found) == {name: row.target.machine for name, row in rows(result).items() if row.target}
 
 
 def test_the_pinned_pool_of_cluster_d_blocks_and_goes_in_place() -> None:
     state = document("nearly-full")
     found = upgrade(state, "cluster-d", "lab")
-    [blocked] = found.blocked
+    [blocked] = found.blocked_pools
     assert (blocked.pool, blocked.batches[-1].number, blocked.fitting_surge) == ("pool1", 1, 0)
-    assert blocked.in_place
+    assert blocked.fits_in_place
     assert "(zones: 7, 8)" in blocked.reason
-    assert found.bad
-    assert not upgrade(state, "cluster-b", "lab").bad
+    assert found.has_findings
+    assert not upgrade(state, "cluster-b", "lab").has_findings
 
 
 def test_a_smaller_surge_that_fits_is_found() -> None:
     files = racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", settings_block("3")))
     [_, p] = upgrade(standing(files)).pools
-    assert (p.blocked, p.fitting_surge, p.in_place) == (True, 2, True)
-    assert p.batches[-1].moves[-1].place is None
+    assert (p.is_blocked, p.fitting_surge, p.fits_in_place) == (True, 2, True)
+    assert p.batches[-1].moves[-1].placement is None
 
 
 def test_without_surge_the_batch_is_down() -> None:
     files = racks(3) + cluster("a", pools=pool("p", 5, more=settings_block("0", "40%")))
     [_, p] = upgrade(standing(files)).pools
-    assert (p.surge, p.unavailable, p.fewest_up, len(p.batches)) == (0, 2, 3, 3)
+    assert (p.surge, p.unavailable, p.minimum_up, len(p.batches)) == (0, 2, 3, 3)
 
 
 @pytest.mark.parametrize(("count", "lost"), [(1, True), (2, False)])
 def test_a_pool_that_goes_down_as_a_whole_is_lost(count: int, lost: bool) -> None:
     files = racks(3) + cluster("a", pools=pool("p", count, more=settings_block("0", "1")))
     found = upgrade(standing(files))
-    assert found.bad is lost
-    assert not found.blocked
+    assert found.has_findings is lost
+    assert not found.blocked_pools
 
 
 def test_a_control_plane_needs_one_free_place() -> None:
     files = racks(1) + cluster("a", plane="NC_G48_224_v1", count=2)
     found = upgrade(standing(files))
-    [plane] = found.blocked
-    assert (plane.control_plane, plane.fitting_surge, plane.in_place) == (True, 0, False)
+    [plane] = found.blocked_pools
+    assert (plane.is_control_plane, plane.fitting_surge, plane.fits_in_place) == (True, 0, False)

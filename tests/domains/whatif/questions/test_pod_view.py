@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "real-nodes"
@@ -45,7 +45,7 @@ class Asked:
 
     def __call__(self, *words: str, code: int = 0) -> str:
         self.capsys.readouterr()
-        assert run([*words]) == code, self.capsys.readouterr()
+        assert run_command_line([*words]) == code, self.capsys.readouterr()
         out, self.told = self.capsys.readouterr()
         return out
 

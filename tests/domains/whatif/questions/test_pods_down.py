@@ -7,22 +7,26 @@ from typing import Any
 
 import pytest
 
-from nexusform.address import parse_address
-from nexusform.domains.pods.scheduling.preemption import allowed_disruptions
-from nexusform.domains.pods.scheduling.workloads import Budget
-from nexusform.domains.whatif.questions.failure import FailureScope, lose_cluster, lose_machines
+from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions
+from nexusform.domains.pods.scheduling.workloads import DisruptionBudget
+from nexusform.domains.whatif.questions.failure import (
+    FailureScope,
+    simulate_cluster_loss,
+    simulate_machine_loss,
+)
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.pod_view import view_pods
+from nexusform.domains.whatif.questions.pod_view import build_pods
 from nexusform.domains.whatif.questions.pods_down import ClusterPods, PodsOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     RuntimeUpgrade,
     UpgradeOptions,
     simulate_runtime_upgrade,
 )
-from nexusform.kubernetes.matching import label_selector
-from nexusform.planning.vms.sites import Thing
+from nexusform.kubernetes.matching import build_label_selector
+from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.resources.address import parse_address
+from nexusform.snapshots.snapshot import SiteSnapshot, build_snapshot, list_state_objects
 from nexusform.state.objects import State
-from nexusform.worlds.world_view import SiteView, things_of_state, view_world
 from tests.planning.harness import all_types, cluster, pool
 from tests.worlds.small_worlds import document, racks, standing
 
@@ -86,18 +90,18 @@ def web(replicas: int, cpu: str = "1", more: str = "") -> str:
     return WEB.replace("REPLICAS", str(replicas)).replace("CPU", cpu) + more
 
 
-def manifest(text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None) -> Thing:
+def manifest(text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None) -> SiteObject:
     attributes = {"yaml_body": text, "cluster_id": cluster_id, "workloads": workloads}
-    return Thing(parse_address("fleet_hub_manifest.m"), attributes, 1000)
+    return SiteObject(parse_address("fleet_hub_manifest.m"), attributes, 1000)
 
 
 def seen(
     state: State, text: str, cluster_id: str = "s/a", **more: Any
-) -> tuple[SiteView, Mapping[str, ClusterPods]]:
-    things = (*things_of_state(state), manifest(text, cluster_id, **more))
-    world = view_world(things, all_types())
+) -> tuple[SiteSnapshot, Mapping[str, ClusterPods]]:
+    things = (*list_state_objects(state), manifest(text, cluster_id, **more))
+    world = build_snapshot(things, all_types())
     [site] = world.sites.values()
-    return site, view_pods(things, world, all_types())
+    return site, build_pods(things, world, all_types())
 
 
 def upgrade(state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True) -> RuntimeUpgrade:
@@ -126,15 +130,15 @@ def test_a_deployment_on_cluster_a_rack_by_rack() -> None:
     assert [(w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves] == [
         (24, 21, 3)
     ] * 8
-    assert (verdict.outcome, verdict.fewest, verdict.most_pending) == (PodsOutcome.REDUCED, 21, 3)
+    assert (verdict.outcome, verdict.minimum_running, verdict.maximum_pending) == (PodsOutcome.REDUCED, 21, 3)
     assert verdict.waves == tuple(range(1, 9))
-    assert not found.bad
+    assert not found.has_findings
 
 
 def test_replicas_that_fit_elsewhere_move_and_stay_there() -> None:
     found = upgrade(document("nearly-full"), web(8, "4", SPREAD), "lab/cluster-a")
     verdict = only(found.workloads)
-    assert (verdict.outcome, verdict.most_pending, verdict.fewest) == (PodsOutcome.KEPT, 0, 8)
+    assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (PodsOutcome.KEPT, 0, 8)
     first = found.waves[0].workloads[0]
     assert (len(first.moves), first.at_once) == (1, 7)
     assert first.moves[0].node
@@ -163,7 +167,7 @@ def test_a_single_replica_that_fits_elsewhere_restarts_when_drained_and_is_lost_
     assert only(upgrade(state, web(1)).workloads).outcome is PodsOutcome.RESTARTED
     cut = upgrade(state, web(1), drain=False)
     assert only(cut.workloads).outcome is PodsOutcome.LOST
-    assert cut.bad
+    assert cut.has_findings
 
 
 def test_a_workload_without_room_elsewhere_is_lost() -> None:
@@ -174,7 +178,7 @@ def test_a_workload_without_room_elsewhere_is_lost() -> None:
     found = upgrade(small(2, 2, 2), text)
     assert only(found.workloads).outcome is PodsOutcome.LOST
     assert len(only(found.workloads).waves) == 1
-    assert found.bad
+    assert found.has_findings
 
 
 def test_replacements_evict_less_important_pods_and_both_are_told() -> None:
@@ -220,7 +224,7 @@ def test_daemons_and_bare_pods_wait_for_their_node() -> None:
     site, pods = seen(small(2, 2, 2), web(3) + AGENT)
     found = simulate_runtime_upgrade(site, UpgradeOptions(), pods)
     by_name = {v.workload.rpartition("/")[2]: v for v in found.workloads}
-    assert (by_name["agent"].outcome, by_name["agent"].fewest) == (PodsOutcome.KEPT, 2)
+    assert (by_name["agent"].outcome, by_name["agent"].minimum_running) == (PodsOutcome.KEPT, 2)
     assert by_name["lonely"].outcome is PodsOutcome.LOST
     assert len(by_name["lonely"].waves) == 1  # it came back to its node
 
@@ -240,19 +244,19 @@ def test_daemons_and_bare_pods_wait_for_their_node() -> None:
     ],
 )
 def test_allowed_disruptions(least: str, most: str, pods: int, healthy: int, allowed: int) -> None:
-    budget = Budget("shop", "web", label_selector(), least, most)
-    assert allowed_disruptions(budget, pods, healthy) == allowed
+    budget = DisruptionBudget("shop", "web", build_label_selector(), least, most)
+    assert compute_allowed_disruptions(budget, pods, healthy) == allowed
 
 
 @pytest.mark.parametrize(("least", "held"), [("2", ()), ("3", ("shop/web",))])
 def test_a_budget_that_allows_nothing_holds_the_drain_up(least: str, held: tuple[str, ...]) -> None:
     text = web(3, "1", SPREAD) + BUDGET.replace("MIN", least)
     state = small(2, 2, 2)
-    assert only(upgrade(state, text).workloads).held_up_by == held
-    assert only(upgrade(state, text, drain=False).workloads).held_up_by == ()
+    assert only(upgrade(state, text).workloads).blocking_budgets == held
+    assert only(upgrade(state, text, drain=False).workloads).blocking_budgets == ()
     site, pods = seen(state, text)
     found = simulate_kubernetes_upgrade(site, site.clusters[0], pods["s/a"])
-    assert (found.budgets, found.bad) == (held, bool(held))
+    assert (found.budgets, found.has_findings) == (held, bool(held))
 
 
 # --- failures ------------------------------------------------------------------------------------
@@ -260,13 +264,18 @@ def test_a_budget_that_allows_nothing_holds_the_drain_up(least: str, held: tuple
 
 def test_a_failure_names_what_falls_over_and_where_it_goes() -> None:
     site, pods = seen(small(2, 2, 2), web(3, "1", SPREAD))
-    [before] = [p for p in pods["s/a"].standing if p.number == 0]
+    [before] = [p for p in pods["s/a"].existing if p.number == 0]
     node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
-    found = lose_machines(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
+    found = simulate_machine_loss(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
     [left] = found.workloads
-    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].was) == (3, 2, "web-0", node.name)
+    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].old_node) == (
+        3,
+        2,
+        "web-0",
+        node.name,
+    )
     assert not found.lost_workloads
-    gone = lose_cluster(site, site.clusters[0], pods)
+    gone = simulate_cluster_loss(site, site.clusters[0], pods)
     assert [(w.running, w.pending) for w in gone.lost_workloads] == [(0, 3)]
 
 
@@ -277,21 +286,21 @@ def test_places_that_were_planned_are_taken_as_they_are() -> None:
     state = small(2, 2, 2)
     pods_of = {"shop/Deployment/web": {"web-0": {"node": "a-p-2"}, "web-1": {"node": "a-p-2"}}}
     _, pods = seen(state, web(2), workloads=pods_of)
-    assert [(p.number, p.node) for p in pods["s/a"].standing] == [(0, "a-p-2"), (1, "a-p-2")]
+    assert [(p.number, p.node) for p in pods["s/a"].existing] == [(0, "a-p-2"), (1, "a-p-2")]
 
 
 def test_a_placement_puts_hub_objects_on_its_members() -> None:
     state = small(2, 2, 2)
-    hub = Thing(parse_address("fleet_hub_manifest.m"), {"yaml_body": web(1) + AGENT}, 1000)
-    member = Thing(
+    hub = SiteObject(parse_address("fleet_hub_manifest.m"), {"yaml_body": web(1) + AGENT}, 1000)
+    member = SiteObject(
         parse_address("fleet_member_cluster.m"), {"name": "member-a", "kubernetes_cluster_id": "s/a"}, 1001
     )
     shown = {"member-a": {"shop/Deployment/web": {"web-0": {"node": "a-p-1"}}}}
-    placement = Thing(parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002)
-    things = (*things_of_state(state), hub, member, placement)
-    pods = view_pods(things, view_world(things, all_types()), all_types())
+    placement = SiteObject(parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002)
+    things = (*list_state_objects(state), hub, member, placement)
+    pods = build_pods(things, build_snapshot(things, all_types()), all_types())
     assert [w.key for w in pods["s/a"].workloads] == ["shop/Deployment/web"]
-    assert [p.node for p in pods["s/a"].standing] == ["a-p-1"]
+    assert [p.node for p in pods["s/a"].existing] == ["a-p-1"]
 
 
 def test_nodes_have_what_their_sku_leaves_to_pods() -> None:
@@ -307,5 +316,5 @@ def test_nodes_have_what_their_sku_leaves_to_pods() -> None:
 
 def test_without_manifests_no_pods_are_known() -> None:
     state = small(2, 2, 2)
-    things = things_of_state(state)
-    assert view_pods(things, view_world(things, all_types()), all_types()) == {}
+    things = list_state_objects(state)
+    assert build_pods(things, build_snapshot(things, all_types()), all_types()) == {}

@@ -2,8 +2,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.domains.whatif.questions.runtime_upgrade import (
-    AskedOptions,
     PoolOutcome,
+    RequestedOptions,
     RuntimeUpgrade,
     UpgradeOptions,
     UpgradeStrategy,
@@ -29,9 +29,9 @@ def outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
 def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
     found = simulate_runtime_upgrade(site_of(document("nearly-full"), "lab"), ALL_AT_ONCE)
     assert [(w.rack, len(w.machines)) for w in found.waves] == [(f"rack{n}", 16) for n in range(1, 9)]
-    assert not found.bad
+    assert not found.has_findings
     assert found.hours == 20
-    fewest = {f"{v.cluster}/{v.pool}": v.fewest for v in found.verdicts}
+    fewest = {f"{v.cluster}/{v.pool}": v.minimum_up for v in found.verdicts}
     # Three of cluster A's 24 workers stand on each rack, six of B's 48, six of C's 12 on racks 1 and 4.
     assert fewest["cluster-a/pool1"] == 21
     assert fewest["cluster-b/pool1"] == 42
@@ -48,18 +48,18 @@ def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
 def test_a_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
     found = upgrade(racks(2, 2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
-    assert (verdict.outcome, verdict.fewest, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
-    assert not found.bad
+    assert (verdict.outcome, verdict.minimum_up, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
+    assert not found.has_findings
 
 
 def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
     found = upgrade(racks(2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
-    assert (verdict.outcome, verdict.fewest) == (PoolOutcome.LOST, 1)
-    assert len(verdict.lost_in) == 1
-    [wave] = [w for w in found.waves if w.lost]
-    assert (wave.number,) == verdict.lost_in
-    assert found.bad
+    assert (verdict.outcome, verdict.minimum_up) == (PoolOutcome.LOST, 1)
+    assert len(verdict.lost_in_waves) == 1
+    [wave] = [w for w in found.waves if w.is_lost]
+    assert (wave.number,) == verdict.lost_in_waves
+    assert found.has_findings
 
 
 def test_fewer_machines_at_once_keep_it() -> None:
@@ -68,7 +68,7 @@ def test_fewer_machines_at_once_keep_it() -> None:
     assert [(w.rack, w.batch, w.batches) for w in found.waves] == [
         ("r1", 1, 2), ("r1", 2, 2), ("r2", 1, 2), ("r2", 2, 2),
     ]  # fmt: skip
-    assert not found.bad
+    assert not found.has_findings
 
 
 def test_a_control_plane_of_one_or_two_cannot_keep_it() -> None:
@@ -130,15 +130,15 @@ def test_every_vm_goes_down_once_and_no_wave_leaves_its_rack(
         return
     site = site_of(standing(files))
     found = simulate_runtime_upgrade(site, UpgradeOptions(max_unavailable=at_once))
-    down = [vm.name for wave in found.waves for left in wave.pools for vm in left.down]
+    down = [vm.name for wave in found.waves for left in wave.pools for vm in left.down_vms]
     assert sorted(down) == sorted(where(site))
     assert [m for wave in found.waves for m in wave.machines] == list(site.machines)
     for wave in found.waves:
         assert {site.machines[m].rack for m in wave.machines} == {wave.rack}
         assert len(wave.machines) <= (at_once or 4)
     for verdict in found.verdicts:
-        assert verdict.fewest <= verdict.total
-        assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.lost_in)
+        assert verdict.minimum_up <= verdict.total
+        assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.lost_in_waves)
 
 
 SITE_WITH_STRATEGY = """
@@ -162,12 +162,12 @@ resource "nexus_rack" "r" {
 
 def test_flags_win_over_what_the_site_says() -> None:
     site = site_of(standing(SITE_WITH_STRATEGY))
-    own = AskedOptions().for_site(site)
+    own = RequestedOptions().resolve_for_site(site)
     assert (own.strategy, own.max_unavailable, own.wait_minutes) == (UpgradeStrategy.PAUSE_AFTER_RACK, 1, 90)
-    assert own.may_fail(4) == 1
+    assert own.compute_max_failed(4) == 1
     found = simulate_runtime_upgrade(site, own)
     assert len(found.waves) == 12
     assert found.hours == 4 + 3 * 2 + 3, "two pauses of an hour and a half"
-    asked = AskedOptions(UpgradeStrategy.RACK, 4).for_site(site)
+    asked = RequestedOptions(UpgradeStrategy.RACK, 4).resolve_for_site(site)
     assert (asked.strategy, asked.max_unavailable) == (UpgradeStrategy.RACK, 4)
-    assert asked.may_fail(4) == 1
+    assert asked.compute_max_failed(4) == 1

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.demands import PoolDemand, VmDemand
-from nexusform.domains.whatif.questions.capacity import MixPart, find_capacity
-from nexusform.planning.conclusion.room_left import OccupiedSite, headroom
-from nexusform.planning.vms.sites import SitePlan, demand_for
+from nexusform.domains.whatif.questions.capacity import MixPart, compute_capacity
+from nexusform.placements.vm_demands import PoolDemand, VmDemand
+from nexusform.planning.conclusion.site_records import OccupiedSite, compute_headroom
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Interval, Machine, Terms, VmName, VmSku
-from nexusform.scheduling.world import RackOffer
-from nexusform.worlds.world_view import SiteView
+from nexusform.scheduling.racks.vms import Demand, Interval, Machine, PlacementConstraints, VmName, VmSku
+from nexusform.scheduling.site_inventory import InventoryRack
+from nexusform.snapshots.snapshot import SiteSnapshot
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 MENU = [sku for sku in SKUS.values() if sku.kind in "GPE" and "bom-1.7.3" in sku.machine_skus]
@@ -29,10 +29,10 @@ MACHINES_OF_A_RACK = 16 if "NEXUSFORM_HISTORIES" in os.environ else 3
 STEPS = 200
 
 
-def racks(of_each: int) -> tuple[RackOffer, ...]:
+def racks(of_each: int) -> tuple[InventoryRack, ...]:
     """Eight racks; their machines have two cells of 48 vCPUs and 224 GiB."""
     return tuple(
-        RackOffer(f"s/r{number}", "s", f"r{number}", str(number), False, _machines(number, of_each))
+        InventoryRack(f"s/r{number}", "s", f"r{number}", str(number), False, _machines(number, of_each))
         for number in range(1, 9)
     )
 
@@ -47,7 +47,7 @@ def _machines(rack: int, count: int) -> tuple[Machine, ...]:
 class Lived(NamedTuple):
     """A site as it is, and as an export shows it."""
 
-    racks: tuple[RackOffer, ...]
+    racks: tuple[InventoryRack, ...]
     truth: RackScheduler
     blind: RackScheduler
 
@@ -75,21 +75,21 @@ def lived(seed: int, of_each: int) -> Lived:
         name = draw.choice(sorted(pools)) if pools and draw.random() < 0.4 else f"p{step}"
         sku, handles = pools.get(name, (draw.choice(MENU), []))
         for _ in range(draw.randint(1, 8)):
-            placed = truth.attempt(Demand(VmName(name[:2], name[:2], name, step * 100 + len(handles)), sku))
+            placed = truth.try_place(Demand(VmName(name[:2], name[:2], name, step * 100 + len(handles)), sku))
             if placed is not None:
                 handles.append(placed[0])
                 used += sku.memory_gib
         if handles:
             pools[name] = (sku, handles)
     blind = RackScheduler(machines, seed=seed)
-    for vm in truth.vms():
-        blind.occupy(vm.vm, vm.sku, replace(vm.placement, cells=()))
+    for vm in truth.list_vms():
+        blind.add_existing(vm.vm, vm.sku, replace(vm.placement, cells=()))
     return Lived(offers, truth, blind)
 
 
-def view(site: Lived, scheduler: RackScheduler) -> SiteView:
+def view(site: Lived, scheduler: RackScheduler) -> SiteSnapshot:
     machines = {machine.name: machine for machine in scheduler.machines}
-    return SiteView("s", "s", machines, site.racks, (), (), scheduler, SKUS)
+    return SiteSnapshot("s", "s", machines, site.racks, (), (), scheduler, SKUS)
 
 
 def occupied(site: Lived, scheduler: RackScheduler, sku: VmSku, surge: int) -> OccupiedSite:
@@ -107,45 +107,52 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
     """What is asked, the answer on the export, and the answer on the site as it is."""
     sku = draw.choice(MENU)
     zones = frozenset(draw.sample("12345678", draw.randint(1, 8)))
-    [seen] = find_capacity(view(site, site.blind), [sku], zones).rooms
-    [true] = find_capacity(view(site, site.truth), [sku], zones).rooms
-    yield "capacity", seen.now, true.now
-    yield "any rack lost", seen.with_a_rack_lost, true.with_a_rack_lost
+    [seen] = compute_capacity(view(site, site.blind), [sku], zones).sku_capacities
+    [true] = compute_capacity(view(site, site.truth), [sku], zones).sku_capacities
+    yield "capacity", seen.current, true.current
+    yield "any rack lost", seen.with_one_rack_down, true.with_one_rack_down
     for rack, left in seen.without_rack.items():
         yield f"{rack} lost", left, true.without_rack[rack]
     for here, there in zip(seen.zones, true.zones, strict=True):
-        yield f"zone {here.zone}", here.now, there.now
-    yield "left over", seen.rest_vcpus, true.rest_vcpus
-    yield "left over GiB", seen.rest_memory_gib, true.rest_memory_gib
+        yield f"zone {here.zone}", here.current, there.current
+    yield "left over", seen.unusable_vcpus, true.unusable_vcpus
+    yield "left over GiB", seen.unusable_memory_gib, true.unusable_memory_gib
     yield from _headroom(site, sku, draw.randint(1, 30))
     for before, after in zip(
         site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True
     ):
-        yield f"explain {before.rule}", before.whichever, after.whichever
+        yield f"explain {before.rule}", before.interval, after.interval
     parts = [MixPart(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
-    mix, exact = (find_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
+    mix, exact = (compute_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
     assert mix is not None
     assert exact is not None
     yield "mix", mix.sets, exact.sets
-    yield "mix, one by one", mix.one_by_one, exact.one_by_one
+    yield "mix, one by one", mix.sequential_sets, exact.sequential_sets
 
 
 def _new(sku: VmSku) -> Demand:
-    return Demand(VmName("new", "new", "x", 0), sku, Terms())
+    return Demand(VmName("new", "new", "x", 0), sku, PlacementConstraints())
 
 
 def _headroom(site: Lived, sku: VmSku, surge: int) -> Iterator[tuple[str, Interval, Interval]]:
     pair = [occupied(site, scheduler, sku, surge) for scheduler in (site.blind, site.truth)]
-    [seen], [true] = (headroom({"s": one}, {"s": one}) for one in pair)
+    [seen], [true] = (compute_headroom({"s": one}, {"s": one}) for one in pair)
     assert seen.after is not None
     assert true.after is not None
-    yield "headroom", seen.after.fitting, true.after.fitting
-    yield "headroom, a rack lost", seen.after.fitting_with_a_rack_lost, true.after.fitting_with_a_rack_lost
+    yield "headroom", seen.after.free_interval, true.after.free_interval
+    yield (
+        "headroom, a rack lost",
+        seen.after.free_interval_after_rack_loss,
+        true.after.free_interval_after_rack_loss,
+    )
     # No surge room: 1, room: 0, perhaps: 0 to 1.
-    verdict = Interval(bool(seen.after.no_surge), bool(seen.after.no_surge or seen.after.unsure_surge))
-    yield "surge", verdict, Interval(bool(true.after.no_surge), bool(true.after.no_surge))
-    demand = demand_for(*pair[0].pools[0], 0)
-    yield "surge count", site.blind.count_free(demand), site.truth.count_free(demand)
+    verdict = Interval(
+        bool(seen.after.no_surge_clusters),
+        bool(seen.after.no_surge_clusters or seen.after.uncertain_surge_clusters),
+    )
+    yield "surge", verdict, Interval(bool(true.after.no_surge_clusters), bool(true.after.no_surge_clusters))
+    demand = build_demand(*pair[0].pools[0], 0)
+    yield "surge count", site.blind.count_free_slots(demand), site.truth.count_free_slots(demand)
 
 
 def test_what_is_true_lies_inside() -> None:
@@ -155,9 +162,9 @@ def test_what_is_true_lies_inside() -> None:
         draw = random.Random(seed)
         for what, seen, true in [*questions(site, draw), *questions(site, draw)]:
             asked += 1
-            narrow += seen.exact
-            assert true.exact, what
-            assert seen.least <= true.least <= seen.most, (seed, what, seen, true)
+            narrow += seen.is_exact
+            assert true.is_exact, what
+            assert seen.minimum <= true.minimum <= seen.maximum, (seed, what, seen, true)
     assert asked >= 30 * SITES
     assert 0 < narrow < asked  # intervals that say nothing, or that are never needed, would prove little
 
@@ -165,10 +172,10 @@ def test_what_is_true_lies_inside() -> None:
 def test_a_drawn_split_is_inside_too_and_placing_goes_by_it() -> None:
     site = lived(1, 2)
     sku = SKUS["NC_G24_112_v1"]
-    bounds = site.blind.count_free(_new(sku))
+    bounds = site.blind.count_free_slots(_new(sku))
     for seed in range(5):
-        twin = site.blind.copy(split_seed=seed)
+        twin = site.blind.copy(split_choice=seed)
         placed = 0
-        while twin.attempt(Demand(VmName("new", "new", "x", placed), sku)) is not None:
+        while twin.try_place(Demand(VmName("new", "new", "x", placed), sku)) is not None:
             placed += 1
-        assert bounds.least <= placed <= bounds.most
+        assert bounds.minimum <= placed <= bounds.maximum

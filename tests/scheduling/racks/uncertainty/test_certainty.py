@@ -8,14 +8,14 @@ from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import (
-    Stand,
-    VmPlaced,
-    VmReleased,
-    default_runs,
-    repeat,
-    replay,
+    OccupyOperation,
+    PlaceOperation,
+    ReleaseOperation,
+    compute_default_runs,
+    repeat_with_samples,
+    run_operations,
 )
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, Terms, VmName
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 
@@ -29,24 +29,30 @@ def machines(racks: int, each: int) -> list[Machine]:
 
 
 def demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
-    return Demand(VmName("c", "c", "p", number), SKUS[sku], Terms(frozenset(zones) if zones else None))
+    return Demand(
+        VmName("c", "c", "p", number), SKUS[sku], PlacementConstraints(frozenset(zones) if zones else None)
+    )
 
 
 def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
     base = RackScheduler(machines(2, 8))
-    answer = repeat(base, [VmPlaced("pinned", demand(0, zones="1")), VmPlaced("free", demand(1))], 40)
+    answer = repeat_with_samples(
+        base, [PlaceOperation("pinned", demand(0, zones="1")), PlaceOperation("free", demand(1))], 40
+    )
     assert answer.vms["pinned"].rack == 1.0
     assert 0 < answer.vms["pinned"].machine < 0.5
     assert answer.vms["free"].rack == 1.0
-    assert list(base.vms()) == []
-    only = repeat(RackScheduler(machines(1, 1)), [VmPlaced("only", demand(0))], 40)
+    assert list(base.list_vms()) == []
+    only = repeat_with_samples(RackScheduler(machines(1, 1)), [PlaceOperation("only", demand(0))], 40)
     assert only.vms["only"] == Certainty(1.0, 1.0, 1.0)
     (pool,) = only.pools
-    assert (pool.machine_certain, pool.counts) == (1, {"r1": 1})
+    assert (pool.vms_on_certain_machines, pool.counts) == (1, {"r1": 1})
 
 
 def test_counts_per_rack_can_be_certain_where_no_vm_is() -> None:
-    answer = repeat(RackScheduler(machines(2, 4)), [VmPlaced(n, demand(n)) for n in range(4)], 40)
+    answer = repeat_with_samples(
+        RackScheduler(machines(2, 4)), [PlaceOperation(n, demand(n)) for n in range(4)], 40
+    )
     (pool,) = answer.pools
     assert all(certainty.rack < 1 for certainty in answer.vms.values())
     assert pool.certain_racks == ("r1", "r2")
@@ -58,13 +64,16 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
     # whole or not, so that the last VM fits in some runs only.
     base = RackScheduler(machines(2, 1))
     operations = [
-        VmPlaced("small", demand(0, "NC_G2_8_v1")),
-        VmPlaced("large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], Terms(frozenset("1")))),
-        VmPlaced("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
+        PlaceOperation("small", demand(0, "NC_G2_8_v1")),
+        PlaceOperation(
+            "large",
+            Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], PlacementConstraints(frozenset("1"))),
+        ),
+        PlaceOperation("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
     ]
-    fitting = [replay(base, operations, seed)["large"] is not None for seed in range(40)]
+    fitting = [run_operations(base, operations, seed)["large"] is not None for seed in range(40)]
     assert 0 < sum(fitting) < 40
-    answer = repeat(base, operations, 40, keep_outcomes=True)
+    answer = repeat_with_samples(base, operations, 40, keep_outcomes=True)
     if "large" in answer.vms:
         assert answer.vms["large"].machine == sum(fitting) / 40
     assert [outcome["large"] is not None for outcome in answer.outcomes] == fitting
@@ -73,7 +82,7 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
 
 def test_a_rack_may_have_its_count_for_sure_and_no_vm_for_sure() -> None:
     base = RackScheduler(machines(2, 8))
-    answer = repeat(base, [VmPlaced(number, demand(number)) for number in range(4)], 40)
+    answer = repeat_with_samples(base, [PlaceOperation(number, demand(number)) for number in range(4)], 40)
     for certainty in answer.vms.values():
         assert certainty.rack < 1
         assert certainty.rack_count == 1.0, "two of four VMs on each of two racks"
@@ -83,36 +92,36 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
     base = RackScheduler(machines(1, 1))
     old, _ = base.place(Demand(VmName("old", "old", "p", 0), SKUS["NC_E94_448_v1"]))
     operations = [
-        VmReleased(handle=old),
-        VmPlaced("first", demand(0)),
-        VmReleased("first"),
-        Stand(
+        ReleaseOperation(handle=old),
+        PlaceOperation("first", demand(0)),
+        ReleaseOperation("first"),
+        OccupyOperation(
             "pinned",
             VmName("x", "x", "x", 0),
             SKUS["NC_P46_224_v1"],
             Placement("r1-bm01", "r1", "1", ()),
             True,
         ),
-        VmPlaced("second", demand(1)),
-        VmPlaced("third", demand(2)),
-        VmReleased("third"),
+        PlaceOperation("second", demand(1)),
+        PlaceOperation("third", demand(2)),
+        ReleaseOperation("third"),
     ]
-    answer = repeat(base, operations, 10)
+    answer = repeat_with_samples(base, operations, 10)
     assert answer.vms["second"] == Certainty(1.0, 1.0, 1.0)
-    assert replay(base, operations)["second"] == Placement("r1-bm01", "r1", "1", (1,))
+    assert run_operations(base, operations)["second"] == Placement("r1-bm01", "r1", "1", (1,))
     assert "third" not in answer.vms
-    assert [vm.handle for vm in base.vms()] == [old]
+    assert [vm.handle for vm in base.list_vms()] == [old]
 
 
 @pytest.mark.parametrize(
     ("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)]
 )
 def test_how_often_a_plan_is_repeated(vms: int, runs: int) -> None:
-    assert default_runs(vms) == runs
+    assert compute_default_runs(vms) == runs
 
 
 def test_without_runs_nothing_is_claimed() -> None:
-    answer = repeat(RackScheduler(machines(1, 1)), [VmPlaced("x", demand(0))], 0)
+    answer = repeat_with_samples(RackScheduler(machines(1, 1)), [PlaceOperation("x", demand(0))], 0)
     assert (answer.vms, answer.pools) == ({}, ())
 
 
@@ -131,12 +140,12 @@ def test_where_no_machine_is_drawn_every_split_gives_the_same_places(
     base = RackScheduler(machines(3, 1), seed=seed)
     for number, (machine, sku) in enumerate(standing):
         place = Placement(f"r{machine + 1}-bm01", f"r{machine + 1}", str(machine + 1), ())
-        base.occupy(VmName("old", "old", "p", number), SKUS[sku], place)
-    operations = [VmPlaced(number, demand(number, sku)) for number, sku in enumerate(coming)]
-    if repeat(base, operations, 5).drawn:
+        base.add_existing(VmName("old", "old", "p", number), SKUS[sku], place)
+    operations = [PlaceOperation(number, demand(number, sku)) for number, sku in enumerate(coming)]
+    if repeat_with_samples(base, operations, 5).uncertain_machines:
         return
     ways = {
-        tuple(place and place.machine for place in replay(base, operations, seed, split).values())
+        tuple(place and place.machine for place in run_operations(base, operations, seed, split).values())
         for split in range(20)
     }
     assert len(ways) == 1
@@ -146,6 +155,13 @@ def test_a_machine_is_drawn_where_it_hangs_on_unknown_cells_whether_a_vm_fits() 
     base = RackScheduler(machines(1, 2))
     for number in range(2):  # in one cell together, or one in each
         place = Placement("r1-bm01", "r1", "1", ())
-        base.occupy(VmName("old", "old", "p", number), SKUS["NC_P22_112_v1"], place)
-    assert repeat(base, [VmPlaced("small", demand(0, "NC_P22_112_v1"))], 10).drawn == ()
-    assert repeat(base, [VmPlaced("large", demand(0))], 10).drawn == ("r1-bm01",)
+        base.add_existing(VmName("old", "old", "p", number), SKUS["NC_P22_112_v1"], place)
+    assert (
+        repeat_with_samples(
+            base, [PlaceOperation("small", demand(0, "NC_P22_112_v1"))], 10
+        ).uncertain_machines
+        == ()
+    )
+    assert repeat_with_samples(base, [PlaceOperation("large", demand(0))], 10).uncertain_machines == (
+        "r1-bm01",
+    )

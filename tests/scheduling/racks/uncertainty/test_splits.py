@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.layout import Room, Share
-from nexusform.scheduling.racks.uncertainty.splits import MOST_SPLITS, Splits, bounds
+from nexusform.scheduling.racks.layout import MachineCapacity, Share
+from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, Splits, compute_bounds
 from nexusform.scheduling.racks.vms import (
     MIB_PER_GIB,
     NONE_FITS,
@@ -22,7 +22,7 @@ from nexusform.scheduling.racks.vms import (
     Placement,
     VmName,
     VmSku,
-    anybodys,
+    build_standalone_demand,
 )
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -39,7 +39,7 @@ def stand(host: Machine, skus: list[VmSku]) -> RackScheduler:
     """VMs whose cells nobody told."""
     scheduler = RackScheduler([host])
     for number, sku in enumerate(skus):
-        scheduler.occupy(VmName("c", "c", "p", number), sku, Placement(host.name, "r", "1", ()))
+        scheduler.add_existing(VmName("c", "c", "p", number), sku, Placement(host.name, "r", "1", ()))
     return scheduler
 
 
@@ -85,8 +85,8 @@ def test_the_width_is_that_of_every_labelled_assignment() -> None:
         for sku in MENU:
             counts = [fitting(left, disk, sku) for left in set(legal)]
             expected = Interval(min(counts), max(counts))
-            assert scheduler.count_free(anybodys(sku)) == expected, (skus, sku.name)
-            wide += not expected.exact
+            assert scheduler.count_free_slots(build_standalone_demand(sku)) == expected, (skus, sku.name)
+            wide += not expected.is_exact
     assert wide > MACHINES  # the question was worth asking
 
 
@@ -95,12 +95,12 @@ def test_the_width_is_that_of_every_labelled_assignment() -> None:
 def test_a_drawn_split_is_a_legal_one_and_is_drawn_again(skus: list[VmSku], seed: int) -> None:
     host = machine(disk=100_000)
     legal = {tuple((cpus, gib * MIB_PER_GIB) for cpus, gib in left) for left in assignments(host, skus)}
-    shares = tuple(sorted(Share.of(sku) for sku in skus))
+    shares = tuple(sorted(Share.compute(sku) for sku in skus))
     splits = Splits(((48, 224 * MIB_PER_GIB),) * 2, shares)
-    assert splits.known
-    assert {tuple(sorted(left)) for left in legal} == set(splits.left)
-    drawn = splits.drawn(f"{seed}|split|m|", list)
-    assert drawn == splits.drawn(f"{seed}|split|m|", list)
+    assert splits.is_known
+    assert {tuple(sorted(left)) for left in legal} == set(splits.legal_splits)
+    drawn = splits.sample_cells(f"{seed}|split|m|", list)
+    assert drawn == splits.sample_cells(f"{seed}|split|m|", list)
     assert (drawn is None) == (not legal)
     if drawn is not None:
         left = [[48, 224 * MIB_PER_GIB], [48, 224 * MIB_PER_GIB]]
@@ -113,44 +113,46 @@ def test_a_drawn_split_is_a_legal_one_and_is_drawn_again(skus: list[VmSku], seed
 
 
 def test_draws_differ() -> None:
-    shares = tuple(sorted(Share.of(SKUS[name]) for name in ("NC_G12_56_v1", "NC_P22_112_v1")))
+    shares = tuple(sorted(Share.compute(SKUS[name]) for name in ("NC_G12_56_v1", "NC_P22_112_v1")))
     splits = Splits(((48, 224 * MIB_PER_GIB),) * 2, shares)
-    assert len(splits.left) == 2  # in one cell, or apart
-    assert len({splits.drawn(f"{seed}|split|m|", list) for seed in range(20)}) == 2
+    assert len(splits.legal_splits) == 2  # in one cell, or apart
+    assert len({splits.sample_cells(f"{seed}|split|m|", list) for seed in range(20)}) == 2
 
 
 def test_vms_that_cannot_lie_in_any_way_leave_nothing() -> None:
     three = [VmSku("x", 30, 0, 60, 0)] * 3
     scheduler = stand(machine(), three)
-    assert scheduler.overfull_machines() == ("m",)
-    assert scheduler.count_free(anybodys(SKUS["NC_G2_8_v1"])) == NONE_FITS
-    assert scheduler.attempt(Demand(VmName("d", "d", "p", 0), SKUS["NC_G2_8_v1"])) is None
+    assert scheduler.list_overfull_machines() == ("m",)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G2_8_v1"])) == NONE_FITS
+    assert scheduler.try_place(Demand(VmName("d", "d", "p", 0), SKUS["NC_G2_8_v1"])) is None
     scheduler.release(1)
-    assert scheduler.overfull_machines() == ()
-    assert scheduler.count_free(anybodys(SKUS["NC_G2_8_v1"])) == Interval(11, 11)  # by disk
+    assert scheduler.list_overfull_machines() == ()
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G2_8_v1"])) == Interval(
+        11, 11
+    )  # by disk
 
 
 def test_what_is_placed_there_has_no_cells_and_gives_its_room_back() -> None:
     scheduler = stand(machine(), [SKUS["NC_G24_112_v1"]])
-    before = scheduler.count_free(anybodys(SKUS["NC_G24_112_v1"]))
+    before = scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"]))
     assert before == Interval(3, 3)
-    placed = scheduler.attempt(Demand(VmName("d", "d", "p", 0), SKUS["NC_G24_112_v1"]))
+    placed = scheduler.try_place(Demand(VmName("d", "d", "p", 0), SKUS["NC_G24_112_v1"]))
     assert placed is not None
     handle, place = placed
     assert place == Placement("m", "r", "1", ())
     # Both in one cell, or one in each.
-    assert scheduler.count_free(anybodys(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
     scheduler.release(handle)
-    assert scheduler.count_free(anybodys(SKUS["NC_G24_112_v1"])) == before
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"])) == before
 
 
 def test_known_cells_bind_the_others() -> None:
     scheduler = stand(machine(), [SKUS["NC_G24_112_v1"]])
     whole = SKUS["NC_P46_224_v1"]
-    known = scheduler.occupy(VmName("d", "d", "p", 0), whole, Placement("m", "r", "1", (1,)))
-    assert scheduler.count_free(anybodys(SKUS["NC_G24_112_v1"])) == Interval(1, 1)
+    known = scheduler.add_existing(VmName("d", "d", "p", 0), whole, Placement("m", "r", "1", (1,)))
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"])) == Interval(1, 1)
     scheduler.release(known)
-    assert scheduler.count_free(anybodys(whole)) == Interval(1, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(whole)) == Interval(1, 1)
 
 
 def test_a_copy_with_another_seed_draws_anew_and_leaves_the_original_alone() -> None:
@@ -158,14 +160,14 @@ def test_a_copy_with_another_seed_draws_anew_and_leaves_the_original_alone() -> 
     scheduler = stand(machine(), skus)
 
     def fits(split_seed: int) -> int:
-        twin = scheduler.copy(split_seed=split_seed)
+        twin = scheduler.copy(split_choice=split_seed)
         demands = [Demand(VmName("d", "d", "p", number), SKUS["NC_P46_224_v1"]) for number in range(2)]
-        return sum(twin.attempt(demand) is not None for demand in demands)
+        return sum(twin.try_place(demand) is not None for demand in demands)
 
-    assert scheduler.count_free(anybodys(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
     assert {fits(seed) for seed in range(20)} == {0, 1}
     assert [fits(seed) for seed in range(20)] == [fits(seed) for seed in range(20)]
-    assert scheduler.count_free(anybodys(SKUS["NC_P22_112_v1"])) == Interval(1, 2)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P22_112_v1"])) == Interval(1, 2)
 
 
 @settings(max_examples=40, deadline=None)
@@ -176,37 +178,37 @@ def test_a_copy_with_another_seed_draws_anew_and_leaves_the_original_alone() -> 
 def test_bounds_hold_what_splits_say(sizes: list[int], sku: VmSku) -> None:
     skus = [VmSku("a", 4 + 3 * size, 0, 10 + 20 * size, 10, 1 + size % 2) for size in sizes]
     host = machine(4, 30, 120)
-    exact = stand(host, skus).count_free(anybodys(sku))
-    shares = [Share.of(one) for one in skus]
-    room = Room(None, host.disk_gib - 10 * len(skus), (30,) * 4, (120 * MIB_PER_GIB,) * 4)
-    found = bounds(room, shares, Share.of(sku))
-    assert found.least <= exact.least <= exact.most <= found.most
+    exact = stand(host, skus).count_free_slots(build_standalone_demand(sku))
+    shares = [Share.compute(one) for one in skus]
+    room = MachineCapacity(None, host.disk_gib - 10 * len(skus), (30,) * 4, (120 * MIB_PER_GIB,) * 4)
+    found = compute_bounds(room, shares, Share.compute(sku))
+    assert found.minimum <= exact.minimum <= exact.maximum <= found.maximum
 
 
 def test_bounds_end_where_the_disk_does() -> None:
     cells = ((48, 48), (224 * MIB_PER_GIB, 224 * MIB_PER_GIB))
     share = Share(disk=100, cells=1, cpus=4, memory=8 * MIB_PER_GIB)
-    assert bounds(Room(None, 3000, *cells), (), share) == Interval(24, 24)
-    assert bounds(Room(None, 250, *cells), (), share) == Interval(2, 2)
+    assert compute_bounds(MachineCapacity(None, 3000, *cells), (), share) == Interval(24, 24)
+    assert compute_bounds(MachineCapacity(None, 250, *cells), (), share) == Interval(2, 2)
 
 
 def test_too_many_splits_are_bounded_and_one_is_found_for_a_draw() -> None:
     host = machine(8, 100, 1000, 100_000)
     skus = [VmSku(f"s{size}", 3 + size, 0, 7 + 3 * size, 10) for size in range(24)]
     scheduler = stand(host, skus)
-    count = scheduler.count_free(anybodys(SKUS["NC_G12_56_v1"]))
-    assert 0 < count.least < count.most
-    assert scheduler.attempt(Demand(VmName("d", "d", "p", 0), SKUS["NC_G12_56_v1"])) is not None
-    splits = Splits(((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.of(sku) for sku in skus)))
-    assert not splits.known
-    assert MOST_SPLITS == 10_000
+    count = scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G12_56_v1"]))
+    assert 0 < count.minimum < count.maximum
+    assert scheduler.try_place(Demand(VmName("d", "d", "p", 0), SKUS["NC_G12_56_v1"])) is not None
+    splits = Splits(((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.compute(sku) for sku in skus)))
+    assert not splits.is_known
+    assert MAX_SPLITS == 10_000
 
 
 def test_memory_is_counted_in_mib() -> None:
     """Half a GiB is no whole one: 448 of them fill a cell of 224 GiB."""
     small, halves = VmSku("small", 0, 0, 0.5, 0), VmSku("halves", 2, 0, 3.5, 0, numa_cells=2)
     scheduler = stand(machine(1, 48, 224, 0), [small] * 447)
-    assert scheduler.count_free(anybodys(small)) == Interval(1, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(small)) == Interval(1, 1)
     assert halves.memory_in_cell == 1.75
     assert VmSku("odd", 2, 0, 7, 0, numa_cells=2).memory_in_cell == 3.5
     assert VmSku("tiny", 1, 0, 1 / 3, 0).memory_mib == 342

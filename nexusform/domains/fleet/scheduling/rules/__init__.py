@@ -1,1 +1,1 @@
-"""One file per rule; nexusform/domains/fleet/scheduling/profile.py says which apply, and in which order."""
+"""One file per rule; nexusform/domains/fleet/scheduling/profile.py defines their use and order."""

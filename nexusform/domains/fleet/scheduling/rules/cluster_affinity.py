@@ -1,7 +1,6 @@
-"""Cluster affinity: required terms refuse a cluster that matches none; preferred terms add to its score.
-
-Labels are tested before properties, and a property is read only when everything before it held: so an
-unreadable value stops the cycle only where it is reached.
+"""Cluster affinity: required terms reject clusters that match none; preferred terms add to the score. Labels
+precede properties, and a property is read only if everything before matches, so an unreadable value stops the
+cycle only if reached.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ from itertools import islice
 
 from nexusform.domains.fleet.scheduling.bindings import (
     Abort,
-    Ask,
     ClusterTerm,
+    PlacementRequest,
     PreferredTerm,
     PropertyRequirement,
 )
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.properties import (
     COMPARISONS,
     Extremes,
-    Unreadable,
-    extremes_of,
-    values_of,
+    UnreadableProperty,
+    find_extremes,
+    list_values,
 )
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing, ascending
-from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
 
 PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"
@@ -33,91 +32,103 @@ REASON = "cluster does not match with any of the required cluster affinity terms
 ASCENDING, DESCENDING = "Ascending", "Descending"
 
 
-def admitted(ask: Ask, roster: Roster, _standing: Standing) -> Mask | Abort:
-    """The members that match a required term; all when there is none."""
-    terms = ask.policy.required
+def find_eligible(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
+) -> Mask | Abort:
+    """Return the members that match a required term; all without terms."""
+    terms = request.policy.required_terms
     if not terms:
-        return roster.everyone
-    return roster.remember(("required", terms), lambda: _matching(terms, roster))
+        return member_list.all_members
+    return member_list.get_cached(("required", terms), lambda: _match_terms(terms, member_list))
 
 
-def reason(_ask: Ask, _roster: Roster, _standing: Standing, _position: int) -> str:
-    """Why a member is refused."""
+def explain_rejection(
+    _request: PlacementRequest, _member_list: MemberList, _binding_masks: BindingMasks, _position: int
+) -> str:
+    """Return why a member is rejected."""
     return REASON
 
 
-def _matching(terms: tuple[ClusterTerm, ...], roster: Roster) -> Mask | Abort:
-    """The members that match one of the terms, which are asked in order; it stops at a value that cannot be
-    read.
-    """
+def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mask | Abort:
+    """Return the members that match one of the terms, in order; abort at an unreadable value."""
     matched: Mask = 0
     aborts: list[tuple[int, Abort]] = []
-    stopped: Mask = 0
+    aborted: Mask = 0
     for term in terms:
-        matching, unreadable = _matching_term(term, roster, roster.everyone & ~matched & ~stopped)
-        matched |= matching
+        term_members, unreadable = _match_term(
+            term, member_list, member_list.all_members & ~matched & ~aborted
+        )
+        matched |= term_members
         for position, abort in unreadable:
-            stopped |= 1 << position
+            aborted |= 1 << position
             aborts.append((position, abort))
     return min(aborts, key=lambda pair: pair[0])[1] if aborts else matched
 
 
-def _matching_term(term: ClusterTerm, roster: Roster, among: Mask) -> tuple[Mask, list[tuple[int, Abort]]]:
-    """The members `among` those that match a term, and by position those whose values cannot be read."""
-    selected = roster.selected_by(term.label_selector)
-    if isinstance(selected, str):
-        # A selector that cannot be read stops the scheduler at the first member that it is asked about.
-        asked_first = list(islice(ascending(among), 1))
-        return 0, [(position, _abort(roster, position, selected)) for position in asked_first]
-    among &= selected
+def _match_term(
+    term: ClusterTerm, member_list: MemberList, candidates: Mask
+) -> tuple[Mask, list[tuple[int, Abort]]]:
+    """Return the members of `candidates` that match a term, and by position errors of unreadable values."""
+    selected_members = member_list.select_by_labels(term.label_selector)
+    if isinstance(selected_members, str):
+        # An invalid selector stops the scheduler at the first member evaluated.
+        first_positions = list(islice(iterate_ascending(candidates), 1))
+        return 0, [
+            (position, _build_abort(member_list, position, selected_members)) for position in first_positions
+        ]
+    candidates &= selected_members
     unreadable: list[tuple[int, Abort]] = []
     for requirement in term.property_selector or ():
-        meeting, failing = _meeting(requirement, roster)
+        matching, failing = _match_requirement(requirement, member_list)
         unreadable += [
-            (position, _abort(roster, position, message))
+            (position, _build_abort(member_list, position, message))
             for position, message in failing.items()
-            if among >> position & 1
+            if candidates >> position & 1
         ]
-        among &= meeting
-    return among, unreadable
+        candidates &= matching
+    return candidates, unreadable
 
 
-def _abort(roster: Roster, position: int, message: str) -> Abort:
-    """The scheduler stops at this member."""
-    return Abort(roster.members[position].name, message)
+def _build_abort(member_list: MemberList, position: int, message: str) -> Abort:
+    """Build the abort at a member."""
+    return Abort(member_list.members[position].name, message)
 
 
-def _meeting(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, dict[int, str]]:
-    """Who meets a property requirement, and by position why reading it fails."""
-    return roster.remember(("meets", requirement), lambda: _compare_all(requirement, roster))
+def _match_requirement(
+    requirement: PropertyRequirement, member_list: MemberList
+) -> tuple[Mask, dict[int, str]]:
+    """Return the members that meet a property requirement, and errors by position."""
+    return member_list.get_cached(("meets", requirement), lambda: _compare_members(requirement, member_list))
 
 
-def _compare_all(requirement: PropertyRequirement, roster: Roster) -> tuple[Mask, dict[int, str]]:
-    """The members that meet a requirement, and by position why it cannot be compared."""
-    bound = _bound(requirement)
+def _compare_members(
+    requirement: PropertyRequirement, member_list: MemberList
+) -> tuple[Mask, dict[int, str]]:
+    """Compare every member with a requirement; return the matching ones and errors by position."""
+    bound = _parse_bound(requirement)
     compare = COMPARISONS.get(requirement.operator)
-    meeting: Mask = 0
+    matching: Mask = 0
     failing: dict[int, str] = {}
-    for position, value in enumerate(values_of(roster, requirement.name)):
+    for position, value in enumerate(list_values(member_list, requirement.name)):
         if value is None:
             continue
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableProperty):
             failing[position] = value.message
         elif isinstance(bound, str):
             failing[position] = bound
         elif compare is None:
             failing[position] = f"invalid operator: {requirement.operator}"
         elif compare(value.nano, bound.nano):
-            meeting |= 1 << position
-    return meeting, failing
+            matching |= 1 << position
+    return matching, failing
 
 
-def _bound(requirement: PropertyRequirement) -> Quantity | str:
-    """The quantity that is compared with, or why there is none."""
+def _parse_bound(requirement: PropertyRequirement) -> Quantity | str:
+    """Return the quantity to compare with, or an error."""
     if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
     quantity = parse_quantity(requirement.values[0])
-    if isinstance(quantity, Malformed):
+    if isinstance(quantity, MalformedQuantity):
         return (
             f"value specified in property selector {requirement.values[0]} is not a valid resource quantity:"
             f" {quantity.message}"
@@ -125,54 +136,59 @@ def _bound(requirement: PropertyRequirement) -> Quantity | str:
     return quantity
 
 
-def prepare(ask: Ask, roster: Roster) -> Abort | None:
-    """Why no score can be given at all: a sorter's property is unreadable somewhere in the fleet."""
-    for term in ask.policy.preferred:
+def check_sorters(request: PlacementRequest, member_list: MemberList) -> Abort | None:
+    """Return an abort if a sorter's property is unreadable anywhere in the fleet."""
+    for term in request.policy.preferred_terms:
         sorter = term.preference.property_sorter
-        extremes = extremes_of(roster, sorter.name) if sorter else None
-        if isinstance(extremes, Unreadable):
+        extremes = find_extremes(member_list, sorter.name) if sorter else None
+        if isinstance(extremes, UnreadableProperty):
             return Abort("", f"failed to prepare plugin state: {extremes.message}")
     return None
 
 
-def scores(ask: Ask, roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Every member's affinity score, in name order, and by position why one cannot be given.
-
-    Terms add up, each rounded on its own; a weight of 0 is skipped.
+def compute_scores(
+    request: PlacementRequest, member_list: MemberList
+) -> tuple[tuple[int, ...], dict[int, str]]:
+    """Return every member's affinity score in name order, and errors by position. Terms add up, each rounded
+    on its own; a weight of 0 is skipped.
     """
-    terms = tuple(term for term in ask.policy.preferred if term.weight)
-    return roster.remember(("preferred", terms), lambda: _add_up(terms, roster))
+    terms = tuple(term for term in request.policy.preferred_terms if term.weight)
+    return member_list.get_cached(("preferred", terms), lambda: _sum_terms(terms, member_list))
 
 
-def _add_up(terms: tuple[PreferredTerm, ...], roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
-    """The points of all terms for every member, and by position why there are none."""
+def _sum_terms(
+    terms: tuple[PreferredTerm, ...], member_list: MemberList
+) -> tuple[tuple[int, ...], dict[int, str]]:
+    """Return the points of all terms for every member, and errors by position."""
     failing: dict[int, str] = {}
     columns: list[tuple[int, ...]] = []
     for term in terms:
-        column, failures = roster.remember(("preference", term), partial(_of_term, term, roster))
+        column, failures = member_list.get_cached(
+            ("preference", term), partial(_score_term, term, member_list)
+        )
         columns.append(column)
         failing = {**failures, **failing}
     if not columns:
-        return (0,) * len(roster.members), {}
+        return (0,) * len(member_list.members), {}
     if len(columns) == 1:
         return columns[0], failing
     return tuple(map(sum, zip(*columns, strict=True))), failing
 
 
-def _of_term(term: PreferredTerm, roster: Roster) -> tuple[tuple[int, ...], dict[int, str]]:
-    """The points of one term for every member, and by position why there are none."""
-    size = len(roster.members)
-    selected = roster.selected_by(term.preference.label_selector)
-    if isinstance(selected, str):
-        return (0,) * size, dict.fromkeys(range(size), selected)
+def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
+    """Return the points of one term for every member, and errors by position."""
+    size = len(member_list.members)
+    selected_members = member_list.select_by_labels(term.preference.label_selector)
+    if isinstance(selected_members, str):
+        return (0,) * size, dict.fromkeys(range(size), selected_members)
     sorter = term.preference.property_sorter
     if sorter is None:
-        return tuple(term.weight if selected >> position & 1 else 0 for position in range(size)), {}
-    extremes = extremes_of(roster, sorter.name)
+        return tuple(term.weight if selected_members >> position & 1 else 0 for position in range(size)), {}
+    extremes = find_extremes(member_list, sorter.name)
     failing: dict[int, str] = {}
     column = [0] * size
-    values = values_of(roster, sorter.name)
-    for position in ascending(selected):
+    values = list_values(member_list, sorter.name)
+    for position in iterate_ascending(selected_members):
         value = values[position]
         if not isinstance(value, Quantity) or not isinstance(extremes, Extremes):
             continue
@@ -185,18 +201,18 @@ def _of_term(term: PreferredTerm, roster: Roster) -> tuple[tuple[int, ...], dict
 
 
 def interpolate(value: Quantity, extremes: Extremes, sort_order: str) -> float | str | None:
-    """The share of a term's weight, 0..1; None where all clusters are alike, a text where it fails.
-
-    Computed in doubles exactly as KubeFleet does, since rounding shows.
+    """Interpolate the share of a term's weight, 0..1; None if all clusters are equal, a text on failure.
+    Computed in doubles like KubeFleet, since rounding is visible.
     """
-    least, greatest = extremes.least, extremes.greatest
-    if least is None or greatest is None:
+    minimum, maximum = extremes.minimum, extremes.maximum
+    if minimum is None or maximum is None:
         return None
-    observed, low, high = value.as_float(), least.as_float(), greatest.as_float()
+    observed, low, high = value.convert_to_float(), minimum.convert_to_float(), maximum.convert_to_float()
     if math.isinf(low) or math.isinf(high) or low > high or observed < low or observed > high:
         return (
-            f"cannot interpolate weight, observed value {_written(observed)}, observed min {_written(low)},"
-            f" observed max {_written(high)}"
+            f"cannot interpolate weight, observed value {_format_double(observed)}, observed min "
+            f"{_format_double(low)},"
+            f" observed max {_format_double(high)}"
         )
     if low == high:
         return None
@@ -207,14 +223,14 @@ def interpolate(value: Quantity, extremes: Extremes, sort_order: str) -> float |
     return f"cannot interpolate weight as sort order {sort_order} is invalid"
 
 
-def _written(value: float) -> str:
-    """A double as Go prints it."""
+def _format_double(value: float) -> str:
+    """Format a double like Go."""
     return repr(value).removesuffix(".0")
 
 
 def round_half_away(value: float) -> int:
-    """To the nearest whole number, halves away from zero."""
-    whole = math.floor(abs(value))
-    if abs(value) - whole >= 0.5:
-        whole += 1
-    return whole if value >= 0 else -whole
+    """Round to the nearest integer, halves away from zero."""
+    integer = math.floor(abs(value))
+    if abs(value) - integer >= 0.5:
+        integer += 1
+    return integer if value >= 0 else -integer

@@ -1,39 +1,44 @@
-"""Cluster eligibility: a cluster that left, lost its agent or was unhealthy for long takes nothing new.
-
-The two reasons that name minutes on a real hub say "more than 5" here: a configuration states a
-standing, not an instant.
+"""Cluster eligibility: departed, disconnected and long unhealthy clusters are rejected. Two reasons with
+minutes on a real hub read "more than 5" here: a configuration declares a state, not a time.
 """
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.scheduling.bindings import Ask, Health, Member
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
+from nexusform.domains.fleet.scheduling.bindings import Health, Member, PlacementRequest
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
 PLUGIN = "ClusterEligibility"
 
-_APART = "cluster is not connected to the fleet"
-_REFUSALS = {
+_DISCONNECTED = "cluster is not connected to the fleet"
+_REASONS = {
     Health.LEAVING: "cluster has left the fleet",
-    Health.NO_AGENT: f"{_APART}: member agent not online yet",
-    Health.NO_HEARTBEAT: f"{_APART}: no recent heartbeat signals (last received more than 5 minutes ago)",
-    Health.NOT_JOINED: f"{_APART}: member agent not joined yet",
-    Health.NO_HEALTH: f"{_APART}: health condition from member agent is not available",
+    Health.NO_AGENT: f"{_DISCONNECTED}: member agent not online yet",
+    Health.NO_HEARTBEAT: (
+        f"{_DISCONNECTED}: no recent heartbeat signals (last received more than 5 minutes ago)"
+    ),
+    Health.NOT_JOINED: f"{_DISCONNECTED}: member agent not joined yet",
+    Health.NO_HEALTH: f"{_DISCONNECTED}: health condition from member agent is not available",
     Health.UNHEALTHY: (
-        f"{_APART}: unhealthy for a prolonged period of time (last transitioned more than 5 minutes ago)"
+        f"{_DISCONNECTED}: unhealthy for a prolonged period of time (last transitioned more than 5 minutes "
+        f"ago)"
     ),
 }
 
 
-def ineligible(member: Member) -> str | None:
-    """Why a cluster takes no placement; None when it does."""
-    return _REFUSALS.get(member.health)
+def explain_ineligibility(member: Member) -> str | None:
+    """Return why a cluster is ineligible; None if it is eligible."""
+    return _REASONS.get(member.health)
 
 
-def admitted(_ask: Ask, roster: Roster, _standing: Standing) -> Mask:
-    """The eligible members."""
-    return roster.remember("eligible", lambda: roster.where(lambda member: ineligible(member) is None))
+def find_eligible(_request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
+    """Return the eligible members."""
+    return member_list.get_cached(
+        "eligible", lambda: member_list.select_members(lambda member: explain_ineligibility(member) is None)
+    )
 
 
-def reason(_ask: Ask, roster: Roster, _standing: Standing, position: int) -> str:
-    """Why a member is refused."""
-    return ineligible(roster.members[position]) or ""
+def explain_rejection(
+    _request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
+) -> str:
+    """Return why a member is rejected."""
+    return explain_ineligibility(member_list.members[position]) or ""

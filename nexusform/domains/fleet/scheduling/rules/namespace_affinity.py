@@ -1,18 +1,17 @@
-"""Namespace affinity: a namespaced placement goes only where its namespace exists.
-
-A cluster that does not collect namespaces is not asked.
+"""Namespace affinity: a namespaced placement requires its namespace on the cluster. Clusters that do not
+collect namespaces pass.
 """
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.scheduling.bindings import Ask, Member
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
+from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
 PLUGIN = "NamespaceAffinity"
 
 
-def refusal(member: Member, namespace: str) -> str | None:
-    """Why a cluster is refused; None when it is not."""
+def explain_missing_namespace(member: Member, namespace: str) -> str | None:
+    """Return why a cluster is rejected; None if it passes."""
     if not namespace or member.namespaces is None or namespace in member.namespaces:
         return None
     if not member.namespaces:
@@ -20,16 +19,20 @@ def refusal(member: Member, namespace: str) -> str | None:
     return "target namespace does not exist on cluster"
 
 
-def admitted(ask: Ask, roster: Roster, _standing: Standing) -> Mask:
-    """The members that have the namespace; all for a cluster-scoped placement."""
-    if not ask.namespace:
-        return roster.everyone
-    return roster.remember(
-        ("namespace", ask.namespace),
-        lambda: roster.where(lambda member: refusal(member, ask.namespace) is None),
+def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
+    """Return the members with the namespace; all for a cluster-scoped placement."""
+    if not request.namespace:
+        return member_list.all_members
+    return member_list.get_cached(
+        ("namespace", request.namespace),
+        lambda: member_list.select_members(
+            lambda member: explain_missing_namespace(member, request.namespace) is None
+        ),
     )
 
 
-def reason(ask: Ask, roster: Roster, _standing: Standing, position: int) -> str:
-    """Why a member is refused."""
-    return refusal(roster.members[position], ask.namespace) or ""
+def explain_rejection(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
+) -> str:
+    """Return why a member is rejected."""
+    return explain_missing_namespace(member_list.members[position], request.namespace) or ""

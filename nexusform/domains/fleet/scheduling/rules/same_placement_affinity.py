@@ -1,25 +1,25 @@
-"""Same placement: a cluster that the placement already holds is no candidate, and one that it held under
-an earlier policy wins exact ties.
-"""
+"""Same placement: a bound cluster is no candidate; one bound under an earlier policy wins exact ties."""
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.scheduling.bindings import Ask
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
+from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
 PLUGIN = "SamePlacementAffinity"
 
 
-def admitted(_ask: Ask, roster: Roster, standing: Standing) -> Mask:
-    """The members without a current binding."""
-    return roster.everyone & ~standing.current
+def find_eligible(_request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks) -> Mask:
+    """Return the members without a current binding."""
+    return member_list.all_members & ~binding_masks.current
 
 
-def reason(_ask: Ask, _roster: Roster, _standing: Standing, _position: int) -> str:
-    """Never reported as a refusal by KubeFleet; said in explanations."""
+def explain_rejection(
+    _request: PlacementRequest, _member_list: MemberList, _binding_masks: BindingMasks, _position: int
+) -> str:
+    """Return the reason for explanations; KubeFleet never reports it."""
     return "cluster is already selected by this placement"
 
 
-def preferred(candidates: Mask, standing: Standing) -> tuple[Mask, Mask]:
-    """Candidates that tie, better ones first: those with an obsolete binding, then the others."""
-    return candidates & standing.obsolete, candidates & ~standing.obsolete
+def split_ties(candidates: Mask, binding_masks: BindingMasks) -> tuple[Mask, Mask]:
+    """Split tied candidates: those with an obsolete binding, then the others."""
+    return candidates & binding_masks.obsolete, candidates & ~binding_masks.obsolete

@@ -1,18 +1,18 @@
-"""Taints and tolerations: every taint of a cluster must be tolerated, when it is picked."""
+"""Taints and tolerations: a pick requires a toleration for every taint of the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nexusform.domains.fleet.scheduling.bindings import Ask
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
+from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 PLUGIN = "TaintToleration"
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """KubeFleet's rule: as for pods, except that Equal compares an empty key too."""
+def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
+    """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == EXISTS:
@@ -20,28 +20,32 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == EQUAL and (toleration.key, toleration.value) == (taint.key, taint.value)
 
 
-def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
-    """The first taint that no toleration covers."""
+def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
+    """Return the first taint without a toleration."""
     for taint in taints:
-        if not any(tolerates(toleration, taint) for toleration in tolerations):
+        if not any(is_tolerated(toleration, taint) for toleration in tolerations):
             return taint
     return None
 
 
-def admitted(ask: Ask, roster: Roster, _standing: Standing) -> Mask:
-    """The members all of whose taints are tolerated."""
-    tolerations = ask.policy.tolerations
-    return roster.remember(
+def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
+    """Return the members with all taints tolerated."""
+    tolerations = request.policy.tolerations
+    return member_list.get_cached(
         ("tolerated", tolerations),
         lambda: sum(
-            mask for taints, mask in roster.tainted.items() if untolerated(taints, tolerations) is None
+            mask
+            for taints, mask in member_list.members_by_taints.items()
+            if find_untolerated_taint(taints, tolerations) is None
         ),
     )
 
 
-def reason(ask: Ask, roster: Roster, _standing: Standing, position: int) -> str:
-    """The first taint in the way, written as KubeFleet does."""
-    taint = untolerated(roster.members[position].taints, ask.policy.tolerations)
+def explain_rejection(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
+) -> str:
+    """Return the first untolerated taint in KubeFleet's format."""
+    taint = find_untolerated_taint(member_list.members[position].taints, request.policy.tolerations)
     if taint is None:
         return ""
     return f"taint &{{Key:{taint.key} Value:{taint.value} Effect:{taint.effect}}} cannot be tolerated"

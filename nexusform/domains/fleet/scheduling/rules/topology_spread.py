@@ -1,43 +1,41 @@
-"""Topology spread: picks are kept even over the values of a label.
-
-KubeFleet's formula, not Kubernetes': the skew is the largest count less the smallest over all domains
-of the whole fleet, and a candidate violates a constraint when the skew after it is above max_skew, be it
-because the skew is too big already.
+"""Topology spread: picks are spread evenly over the values of a label. KubeFleet's formula, not Kubernetes':
+the skew is the largest minus the smallest count over all domains of the fleet. A candidate violates a
+constraint if the skew after its pick exceeds max_skew, even if it did before.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling.bindings import Ask, SpreadConstraint
-from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
+from nexusform.domains.fleet.scheduling.bindings import PlacementRequest, SpreadConstraint
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
 PLUGIN = "TopologySpreadConstraints"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 PENALTY = 1000
 
 
-class Verdict(Struct, frozen=True):
-    """`refused`: constraint in order of evaluation -> members it refuses first. `by_score`: topology
-    spread score -> members, over the members that no constraint refuses.
+class SpreadVerdict(Struct, frozen=True):
+    """Verdict of the spread constraints. `rejected_by_constraint`: constraint in order of evaluation ->
+    members first rejected by it. `members_by_score`: topology spread score -> members, without rejected ones.
     """
 
-    refused: tuple[tuple[SpreadConstraint, Mask], ...]
-    by_score: dict[int, Mask]
+    rejected_by_constraint: tuple[tuple[SpreadConstraint, Mask], ...]
+    members_by_score: dict[int, Mask]
 
 
-class Domain(Struct, frozen=True):
-    """One domain of a constraint: its members, how a further pick changes the skew, and whether that
-    violates the constraint.
+class SpreadDomain(Struct, frozen=True):
+    """Domain of a constraint: members, skew change by a further pick, and whether that violates the
+    constraint.
     """
 
     members: Mask
-    change: int
-    violated: bool
+    skew_change: int
+    is_violated: bool
 
 
-def skew_change(count: int, smallest: int, second: int, largest: int) -> int:
-    """How the skew changes when the domain with `count` picks gets one more."""
+def compute_skew_change(count: int, smallest: int, second: int, largest: int) -> int:
+    """Return the skew change if the domain with `count` picks gets one more."""
     if largest == smallest:
         return 1
     if count == smallest and smallest != second:
@@ -45,70 +43,82 @@ def skew_change(count: int, smallest: int, second: int, largest: int) -> int:
     return 1 if count == largest else 0
 
 
-def domains(constraint: SpreadConstraint, roster: Roster, standing: Standing) -> tuple[Domain, ...]:
-    """Every domain of a constraint as it stands; members without the label belong to none."""
-    by_value = roster.labelled.get(constraint.topology_key, {})
-    counted = [(members, (members & standing.current).bit_count()) for members in by_value.values()]
-    if not counted:
+def build_domains(
+    constraint: SpreadConstraint, member_list: MemberList, binding_masks: BindingMasks
+) -> tuple[SpreadDomain, ...]:
+    """Build the domains of a constraint; members without the label belong to none."""
+    by_value = member_list.members_by_label.get(constraint.topology_key, {})
+    domain_counts = [
+        (members, (members & binding_masks.current).bit_count()) for members in by_value.values()
+    ]
+    if not domain_counts:
         return ()
-    counts = sorted(count for _, count in counted)
+    counts = sorted(count for _, count in domain_counts)
     smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
-    rows: list[Domain] = []
-    for members, count in counted:
-        change = skew_change(count, smallest, second, largest)
-        violated = largest - smallest + change > constraint.max_skew
-        rows.append(Domain(members, change, violated))
+    rows: list[SpreadDomain] = []
+    for members, count in domain_counts:
+        change = compute_skew_change(count, smallest, second, largest)
+        is_violated = largest - smallest + change > constraint.max_skew
+        rows.append(SpreadDomain(members, change, is_violated))
     return tuple(rows)
 
 
-def in_order(ask: Ask) -> tuple[SpreadConstraint, ...]:
-    """The constraints as they are evaluated: hard ones first."""
-    return tuple(sorted(ask.policy.spread, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY))
+def sort_constraints(request: PlacementRequest) -> tuple[SpreadConstraint, ...]:
+    """Return the constraints in order of evaluation: hard ones first."""
+    return tuple(
+        sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY)
+    )
 
 
-def judge(ask: Ask, roster: Roster, standing: Standing) -> Verdict:
-    """Whom the constraints refuse, and everybody else's topology spread score."""
-    refused: list[tuple[SpreadConstraint, Mask]] = []
-    by_score: dict[int, Mask] = {0: roster.everyone}
-    for constraint in in_order(ask):
-        soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
+def evaluate_constraints(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> SpreadVerdict:
+    """Return the rejected members by constraint, and the topology spread scores of the others."""
+    rejected_by_constraint: list[tuple[SpreadConstraint, Mask]] = []
+    members_by_score: dict[int, Mask] = {0: member_list.all_members}
+    for constraint in sort_constraints(request):
+        is_soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
         deltas: dict[int, Mask] = {}
-        refused_members: Mask = 0
-        labelled: Mask = 0
-        for domain in domains(constraint, roster, standing):
-            labelled |= domain.members
-            if domain.violated and not soft:
-                refused_members |= domain.members
+        rejected: Mask = 0
+        members_with_label: Mask = 0
+        for domain in build_domains(constraint, member_list, binding_masks):
+            members_with_label |= domain.members
+            if domain.is_violated and not is_soft:
+                rejected |= domain.members
                 continue
-            delta = -PENALTY if domain.violated else -domain.change
+            delta = -PENALTY if domain.is_violated else -domain.skew_change
             deltas[delta] = deltas.get(delta, 0) | domain.members
-        deltas[0] = deltas.get(0, 0) | (roster.everyone & ~labelled)
-        standing_members = sum(by_score.values())
-        if refused_members & standing_members:
-            refused.append((constraint, refused_members & standing_members))
-        by_score = _add(by_score, deltas)
-    return Verdict(tuple(refused), by_score)
+        deltas[0] = deltas.get(0, 0) | (member_list.all_members & ~members_with_label)
+        remaining_members = sum(members_by_score.values())
+        if rejected & remaining_members:
+            rejected_by_constraint.append((constraint, rejected & remaining_members))
+        members_by_score = _add_scores(members_by_score, deltas)
+    return SpreadVerdict(tuple(rejected_by_constraint), members_by_score)
 
 
-def _add(by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
-    """The members by the sum of their score and of what is added to it."""
+def _add_scores(members_by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
+    """Return the members by the sum of score and delta."""
     totals: dict[int, Mask] = {}
-    for score, members in by_score.items():
-        for delta, concerned in deltas.items():
-            members_of_both = members & concerned
+    for score, members in members_by_score.items():
+        for delta, delta_members in deltas.items():
+            members_of_both = members & delta_members
             if members_of_both:
                 totals[score + delta] = totals.get(score + delta, 0) | members_of_both
     return totals
 
 
-def admitted(ask: Ask, roster: Roster, standing: Standing) -> Mask:
-    """The members that violate no hard constraint."""
-    return sum(judge(ask, roster, standing).by_score.values())
+def find_eligible(request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks) -> Mask:
+    """Return the members that violate no hard constraint."""
+    return sum(evaluate_constraints(request, member_list, binding_masks).members_by_score.values())
 
 
-def reason(ask: Ask, roster: Roster, standing: Standing, position: int) -> str:
-    """The first hard constraint in the way."""
-    for constraint, members in judge(ask, roster, standing).refused:
+def explain_rejection(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
+) -> str:
+    """Return the first violated hard constraint."""
+    for constraint, members in evaluate_constraints(
+        request, member_list, binding_masks
+    ).rejected_by_constraint:
         if members >> position & 1:
             return (
                 f'violated doNotSchedule topology spread constraint "{constraint.topology_key}"'

@@ -1,1 +1,1 @@
-"""One file per rule: a pure function that gives a reason or a figure. profile.py orders them."""
+"""One module per rule: pure functions that return a reason or a figure. profile.py orders them."""

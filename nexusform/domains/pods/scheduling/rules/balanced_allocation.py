@@ -1,13 +1,15 @@
-"""BalancedAllocation: CPU and memory of the node should be used to the same degree."""
+"""BalancedAllocation: prefers nodes with equal use of CPU and memory."""
 
 from __future__ import annotations
 
-from nexusform.domains.pods.scheduling.board import Usage
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
-def score(pod: PodSpec, node: Node, usage: Usage) -> int:
-    """(1 - half the distance of the two used fractions) * 100; 0 for pods that request neither."""
+def score(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
+    """Return (1 - half the distance of the two used fractions) * 100; 0 for pods without CPU and memory
+    requests.
+    """
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
     if not node.cpu or not node.memory:

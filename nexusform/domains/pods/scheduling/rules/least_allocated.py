@@ -1,23 +1,22 @@
-"""LeastAllocated: the emptier the node would be afterwards, the better."""
+"""LeastAllocated: prefers nodes with more free resources after the placement."""
 
 from __future__ import annotations
 
-from nexusform.domains.pods.scheduling.board import Usage
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
-def score(pod: PodSpec, node: Node, usage: Usage) -> int:
-    """The mean of the free hundredths of CPU and of memory, 0..100, in whole numbers.
-
-    Containers that request nothing count as 100m and 200 MiB.
+def score(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
+    """Return the mean percentage of free CPU and memory, 0..100, in whole numbers. Containers without
+    requests count as 100m and 200 MiB.
     """
     total = resources = 0
-    for asked, offered in (
-        (usage.scored_cpu + pod.scored.cpu, node.cpu),
-        (usage.scored_memory + pod.scored.memory, node.memory),
+    for requested, capacity in (
+        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
+        (usage.scored_memory + pod.scored_requests.memory, node.memory),
     ):
-        if offered:
+        if capacity:
             resources += 1
-            if asked <= offered:
-                total += (offered - asked) * 100 // offered
+            if requested <= capacity:
+                total += (capacity - requested) * 100 // capacity
     return total // resources if resources else 0

@@ -1,69 +1,69 @@
-"""NodeAffinity: nodeSelector and required terms decide, preferred terms add their weights."""
+"""NodeAffinity: nodeSelector and required terms filter, preferred terms add their weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.domains.pods.scheduling.rules.scale import to_hundred
+from nexusform.domains.pods.scheduling.rules.scale import scale_to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, NodeTerm, PodSpec
-from nexusform.kubernetes.matching import IN, holds
+from nexusform.kubernetes.matching import IN, is_requirement_met
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
-LEFT_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+EXCLUDED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT: Final = "pod affinity terms conflict"
 
 
-def conflict(pod: PodSpec) -> str | None:
-    """A reason when every required term names nodes that no node is at once: then none is looked at."""
+def find_conflict(pod: PodSpec) -> str | None:
+    """Return a reason if every required term names contradictory nodes: then no node is checked."""
     if not pod.node_terms:
         return None
     for term in pod.node_terms:
-        named = [set(field.values) for field in term.fields if field.operator == IN]
-        if not named or set.intersection(*named):
+        name_sets = [set(field.values) for field in term.fields if field.operator == IN]
+        if not name_sets or set.intersection(*name_sets):
             return None
     return CONFLICT
 
 
-def left_out(pod: PodSpec, node: Node) -> str | None:
-    """A reason when every required term names its nodes, and none of them this one: then nobody looks at
-    it.
-    """
+def reject_unnamed(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if every required term names nodes and none names this one: the node is not checked."""
     if not pod.node_terms:
         return None
     for term in pod.node_terms:
-        by_name = [field for field in term.fields if field.operator == IN]
-        if all(node.name in field.values for field in by_name):
+        name_fields = [field for field in term.fields if field.operator == IN]
+        if all(node.name in field.values for field in name_fields):
             return None  # true of a term without names, too
-    return LEFT_OUT
+    return EXCLUDED
 
 
-def refuse(pod: PodSpec, node: Node) -> str | None:
-    """A reason unless the node has all of nodeSelector and satisfies one required term, or is left out."""
-    return None if required(pod, node) or left_out(pod, node) else REASON
+def reject(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason unless the node satisfies nodeSelector and one required term, or is excluded by
+    name.
+    """
+    return None if is_satisfied(pod, node) or reject_unnamed(pod, node) else REASON
 
 
-def required(pod: PodSpec, node: Node) -> bool:
-    """Whether the node has all of nodeSelector and satisfies one of the required terms, if there are any."""
+def is_satisfied(pod: PodSpec, node: Node) -> bool:
+    """Return whether the node satisfies nodeSelector and one of the required terms, if there are any."""
     if any(node.labels.get(key) != value for key, value in pod.node_selector):
         return False
-    return pod.node_terms is None or any(term_holds(term, node) for term in pod.node_terms)
+    return pod.node_terms is None or any(is_term_satisfied(term, node) for term in pod.node_terms)
 
 
-def term_holds(term: NodeTerm, node: Node) -> bool:
-    """Whether all expressions of a term hold; a term without any holds nowhere."""
+def is_term_satisfied(term: NodeTerm, node: Node) -> bool:
+    """Return whether all expressions of a term match; a term without any matches no node."""
     if not term.labels and not term.fields:
         return False
-    return all(holds(r, node.labels) for r in term.labels) and all(
-        holds(r, {"metadata.name": node.name}) for r in term.fields
+    return all(is_requirement_met(r, node.labels) for r in term.labels) and all(
+        is_requirement_met(r, {"metadata.name": node.name}) for r in term.fields
     )
 
 
-def raw(pod: PodSpec, node: Node) -> int:
-    """The summed weights of the preferred terms that hold; one without expressions never does."""
-    return sum(weight for weight, term in pod.preferred_nodes if term_holds(term, node))
+def score(pod: PodSpec, node: Node) -> int:
+    """Return the summed weights of the matching preferred terms; one without expressions never matches."""
+    return sum(weight for weight, term in pod.preferred_nodes if is_term_satisfied(term, node))
 
 
-def scores(raws: Sequence[int]) -> list[int]:
-    """The largest sum is 100."""
-    return to_hundred(raws)
+def normalize_scores(raws: Sequence[int]) -> list[int]:
+    """Scale the scores so that the largest is 100."""
+    return scale_to_hundred(raws)

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes nowhere else."""
+"""NodeName: a pod with a node name fits no other node."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 REASON: Final = "node(s) didn't match the requested node name"
 
 
-def refuse(pod: PodSpec, node: Node) -> str | None:
-    """A reason when the pod names another node."""
+def reject(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the pod names another node."""
     return REASON if pod.node_name and pod.node_name != node.name else None

@@ -1,24 +1,24 @@
-"""NodePorts: two pods of one node cannot claim the same port."""
+"""NodePorts: two pods of one node cannot use the same host port."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from nexusform.domains.pods.scheduling.board import Usage
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.workloads import HostPort, Node, PodSpec
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
-_EVERY: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
 
 
-def refuse(pod: PodSpec, _node: Node, usage: Usage) -> str | None:
-    """A reason when a port that the pod claims is taken."""
+def reject(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
+    """Return a reason if a host port of the pod is in use."""
     if not pod.host_ports or not usage.ports:
         return None
-    return REASON if any(_clash(a, b) for a in pod.host_ports for b in usage.ports) else None
+    return REASON if any(_has_conflict(a, b) for a in pod.host_ports for b in usage.ports) else None
 
 
-def _clash(one: HostPort, other: HostPort) -> bool:
-    if (one.port, one.protocol) != (other.port, other.protocol):
+def _has_conflict(first: HostPort, second: HostPort) -> bool:
+    if (first.port, first.protocol) != (second.port, second.protocol):
         return False
-    return one.address == other.address or _EVERY in (one.address, other.address)
+    return first.address == second.address or _ANY_ADDRESS in (first.address, second.address)

@@ -1,26 +1,25 @@
-"""NodeResourcesFit: the sum of requests and the number of pods stay within what the node offers."""
+"""NodeResourcesFit: requests and pod count must fit the node's allocatable resources."""
 
 from __future__ import annotations
 
-from nexusform.domains.pods.scheduling.board import Usage
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
-def refuse(pod: PodSpec, node: Node, usage: Usage) -> str | None:
-    """Every resource that is short, joined by ", ", as Kubernetes names them.
-
-    Ephemeral storage is compared only where the node states it.
+def reject(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
+    """Return every insufficient resource, joined by ", ", in the words of Kubernetes. Ephemeral storage is
+    compared only where the node states it.
     """
-    short = ["Too many pods"] if usage.pods + 1 > node.pods else []
+    shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
     requests = pod.requests
     if requests.cpu and requests.cpu > node.cpu - usage.cpu:
-        short.append("Insufficient cpu")
+        shortages.append("Insufficient cpu")
     if requests.memory and requests.memory > node.memory - usage.memory:
-        short.append("Insufficient memory")
-    for name, amount in requests.others:
-        offered = node.others.get(name)
-        if offered is None and name == "ephemeral-storage":
+        shortages.append("Insufficient memory")
+    for name, amount in requests.other_resources:
+        capacity = node.other_resources.get(name)
+        if capacity is None and name == "ephemeral-storage":
             continue
-        if amount and amount > (offered or 0) - usage.others.get(name, 0):
-            short.append(f"Insufficient {name}")
-    return ", ".join(short) if short else None
+        if amount and amount > (capacity or 0) - usage.other_resources.get(name, 0):
+            shortages.append(f"Insufficient {name}")
+    return ", ".join(shortages) if shortages else None

@@ -1,48 +1,54 @@
-"""TaintToleration: NoSchedule and NoExecute keep away, PreferNoSchedule costs points."""
+"""TaintToleration: NoSchedule and NoExecute taints filter, PreferNoSchedule taints lower the score."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.domains.pods.scheduling.rules.scale import to_hundred
+from nexusform.domains.pods.scheduling.rules.scale import scale_to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.kubernetes.matching import NO_SCHEDULE, Taint, is_tolerated, tolerates, untolerated
+from nexusform.kubernetes.matching import (
+    NO_SCHEDULE,
+    Taint,
+    is_matching_toleration,
+    is_tolerated,
+    select_untolerated_taint,
+)
 
 REASON: Final = "node(s) had untolerated taint(s)"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 
 
-def refuse(pod: PodSpec, node: Node) -> str | None:
-    """A reason when a taint of the node keeps the pod away."""
-    return None if keeping_away(pod, node) is None else REASON
+def reject(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the pod does not tolerate a taint of the node."""
+    return None if find_untolerated_taint(pod, node) is None else REASON
 
 
-def keeping_away(pod: PodSpec, node: Node) -> Taint | None:
-    """The first taint of a node that keeps a pod away."""
+def find_untolerated_taint(pod: PodSpec, node: Node) -> Taint | None:
+    """Return the first untolerated taint of a node."""
     if not node.taints:
         return None
-    hard = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    return untolerated(hard, pod.tolerations)
+    hard_taints = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return select_untolerated_taint(hard_taints, pod.tolerations)
 
 
-def evicting(pod: PodSpec, node: Node) -> Taint | None:
-    """The first taint of a node that evicts a pod which runs there."""
-    hard = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
-    return untolerated(hard, pod.tolerations)
+def find_evicting_taint(pod: PodSpec, node: Node) -> Taint | None:
+    """Return the first taint of a node that evicts a running pod."""
+    no_execute_taints = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
+    return select_untolerated_taint(no_execute_taints, pod.tolerations)
 
 
-def all_evicting(pod: PodSpec, node: Node) -> list[Taint]:
-    """The taints of a node that evict a pod which runs there, at once or after a time."""
-    lasting = [each for each in pod.tolerations if each.seconds is None]
-    hard = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
-    return [taint for taint in hard if not is_tolerated(taint, lasting)]
+def list_evicting_taints(pod: PodSpec, node: Node) -> list[Taint]:
+    """Return the taints of a node that evict a running pod, at once or after a time."""
+    permanent_tolerations = [toleration for toleration in pod.tolerations if toleration.seconds is None]
+    no_execute_taints = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
+    return [taint for taint in no_execute_taints if not is_tolerated(taint, permanent_tolerations)]
 
 
-def stays_for(pod: PodSpec, node: Node) -> int | None:
-    """How many seconds a pod stays on a node that evicts it; None for ever. Of each taint the first
-    toleration counts, of several the shortest time (pkg/controller/tainteviction).
+def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
+    """Return after how many seconds a node evicts a pod; None for never. The first toleration per taint
+    counts, of several the shortest time (pkg/controller/tainteviction).
     """
     if not node.taints:
         return None
@@ -50,7 +56,9 @@ def stays_for(pod: PodSpec, node: Node) -> int | None:
     for taint in node.taints:
         if taint.effect != NO_EXECUTE:
             continue
-        toleration = next((each for each in pod.tolerations if tolerates(each, taint)), None)
+        toleration = next(
+            (candidate for candidate in pod.tolerations if is_matching_toleration(candidate, taint)), None
+        )
         if toleration is None:
             return 0
         if toleration.seconds is not None:
@@ -58,20 +66,25 @@ def stays_for(pod: PodSpec, node: Node) -> int | None:
     return min(times, default=None)
 
 
-def raw(pod: PodSpec, node: Node) -> int:
-    """How many PreferNoSchedule taints of the node the pod does not tolerate."""
+def score(pod: PodSpec, node: Node) -> int:
+    """Return the number of untolerated PreferNoSchedule taints of the node."""
     if not node.taints:
         return 0
-    soft = [toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
-    return sum(taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft) for taint in node.taints)
+    soft_tolerations = [
+        toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)
+    ]
+    return sum(
+        taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft_tolerations)
+        for taint in node.taints
+    )
 
 
-def scores(raws: Sequence[int]) -> list[int]:
-    """Fewest such taints is best: 100 for none, 0 for the most."""
-    return [100 - score for score in to_hundred(raws)]
+def normalize_scores(raws: Sequence[int]) -> list[int]:
+    """Return 100 for nodes without such taints and 0 for those with the most."""
+    return [100 - score for score in scale_to_hundred(raws)]
 
 
-def written(taint: Taint) -> str:
-    """A taint as kubectl writes it: `dedicated=core:NoSchedule`."""
+def format_taint(taint: Taint) -> str:
+    """Format a taint as kubectl does: `dedicated=core:NoSchedule`."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"

@@ -1,4 +1,4 @@
-"""PodTopologySpread: DoNotSchedule constraints refuse, the others cost points."""
+"""PodTopologySpread: DoNotSchedule constraints filter, the others lower the score."""
 
 from __future__ import annotations
 
@@ -6,47 +6,45 @@ from collections.abc import Sequence
 from math import floor, log
 from typing import Final
 
-from nexusform.domains.pods.scheduling.counts import Counts
+from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
 
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 MISSING: Final = SKEWED + " (missing required label)"
 
 
-def refuse(counts: Counts, node: int) -> str | None:
-    """A reason when the node lacks a key, or when the pod would make its domain too full.
-
-    Too full: pods there, plus this one if it counts, minus the emptiest domain's, above maxSkew.
+def reject(counts: TopologyCounts, node: int) -> str | None:
+    """Return a reason if the node lacks a key, or if the pod would exceed maxSkew in its domain. The skew is
+    the domain's pods, plus this one if it counts, minus the emptiest domain's.
     """
-    for tally in counts.hard:
-        domain = tally.domain[node]
+    for tally in counts.hard_spread:
+        domain = tally.domain_by_node[node]
         if domain < 0:
             return MISSING
-        if tally.count[domain] + tally.matches_itself - tally.least() > tally.constraint.max_skew:
+        if tally.counts[domain] + tally.matches_itself - tally.get_minimum() > tally.constraint.max_skew:
             return SKEWED
     return None
 
 
-def raw(counts: Counts, node: int, sizes: Sequence[int]) -> int | None:
-    """Pods in the node's domains, weighed by the logarithm of the number of domains; None = not scored.
-
-    `sizes`: per soft constraint, in how many domains the feasible nodes lie.
+def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None:
+    """Return the pods in the node's domains, weighted by the logarithm of the number of domains; None = not
+    scored. `sizes`: number of domains of the feasible nodes per soft constraint.
     """
-    if not counts.soft_counts(node):
+    if not counts.has_spread_score(node):
         return None
     total = 0.0
-    for tally, size in zip(counts.soft, sizes, strict=True):
-        domain = tally.domain[node]
+    for tally, size in zip(counts.soft_spread, sizes, strict=True):
+        domain = tally.domain_by_node[node]
         if domain >= 0:
-            total += tally.count[domain] * log(size + 2) + (tally.constraint.max_skew - 1)
+            total += tally.counts[domain] * log(size + 2) + (tally.constraint.max_skew - 1)
     return floor(total + 0.5)
 
 
-def scores(raws: Sequence[int | None]) -> list[int]:
-    """The emptiest is best; a node that lacks a key gets 0."""
-    scored = [raw for raw in raws if raw is not None]
-    if not scored:
+def normalize_scores(raws: Sequence[int | None]) -> list[int]:
+    """Scale the scores so that the emptiest node is best; a node without a key gets 0."""
+    known_scores = [raw for raw in raws if raw is not None]
+    if not known_scores:
         return [0] * len(raws)
-    least, most = min(scored), max(scored)
-    if most == 0:
+    minimum, maximum = min(known_scores), max(known_scores)
+    if maximum == 0:
         return [0 if raw is None else 100 for raw in raws]
-    return [0 if raw is None else 100 * (most + least - raw) // most for raw in raws]
+    return [0 if raw is None else 100 * (maximum + minimum - raw) // maximum for raw in raws]

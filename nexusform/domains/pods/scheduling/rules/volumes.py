@@ -1,23 +1,23 @@
-"""VolumeBinding, VolumeZone and VolumeRestrictions: nodes from which a pod's volumes can be reached."""
+"""VolumeBinding, VolumeZone and VolumeRestrictions: nodes from which the volumes of a pod are reachable."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from nexusform.domains.pods.scheduling.counts import Counts
-from nexusform.domains.pods.scheduling.rules.node_affinity import term_holds
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
 from nexusform.domains.pods.scheduling.workloads import REGION, ZONE, Node, PodSpec
 from nexusform.kubernetes.matching import Requirement
 
 CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
-NONE_LEFT: Final = "node(s) didn't find available persistent volumes to bind"
+NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
     "another pod"
 )
-# Labels of volumes and nodes that say where they are, each with the one that has taken its place.
+# Zone and region labels of volumes and nodes, each with its current name.
 ZONE_LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
@@ -26,47 +26,49 @@ ZONE_LABELS: Final = {
 }
 
 
-def lacking(pod: PodSpec) -> str | None:
-    """A reason why no node is looked for: a claim that is not there, or has no volume when it should."""
-    wrong = [*pod.unmet]
-    wrong += [volume.wrong or UNBOUND for volume in pod.volumes if volume.bound and volume.terms == ()]
-    return min(wrong, key=_turn, default=None)
+def reject_pod(pod: PodSpec) -> str | None:
+    """Return a reason if a claim is missing, or unbound though it should be bound: no node is checked."""
+    reasons = [*pod.missing_objects]
+    reasons += [volume.error or UNBOUND for volume in pod.volumes if volume.is_bound and volume.terms == ()]
+    return min(reasons, key=_rank_reason, default=None)
 
 
-def _turn(reason: str) -> int:
-    """When the scheduler comes to look for this: claims that are not there, those that have lost theirs,
-    those without a volume, volumes that are not there.
+def _rank_reason(reason: str) -> int:
+    """Return the position of a check in the scheduler: missing claims, claims with lost volumes, unbound
+    claims, missing volumes.
     """
     if reason.startswith("persistentvolumeclaim "):
         return 0 if reason.endswith(" not found") else 1
     return 2 if reason == UNBOUND else 3
 
 
-def refuse(pod: PodSpec, node: Node) -> str | None:
-    """The reasons when a volume that stands cannot be reached, or none can be found or made here."""
+def reject(pod: PodSpec, node: Node) -> str | None:
+    """Return the reasons if a bound volume is unreachable from the node, or none can be found or
+    provisioned.
+    """
     reasons: dict[str, None] = {}
     for volume in pod.volumes:
-        if volume.terms is not None and not any(term_holds(term, node) for term in volume.terms):
-            reasons[CONFLICT if volume.bound else NONE_LEFT] = None
+        if volume.terms is not None and not any(is_term_satisfied(term, node) for term in volume.terms):
+            reasons[CONFLICT if volume.is_bound else NO_VOLUME] = None
     return ", ".join(sorted(reasons)) or None
 
 
-def outside(pod: PodSpec, node: Node) -> str | None:
-    """A reason when the labels of a volume say that it is in another zone than a node that has one."""
+def reject_zone(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if a volume's labels name another zone than the node's labels."""
     if not any(label in node.labels for label in ZONE_LABELS):
         return None
     for volume in pod.volumes:
-        if not all(_is_there(zone, node) for zone in volume.zones):
+        if not all(_is_in_zone(zone, node) for zone in volume.zones):
             return OTHER_ZONE
     return None
 
 
-def _is_there(zone: Requirement, node: Node) -> bool:
+def _is_in_zone(zone: Requirement, node: Node) -> bool:
     value = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))
     return value in zone.values
 
 
-def in_use(counts: Counts, _: int) -> str | None:
-    """A reason when another pod has a claim that only one pod may use."""
+def reject_used_claim(counts: TopologyCounts, _: int) -> str | None:
+    """Return a reason if another pod uses a ReadWriteOncePod claim of the pod."""
     spec = counts.group.spec
-    return IN_USE if counts.board.claimed(spec) else None
+    return IN_USE if counts.cache.has_claim_conflict(spec) else None

@@ -1,0 +1,158 @@
+"""Comparison of a provider's answer with the plan. A known planned value must be returned as planned, unless
+the schema marks it as predicted: then the platform decides, and its value is recorded as observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.json_data.plain_data import Path, get_part, replace_part
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, find_schema
+from nexusform.values.value import UNKNOWN
+
+PROVENANCE: Final = "provenance"
+
+
+class WrongPrediction(Struct, frozen=True):
+    """Wrong prediction: its path, the predicted and the observed value."""
+
+    address: str
+    path: Path
+    predicted: Any
+    observed: Any
+
+
+class AnswerComparison(Struct, frozen=True):
+    """Result of the comparison. `attributes` are to be recorded (with provenance for observed values);
+    `disagreements` the paths of planned values that differ without permission; `hits` counts correct
+    predictions, `wrong_predictions` the others.
+    """
+
+    attributes: Mapping[str, Any]
+    disagreements: tuple[Path, ...] = ()
+    hits: int = 0
+    wrong_predictions: tuple[WrongPrediction, ...] = ()
+
+
+def compare_answer(
+    address: str,
+    schema: BlockSchema | None,
+    planned: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    observed: Sequence[Path],
+) -> AnswerComparison:
+    """Compare an answer with the plan; `observed` are the paths observed by the provider."""
+    if not observed and answer == planned:
+        return AnswerComparison(answer)
+    predicted_paths: list[Path] = []
+    unexpected_paths: list[Path] = []
+    different_paths = tuple(_find_differences(planned, answer, ()))
+    for path in different_paths:
+        (predicted_paths if _is_predicted(schema, path) else unexpected_paths).append(path)
+    observed_predictions = [path for path in observed if _is_predicted(schema, path)]
+    entries = _find_entries(answer, [*observed_predictions, *predicted_paths])
+    counts = _PredictionCounts()
+    for entry in entries:
+        entry_paths = [path for path in different_paths if path[: len(entry)] == entry]
+        counts.add_entry(address, entry, entry_paths, planned, answer)
+    attributes = _mark_observed(answer, entries, different_paths) if entries else answer
+    return AnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))
+
+
+class _PredictionCounts(Struct):
+    hits: int = 0
+    wrong_predictions: list[WrongPrediction] = field(default_factory=list)
+
+    def add_entry(
+        self,
+        address: str,
+        entry: Path,
+        different_paths: Sequence[Path],
+        planned: Mapping[str, Any],
+        answer: Mapping[str, Any],
+    ) -> None:
+        prediction = get_part(planned, entry)
+        if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
+            return  # it was not predicted, or known before
+        wrong_paths = [path for path in different_paths if _is_wrong_prediction(path, planned, answer)]
+        if not wrong_paths:
+            self.hits += 1
+            return
+        wrong_path = wrong_paths[0]
+        self.wrong_predictions.append(
+            WrongPrediction(address, wrong_path, get_part(planned, wrong_path), get_part(answer, wrong_path))
+        )
+
+
+def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Return whether a different value was predicted and returned. Names from the platform are not predicted,
+    and not every platform reports cells.
+    """
+    if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
+        return False
+    return path[-1] not in _CELLS or get_part(answer, path) is not None
+
+
+_CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` is a count
+
+
+def _find_differences(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
+    """Yield the paths of known planned values that differ; an absent part counts as null."""
+    if planned is UNKNOWN:
+        return
+    if planned == answer and isinstance(planned, bool) == isinstance(answer, bool):
+        return
+    if isinstance(planned, Mapping) and isinstance(answer, Mapping):
+        for name in planned:
+            yield from _find_differences(planned[name], answer.get(name), (*path, name))
+        if path:  # a computed map must not have new keys, while a whole object may have more attributes
+            yield from ((*path, name) for name in answer if name not in planned)
+        return
+    if isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
+        for position, planned_item in enumerate(planned):
+            yield from _find_differences(planned_item, answer[position], (*path, position))
+        return
+    yield path
+
+
+def _is_predicted(schema: BlockSchema | None, path: Path) -> bool:
+    attribute = find_schema(schema, path) if schema else None
+    return isinstance(attribute, AttributeSchema) and attribute.predicted
+
+
+def _find_entries(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
+    """Return the innermost objects with a provenance around the paths, without duplicates, in first order. A
+    path without such an object is its own entry.
+    """
+    entries: dict[Path, None] = {}
+    for path in paths:
+        enclosing = [
+            path[:n] for n in range(len(path), -1, -1) if _has_provenance(get_part(answer, path[:n]))
+        ]
+        entries[enclosing[0] if enclosing else path] = None
+    return list(entries)
+
+
+def _has_provenance(value: Any) -> bool:
+    return isinstance(value, Mapping) and PROVENANCE in value
+
+
+def _mark_observed(
+    answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
+) -> dict[str, Any]:
+    """Return the answer with observed entries marked. Cells predicted for another machine than the observed
+    one become unknown.
+    """
+    changed = dict(answer)
+    for entry in entries:
+        if _has_provenance(get_part(answer, entry)):
+            changed = replace_part(changed, (*entry, PROVENANCE), "observed")
+            if (*entry, "machine") in different_paths:
+                for name in _CELLS:
+                    path = (*entry, name)
+                    if path not in different_paths and isinstance(get_part(changed, path), list):
+                        changed = replace_part(changed, path, None)
+    return changed

@@ -1,0 +1,168 @@
+"""Outcomes of steps that an interrupted run started, found by reading the objects. The intent of a step is
+written before its provider call. An intent without an outcome means that the run ended in between: the object
+may have been created, changed or deleted, or not. Only reading it by its key decides: the state is from
+before the step, the plan has the intended values, and the provider knows the actual ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from nexusform.applying.provider_calls import (
+    add_successor,
+    get_unfinished,
+    merge_note,
+    remove_deposed,
+    replace_current,
+)
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
+from nexusform.interfaces.plugins import (
+    UNFINISHED_KEY,
+    ObjectKey,
+    Provider,
+    ProviderProblem,
+    ReadRequest,
+    ReadResult,
+)
+from nexusform.plans.plan import StepKind
+from nexusform.resources.address import Address
+from nexusform.state.journal import NO_STEP, InstanceOutcome, Intent, OpenIntent, RunningOperation
+from nexusform.state.objects import InstanceState, ObjectState
+
+
+def resolve_intents(
+    intents: Sequence[OpenIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] | None = None,
+) -> list[InstanceOutcome | RunningOperation]:
+    """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations`
+    are those reported by providers before the run ended. A step that must be repeated or continues is
+    recorded as started, with its operation. Raises ProviderProblem if a provider cannot be read: then nothing
+    may be planned.
+    """
+    answers: dict[int, ReadResult] = {}
+    for name, numbers in _group_by_provider(intents).items():
+        provider = providers.get(name)
+        if provider is None:
+            raise ProviderProblem(f'There is no provider "{name}" to ask what an interrupted apply did.')
+        requests = [_build_request(intents[number]) for number in numbers]
+        answers.update(zip(numbers, provider.read(requests), strict=True))
+    instances: dict[Address, InstanceState | None] = {}
+    outcomes: list[InstanceOutcome | RunningOperation] = []
+    for number, open_intent in enumerate(intents):
+        intent = open_intent.intent
+        # Two intents of one address can be open (a replaced deposed object and its successor): the second
+        # outcome builds on the first, because an outcome contains the complete instance at its address.
+        before = instances.get(intent.address, open_intent.prior)
+        instance = _compute_instance(intent, before, answers[number].attributes)
+        if not intent.deposed:
+            instance = _apply_note(instance, intent, answers[number])
+        instances[intent.address] = instance
+        step = intent.number if _is_completed(intent, answers[number]) else NO_STEP
+        outcomes.append(
+            InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step)
+        )
+        if step == NO_STEP and intent.number != NO_STEP:
+            outcomes.append(RunningOperation(intent.number, (operations or {}).get(intent.number, "")))
+    return outcomes
+
+
+def _is_completed(intent: Intent, answer: ReadResult) -> bool:
+    """Return whether the step need not be repeated. An update that may be incomplete is repeated."""
+    if intent.kind == StepKind.CREATE:
+        return answer.attributes is not None and answer.is_settled
+    return intent.kind == StepKind.DELETE and answer.attributes is None
+
+
+def _group_by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for number, open_intent in enumerate(intents):
+        # A delete plans nothing; the object to delete has its provider.
+        target = open_intent.intent.planned or _get_target(open_intent)
+        groups.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(number)
+    return groups
+
+
+def _get_target(open_intent: OpenIntent) -> ObjectState | None:
+    """Return the object targeted by an open intent."""
+    if open_intent.prior is None:
+        return None
+    return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
+
+
+def _build_request(open_intent: OpenIntent) -> ReadRequest:
+    """Build the read request for the object of the step, by its key at the provider."""
+    intent = open_intent.intent
+    # A new object is not recorded yet. The object at its address is another one (with the same id under
+    # create_before_destroy): a provider that only echoes its input would find that one and report the create
+    # as done.
+    attributes: Mapping[str, Any] = {}
+    planned = intent.planned.attributes if intent.planned else None
+    if intent.kind != StepKind.CREATE:
+        target = _get_target(open_intent)
+        attributes = target.attributes if target else {}
+    return ReadRequest(
+        ObjectKey(intent.key_type, intent.key_id, intent.creation),
+        attributes,
+        str(intent.address),
+        planned,
+        unfinished_change=get_unfinished(_get_target(open_intent)),
+        is_being_deleted=intent.kind == StepKind.DELETE,
+    )
+
+
+def _apply_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
+    """Return the instance with its provider's note, for example about an unfinished change. A failed create
+    is tainted, as in a regular apply.
+    """
+    if instance is None or instance.current is None:
+        return instance
+    unfinished = answer.note.get(UNFINISHED_KEY) or {"goes_on": True}
+    if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("goes_on"):
+        return replace_current(instance, replace(instance.current, tainted=True))
+    return replace_current(instance, merge_note(instance.current, answer.note))
+
+
+def _compute_instance(
+    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any] | None
+) -> InstanceState | None:
+    """Return the instance at the intent's address, from the attributes read by the provider (None:
+    missing).
+    """
+    if intent.kind == StepKind.DELETE:
+        return before if attributes is not None else _compute_after_delete(intent, before)
+    if intent.kind == StepKind.CREATE:
+        return before if attributes is None else _compute_after_create(intent, before, attributes)
+    # An update or release may be complete, partial or missing: the attributes read count. A missing object
+    # was removed by another process meanwhile, as a refresh would notice, too.
+    if attributes is None:
+        return replace_current(before, None)
+    if before is None or before.current is None:
+        return before
+    return replace_current(before, replace(before.current, attributes=attributes))
+
+
+def _compute_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
+    """Remove only the deleted object: the successor of a deposed one stays."""
+    if intent.deposed:
+        return remove_deposed(before, intent.deposed)
+    return replace_current(before, None)
+
+
+def _compute_after_create(
+    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]
+) -> InstanceState:
+    """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
+    sensitivity and similar belong to the configuration and were written with the intent.
+    """
+    planned = intent.planned or ObjectState({}, intent.creation)
+    new_object = replace(planned, attributes=attributes)
+    # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
+    return (
+        add_successor(before, new_object, intent.key_type)
+        if intent.deposed
+        else replace_current(before, new_object)
+    )

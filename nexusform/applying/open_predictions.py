@@ -1,0 +1,164 @@
+"""Unverified predictions of plans, in the private note of the object with the VMs. A pool is one line of JSON
+with a row per rack, and in it a column per attribute: one value if it is the same for all VMs there. That
+needs about 20 bytes per VM, compared to 80 with a row per VM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.vms import Placement
+
+OPEN_PREDICTIONS_KEY: Final = "open_claims"  # their key in an object's private note
+OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
+
+
+class PredictedVm(Struct, frozen=True):
+    """VM placed by a plan: the predicted rack and machine with their certainty, and the observed placement,
+    None if unobserved. `is_machine_certain` and `is_count_certain`: the plan reported certainty over all
+    samples.
+    """
+
+    number: int | str
+    rack: str
+    machine: str
+    certainty: Certainty
+    is_machine_certain: bool
+    is_count_certain: bool
+    object: str = ""
+    observed_placement: Placement | None = None
+
+
+_Shares: TypeAlias = "float | list[float]"
+_Ties: TypeAlias = "int | list[int]"
+
+
+class _Row(Struct, frozen=True, array_like=True):
+    """VMs of a pool on one rack. `machines` are the suffixes after `prefix`, separated by commas, or a list
+    if a name has a comma; `certain` flags and count figures apply to the whole rack.
+    """
+
+    rack: str
+    certain: tuple[bool, bool]
+    count_share: float
+    count_tied: int
+    numbers: list[int | str]
+    prefix: str
+    machines: str | list[str]
+    rack_share: _Shares
+    machine_share: _Shares
+    rack_tied: _Ties
+    machine_tied: _Ties
+    measured: tuple[_Shares, _Shares, _Shares] | None = None
+
+
+_T = TypeVar("_T")
+
+
+def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
+    """Return the open predictions of a private note; none if the entry is invalid."""
+    recorded = (private or {}).get(OPEN_PREDICTIONS_KEY)
+    predictions: dict[str, tuple[PredictedVm, ...]] = {}
+    for pool, text in recorded.items() if isinstance(recorded, Mapping) else ():
+        with suppress(msgspec.DecodeError, ValueError):
+            predictions[str(pool)] = tuple(_read_rack_rows(str(text)))
+    return predictions
+
+
+def _read_rack_rows(text: str) -> Iterator[PredictedVm]:
+    for row in msgspec.json.decode(text, type=list[_Row]):
+        yield from _build_predictions(row)
+
+
+def set_open_predictions(
+    private: Mapping[str, Any] | None, predictions: OpenPredictions
+) -> Mapping[str, Any] | None:
+    """Return a private note with these open predictions instead of its previous ones, one line per pool."""
+    other_entries = {name: value for name, value in (private or {}).items() if name != OPEN_PREDICTIONS_KEY}
+    rows = {
+        pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode()
+        for pool in sorted(predictions)
+    }
+    return ({**other_entries, OPEN_PREDICTIONS_KEY: rows} if rows else other_entries) or None
+
+
+def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
+    """Yield rows of predictions with common values for all their VMs."""
+    by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
+    for item in predictions:
+        certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
+        key = (item.rack, certain, certainty.rack_count, certainty.tied[2], certainty.measured is None)
+        by_row.setdefault(key, []).append(item)
+    for (rack, certain, count_share, count_tied, _), members in by_row.items():
+        machines = [item.machine for item in members]
+        prefix = _find_common_prefix(machines)
+        suffixes = [machine[len(prefix) :] for machine in machines]
+        certainties = [item.certainty for item in members]
+        measured = [item.measured for item in certainties if item.measured is not None]
+        yield _Row(
+            rack,
+            certain,
+            count_share,
+            count_tied,
+            [item.number for item in members],
+            prefix,
+            suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
+            _collapse_column([item.rack for item in certainties]),
+            _collapse_column([item.machine for item in certainties]),
+            _collapse_column([item.tied[0] for item in certainties]),
+            _collapse_column([item.tied[1] for item in certainties]),
+            _build_triple([_collapse_column([item[part] for item in measured]) for part in range(3)])
+            if measured
+            else None,
+        )
+
+
+def _find_common_prefix(texts: Sequence[str]) -> str:
+    """Return the common prefix of all texts."""
+    first, last = min(texts), max(texts)
+    length = next(
+        (index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)
+    )
+    return first[:length]
+
+
+def _build_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
+    first, second, third = values
+    return first, second, third
+
+
+def _collapse_column(values: list[_T]) -> _T | list[_T]:
+    """Return a column as one value if all values are equal."""
+    return values[0] if values.count(values[0]) == len(values) else values
+
+
+def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
+    """Return a column with a value per VM; ValueError for a wrong number of values."""
+    values = column if isinstance(column, list) else [column] * length
+    if len(values) != length:
+        raise ValueError("a column of open claims is not as long as its VMs are many")
+    return values
+
+
+def _build_predictions(row: _Row) -> Iterator[PredictedVm]:
+    length = len(row.numbers)
+    suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
+    machines: list[str] = _expand_column(suffixes, length)
+    stated = zip(
+        _expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True
+    )
+    tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
+    parts = [_expand_column(part, length) for part in row.measured or ()]
+    columns = zip(row.numbers, machines, stated, tied, strict=True)
+    for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
+        measured = _build_triple([part[index] for part in parts]) if parts else None
+        certainty = Certainty(
+            rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
+        )
+        yield PredictedVm(number, row.rack, row.prefix + machine, certainty, *row.certain)

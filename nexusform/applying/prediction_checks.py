@@ -1,0 +1,283 @@
+"""Verification of a plan's predictions for its VMs by provider observations, recorded with their site. Only
+an observation verifies a prediction; a failed step verifies nothing. Unobserved predictions stay open with
+their object (`open_claims` in its private note), until an apply or `reconcile` observes all VMs of that pool.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.applying.open_predictions import (
+    OpenPredictions,
+    PredictedVm,
+    read_open_predictions,
+    set_open_predictions,
+)
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.placement_kinds.kinds import VM
+from nexusform.placements.prediction_scores import (
+    COUNT_PREDICTION,
+    MACHINE_PREDICTION,
+    RACK_PREDICTION,
+    VerifiedPrediction,
+    add_predictions,
+)
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm
+from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
+from nexusform.resources.address import Address
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.state.journal import InstanceOutcome
+from nexusform.state.objects import InstanceState, ObjectState, State
+
+_SITE: Final = "nexus_site"
+_PLACING_ACTIONS: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
+
+
+class _PoolId(NamedTuple):
+    """Pool id in plans."""
+
+    site_id: str
+    cluster: str
+    pool: str
+
+
+class PredictionResults(Struct, frozen=True):
+    """Results of predictions: the verified ones by the id of their site, and the open ones of objects with
+    changes, by address.
+    """
+
+    verified: Mapping[str, Sequence[VerifiedPrediction]]
+    unverified: Mapping[Address, OpenPredictions]
+
+
+def verify_predictions(
+    plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
+) -> PredictionResults:
+    """Verify the plan's predictions for completed objects, and open ones of earlier plans."""
+    predictions = _collect_predictions(plan, completed)
+    verified: dict[str, list[VerifiedPrediction]] = {}
+    unverified: dict[Address, OpenPredictions] = {}
+    for address, instance in state.instances.items():
+        if instance.current is None or str(address) not in completed:
+            continue
+        before = read_open_predictions(instance.current.private)
+        new_predictions = predictions.get(address, {})
+        if not before and not new_predictions:
+            continue
+        vms = index_vms(instance.current, types.get(address.type))
+        open_predictions = {**_exclude_replaced(before, new_predictions), **new_predictions}
+        owner_id = str(instance.current.attributes.get("id"))
+        newly_verified, remaining = verify_open_predictions(open_predictions, vms, owner_id)
+        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
+        if remaining != before:
+            unverified[address] = remaining
+    return PredictionResults(
+        {site_id: site_predictions for site_id, site_predictions in verified.items() if site_predictions},
+        unverified,
+    )
+
+
+def verify_open_predictions(
+    open_predictions: OpenPredictions, vms: Mapping[tuple[str, int | str], PlacedVm], owner_id: str
+) -> tuple[list[VerifiedPrediction], OpenPredictions]:
+    """Return the verified predictions of an object, and the open ones of pools without observations."""
+    verified: list[VerifiedPrediction] = []
+    remaining: dict[str, tuple[PredictedVm, ...]] = {}
+    for pool, predictions in open_predictions.items():
+        checked_predictions = [
+            _add_observation(prediction, vms.get((pool, prediction.number))) for prediction in predictions
+        ]
+        if any(prediction.observed_placement is not None for prediction in checked_predictions):
+            verified.extend(_verify_pool(_format_title(owner_id, pool), checked_predictions))
+        else:
+            remaining[pool] = predictions
+    return verified, remaining
+
+
+def _format_title(owner_id: str, pool: str) -> str:
+    """Format the display name of a pool, after its cluster."""
+    name = owner_id.partition("/")[2]
+    return f"{name}/{pool}" if name.count("/") == 0 else name
+
+
+def _add_observation(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
+    """Return a prediction with the observed placement of the VM."""
+    is_observed = vm is not None and vm.provenance == OBSERVED
+    if vm is None or not is_observed:
+        return prediction
+    return replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
+
+
+def _exclude_replaced(
+    open_predictions: OpenPredictions, new_predictions: OpenPredictions
+) -> dict[str, tuple[PredictedVm, ...]]:
+    """Return open predictions without those for pools with new predictions."""
+    return {
+        pool: predictions for pool, predictions in open_predictions.items() if pool not in new_predictions
+    }
+
+
+def _collect_predictions(
+    plan: Plan, completed: Collection[str]
+) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
+    """Return the plan's predictions for the VMs of completed objects, by pool."""
+    tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+    predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
+    for row in plan.placements:
+        if row.kind != VM or row.action not in _PLACING_ACTIONS or str(row.address) not in completed:
+            continue
+        if row.certainty is None or not isinstance(row.target, Placement):
+            continue
+        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        object_predictions = predictions.setdefault(row.address, {})
+        object_predictions[row.pool] = (
+            *object_predictions.get(row.pool, ()),
+            _build_prediction(row, row.target, row.certainty, table),
+        )
+    return predictions
+
+
+def _build_prediction(
+    row: PlacementChange, target: Placement, certainty: Certainty, table: PlacementTable | None
+) -> PredictedVm:
+    return PredictedVm(
+        row.number,
+        target.rack,
+        target.machine,
+        certainty,
+        table is not None and table.machines_certain > 0,
+        table is not None and target.rack in table.certain_racks,
+        row.object,
+    )
+
+
+def list_delegated_addresses(events: Iterable[StepEvent]) -> frozenset[str]:
+    """Return the addresses with steps left to another process, without observations yet."""
+    return frozenset(event.address for event in events if event.is_delegated)
+
+
+def list_completed_addresses(
+    events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()
+) -> frozenset[str]:
+    """Return the addresses with all steps done, by this run or an earlier one."""
+    outcomes = [(event.address, event.outcome is StepOutcome.DONE) for event in events]
+    completed = {address for address, is_done in outcomes if is_done}
+    completed |= {str(plan.changes[step.change].address) for step in earlier}
+    return frozenset(completed - {address for address, is_done in outcomes if not is_done})
+
+
+def index_vms(current: ObjectState, kind: ResourceType | None) -> Mapping[tuple[str, int | str], PlacedVm]:
+    """Return the VMs of an object by pool and number."""
+    if kind is None or kind.vms is None:
+        return {}
+    return {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(current.attributes)}
+
+
+def _verify_pool(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
+    """Yield the verified predictions of a pool: each VM's rack and machine, and once all are observed, the
+    number of VMs per rack.
+    """
+    observed = [
+        (prediction, prediction.observed_placement)
+        for prediction in predictions
+        if prediction.observed_placement is not None
+    ]
+    yield from _verify_vms(observed)
+    if len(observed) == len(predictions):
+        yield from _verify_racks(pool, predictions, Counter(placement.rack for _, placement in observed))
+
+
+def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
+    """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine
+    counts for the prediction with the highest certainty there. Sampled results (unknown cells) were not
+    predicted as certain.
+    """
+    racks = Counter(placement.rack for _, placement in observed)
+    machines = Counter(placement.machine for _, placement in observed)
+    for prediction, placement in sorted(
+        observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)
+    ):
+        certainty = prediction.certainty
+        measured = certainty.measured or (None, None, None)
+        rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
+        is_certain = certainty.machine >= 1 and prediction.is_machine_certain
+        text = (
+            f"{prediction.object} was sure to stand on {prediction.machine}, and stands on "
+            f"{placement.machine}"
+        )
+        is_rack_correct, is_machine_correct = (
+            _take_one(racks, prediction.rack),
+            _take_one(machines, prediction.machine),
+        )
+        yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
+        yield VerifiedPrediction(
+            MACHINE_PREDICTION,
+            certainty.machine,
+            machine_chance,
+            is_machine_correct,
+            measured[1],
+            is_certain,
+            text,
+        )
+
+
+def _take_one(counts: Counter[str], name: str) -> bool:
+    """Take one of the remaining VMs there for a prediction; return whether one was left."""
+    counts[name] -= 1
+    return counts[name] >= 0
+
+
+def _verify_racks(
+    pool: str, predictions: Sequence[PredictedVm], counts: Mapping[str, int]
+) -> Iterator[VerifiedPrediction]:
+    """Yield the verified VM count of each rack of a pool."""
+    predicted_counts = Counter(prediction.rack for prediction in predictions)
+    last_by_rack = {prediction.rack: prediction for prediction in predictions}
+    for rack, number in predicted_counts.items():
+        prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
+        certainty = prediction.certainty
+        measured = certainty.measured[2] if certainty.measured else None
+        is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
+        text = (
+            f"{format_count(number, 'new VM')} of {pool} {select_form(number, 'was', 'were')} sure "
+            f"to stand on rack {rack}, and {observed_count} {select_form(observed_count, 'does', 'do')}"
+        )
+        chance = 1 / max(certainty.tied[2], 1)
+        yield VerifiedPrediction(
+            COUNT_PREDICTION,
+            certainty.rack_count,
+            chance,
+            observed_count == number,
+            measured,
+            is_certain,
+            text,
+        )
+
+
+def build_prediction_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
+    """Yield the journal records that store verified predictions with sites, and open ones with objects,
+    without other changes.
+    """
+    for address, instance in state.instances.items():
+        current = instance.current
+        if current is None:
+            continue
+        private = current.private
+        if address in results.unverified:
+            private = set_open_predictions(private, results.unverified[address])
+        site_predictions = (
+            results.verified.get(str(current.attributes.get("id"))) if address.type == _SITE else None
+        )
+        if site_predictions:
+            private = add_predictions(private, site_predictions)
+        if private is not current.private:
+            updated = replace(current, private=private)
+            yield InstanceOutcome(address, current.creation, InstanceState(updated, instance.deposed))

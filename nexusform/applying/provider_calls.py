@@ -1,0 +1,200 @@
+"""Instances before and after a change, and steps as provider calls: small pure functions on InstanceState."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
+from nexusform.interfaces.plugins import (
+    UNFINISHED_KEY,
+    ChangeRequest,
+    ChangeResult,
+    ObjectKey,
+    Provider,
+    StepProgress,
+)
+from nexusform.plans.plan import Action, Change, Step, StepKind
+from nexusform.state.objects import InstanceState, ObjectState
+
+EMPTY_INSTANCE = InstanceState(None)
+
+
+def compute_deposed_key(key: ObjectKey) -> str:
+    """Return the 8-hex key of a deposed object. It derives from the object, so that a repeated run gives the
+    same.
+    """
+    return sha256(f"{key.type}\0{key.id}\0{key.creation}".encode()).hexdigest()[:8]
+
+
+def replace_current(instance: InstanceState | None, current: ObjectState | None) -> InstanceState:
+    """Return the instance with another current object (None: none); deposed ones stay."""
+    return InstanceState(current, (instance or EMPTY_INSTANCE).deposed)
+
+
+def add_successor(instance: InstanceState | None, new: ObjectState, object_type: str) -> InstanceState:
+    """Return the instance with a new current object; the previous one becomes deposed."""
+    before = instance or EMPTY_INSTANCE
+    if before.current is None or before.current.creation == new.creation:
+        # The same object again: an earlier run read it during its creation.
+        return InstanceState(new, before.deposed)
+    old = before.current
+    key = compute_deposed_key(ObjectKey(object_type, str(old.attributes.get("id", "")), old.creation))
+    return InstanceState(new, {**before.deposed, key: old})
+
+
+def remove_deposed(instance: InstanceState | None, key: str) -> InstanceState:
+    """Return the instance without one deposed object."""
+    before = instance or EMPTY_INSTANCE
+    return InstanceState(before.current, {k: o for k, o in before.deposed.items() if k != key})
+
+
+def get_provider_name(change: Change) -> str:
+    """Return the name of the provider of a change."""
+    return change.provider or DEFAULT_PROVIDER
+
+
+def build_object_state(
+    change: Change, attributes: Mapping[str, Any], *, is_tainted: bool = False
+) -> ObjectState:
+    """Build the object of a change as recorded in state."""
+    return ObjectState(
+        attributes=attributes,
+        creation=change.creation,
+        sensitive=change.sensitive_after,
+        dependencies=change.dependencies,
+        tainted=is_tainted,
+        create_before_destroy=change.create_before_destroy,
+        provider=get_provider_name(change),
+        private=change.private,
+    )
+
+
+class RunContext(Struct, frozen=True):
+    """Context of the run for providers: whether a user is present for manual actions, and whether it should
+    end soon.
+    """
+
+    waits_for_user: bool = False
+    should_stop: Callable[[], bool] = lambda: False
+
+
+class ProviderCall(Struct, frozen=True):
+    """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
+    removes, "" for the current one. `begun`: see ChangeRequest.
+    """
+
+    step: Step
+    change: Change
+    provider: Provider
+    key: ObjectKey
+    deposed: str = ""
+    begun: str | None = None
+    context: RunContext = field(default_factory=RunContext)
+    unfinished: Mapping[str, Any] | None = None
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the existing object becomes deposed when the new one exists."""
+        return self.step.kind is StepKind.CREATE and self.change.action is Action.REPLACE_CREATE_FIRST
+
+
+def build_call(
+    step: Step,
+    change: Change,
+    provider: Provider,
+    begun: str | None = None,
+    context: RunContext | None = None,
+    before: InstanceState | None = None,
+) -> ProviderCall:
+    """Build the call of a step; `before` is the instance at its address."""
+    current = before.current if before is not None and step.kind is StepKind.UPDATE else None
+    target = _find_target(step, change, before)
+    return ProviderCall(
+        step,
+        change,
+        provider,
+        build_object_key(step, change),
+        get_deposed_key(step, change),
+        begun,
+        context or RunContext(),
+        get_unfinished(current),
+        (target.private if target is not None else None) or {},
+    )
+
+
+def _find_target(step: Step, change: Change, before: InstanceState | None) -> ObjectState | None:
+    """Return the existing object that a step changes or deletes."""
+    if before is None or step.kind is StepKind.CREATE:
+        return None
+    return before.deposed.get(get_deposed_key(step, change), before.current)
+
+
+def get_unfinished(current: ObjectState | None) -> Mapping[str, Any] | None:
+    """Return the recorded failed change of an object."""
+    unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
+    return unfinished if isinstance(unfinished, Mapping) else None
+
+
+def set_unfinished(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
+    """Return an object with this failed change in its note, None for none."""
+    other_entries = {name: value for name, value in (current.private or {}).items() if name != UNFINISHED_KEY}
+    private = {**other_entries, UNFINISHED_KEY: unfinished} if unfinished else other_entries
+    return replace(current, private=private or None)
+
+
+def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
+    """Return an object with additional entries in its private note; None entries are removed."""
+    if not note:
+        return current
+    entries = {
+        name: value for name, value in {**(current.private or {}), **note}.items() if value is not None
+    }
+    return replace(current, private=entries or None)
+
+
+def build_object_key(step: Step, change: Change) -> ObjectKey:
+    """Return the key of a step's object: destroyed objects have the prior creation number, others the new
+    one.
+    """
+    is_removal = step.kind in (StepKind.DELETE, StepKind.FORGET)
+    attributes = step.prior if is_removal or step.planned is None else step.planned
+    creation = (change.prior_creation if is_removal else change.creation) or change.creation
+    return ObjectKey(change.address.type, str((attributes or {}).get("id", change.id)), creation)
+
+
+def get_deposed_key(step: Step, change: Change) -> str:
+    """Return the key of the deposed object that a step removes, "" for the current one."""
+    if step.kind is StepKind.DELETE and change.action is Action.REPLACE_CREATE_FIRST:
+        return compute_deposed_key(build_object_key(step, change))
+    return change.deposed
+
+
+def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) -> ChangeResult | None:
+    """Call the provider, which reports progress meanwhile; None after a delete. Raises ProviderProblem."""
+    request = ChangeRequest(
+        call.key,
+        str(call.change.address),
+        call.step.prior,
+        call.step.planned,
+        call.step.kind is StepKind.RELEASE,
+        call.change.after,
+        call.begun,
+        report,
+        call.context.waits_for_user,
+        call.context.should_stop,
+        call.unfinished,
+        call.note,
+        call.change.ignored_paths,
+    )
+    if call.step.kind is StepKind.CREATE:
+        return call.provider.create(request)
+    if call.step.kind is StepKind.DELETE:
+        call.provider.delete(request)
+        return None
+    return call.provider.update(request)

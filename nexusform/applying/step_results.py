@@ -1,0 +1,212 @@
+"""Results of provider answers and failures. An answer may move a VM to another machine without its rack and
+availability zone; these are taken from the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.applying.answer_comparison import AnswerComparison, WrongPrediction, compare_answer
+from nexusform.applying.provider_calls import (
+    ProviderCall,
+    add_successor,
+    build_object_state,
+    merge_note,
+    remove_deposed,
+    replace_current,
+    set_unfinished,
+)
+from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
+from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
+from nexusform.placements.prediction_scores import VerifiedPrediction, add_predictions
+from nexusform.plans.plan import StepKind
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.objects import InstanceState, State
+
+_RACK: Final = "nexus_rack"
+_MACHINE: Final = "nexus_bare_metal_machine"
+
+
+class MachineLocations:
+    """Machines of a state with their locations, read on first use and again for an unknown machine, because
+    its rack may be new.
+    """
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
+        self._locations: dict[tuple[str, str], tuple[str, str]] | None = None
+
+    def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an object's attributes with the racks and zones of its machines."""
+        site = str(attributes.get("id")).partition("/")[0]
+        changed: dict[str, Any] = self._compute_change(site, attributes)
+        for name, entries in attributes.items():
+            if not isinstance(entries, dict):
+                continue
+            changed_locations = {key: self._compute_change(site, entry) for key, entry in entries.items()}
+            if any(changed_locations.values()):
+                changed[name] = {
+                    key: {**entry, **changed_locations[key]} if changed_locations[key] else entry
+                    for key, entry in entries.items()
+                }
+        return {**attributes, **changed} if changed else attributes
+
+    def _compute_change(self, site: str, entry: Any) -> dict[str, Any]:
+        """Return the changed rack and zone of a VM; empty for other entries."""
+        if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
+            return {}
+        location = self._find_location(site, str(entry["machine"]))
+        if location is None or location == (entry["rack"], entry.get("availability_zone")):
+            return {}
+        return {"rack": location[0], "availability_zone": location[1]}
+
+    def _find_location(self, site: str, machine: str) -> tuple[str, str] | None:
+        if self._locations is None or (site, machine) not in self._locations:
+            self._locations = _index_locations(self._state())
+        return self._locations.get((site, machine))
+
+
+def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return (site, machine) -> (rack, zone)."""
+    racks: dict[str, tuple[str, str]] = {}
+    locations: dict[tuple[str, str], tuple[str, str]] = {}
+    single: list[tuple[str, str]] = []
+    for address, instance in state.instances.items():
+        if instance.current is None or address.type not in {_RACK, _MACHINE}:
+            continue
+        attributes = instance.current.attributes
+        if address.type == _MACHINE:
+            single.append((str(attributes.get("rack_id")), str(attributes.get("name"))))
+            continue
+        rack_id = str(attributes.get("id"))
+        racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
+        for machine in attributes.get("machines") or ():
+            locations[rack_id.partition("/")[0], machine] = racks[rack_id]
+    for rack_id, machine in single:
+        if rack_id in racks:
+            locations[rack_id.partition("/")[0], machine] = racks[rack_id]
+    return locations
+
+
+class StepResult(Struct, frozen=True):
+    """Result of a step. `instance` is the new instance at its address, `error` "" on success; `hits` and
+    `wrong_predictions` are the checked predictions, `predictions` those verified by the provider.
+    """
+
+    instance: InstanceState | None
+    error: str = ""
+    hits: int = 0
+    wrong_predictions: tuple[WrongPrediction, ...] = ()
+    predictions: tuple[VerifiedPrediction, ...] = ()
+
+    def update_locations(self, locations: MachineLocations) -> StepResult:
+        """Return the result with the racks and zones of machines predicted differently."""
+        if self.instance is None or self.instance.current is None:
+            return self
+        current = self.instance.current
+        attributes = locations.update_locations(current.attributes)
+        updated = replace(self.instance, current=replace(current, attributes=attributes))
+        return replace(self, instance=updated)
+
+
+def process_answer(
+    call: ProviderCall,
+    answer: ChangeResult | None,
+    schema: BlockSchema | None,
+    before: InstanceState | None,
+) -> StepResult:
+    """Return the result of an answer. An answer that contradicts the plan is stored nevertheless, and
+    reported as an error.
+    """
+    if answer is None:
+        # A delete removes its object only, and no other at that address.
+        remaining = remove_deposed(before, call.deposed) if call.deposed else replace_current(before, None)
+        return StepResult(remaining)
+    type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
+    if type_errors:
+        # Attributes of the wrong type cannot be written to state. The object exists nevertheless.
+        type_error = f"{format_path(type_errors[0].path)}: {type_errors[0].detail}"
+        rejection = f"The answer of provider {call.provider.name} cannot be used. {type_error}"
+        return process_problem(call, ProviderProblem(rejection, object_exists=True), before)
+    address = str(call.change.address)
+    comparison = compare_answer(
+        address, schema, call.step.planned or {}, answer.attributes, answer.observed_paths
+    )
+    unknown = list(list_unknown_paths(comparison.attributes))
+    attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
+    disagreement = _format_disagreement(call, comparison, answer.attributes, unknown)
+    instance = _build_instance(call, attributes, before, is_tainted=False)
+    if instance.current is not None and call.step.kind is not StepKind.RELEASE:
+        updated = merge_note(set_unfinished(instance.current, answer.unfinished_change), answer.note)
+        updated = replace(updated, private=add_predictions(updated.private, answer.verified_predictions))
+        instance = replace(instance, current=updated)
+        disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
+    return StepResult(
+        instance, disagreement, comparison.hits, comparison.wrong_predictions, answer.verified_predictions
+    )
+
+
+def process_problem(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:
+    """Return the result of a failure. A create that failed after the object exists taints it, so that the
+    next plan replaces it. A failed update keeps the attributes reported by the provider, else the previous
+    ones; it is not tainted, because the next plan sees the difference and retries.
+    """
+    error = str(problem) or "The provider gave no reason."
+    if call.step.kind is StepKind.CREATE and problem.object_exists:
+        attributes = problem.attributes if problem.attributes is not None else call.step.planned
+        return StepResult(
+            _build_instance(call, replace_unknown(attributes or {}), before, is_tainted=True), error
+        )
+    is_change = call.step.kind in (StepKind.UPDATE, StepKind.RELEASE)
+    if is_change and problem.attributes is not None:
+        before = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
+    if is_change and problem.unfinished_change and before is not None and before.current is not None:
+        before = replace(before, current=set_unfinished(before.current, problem.unfinished_change))
+    return StepResult(before, error)
+
+
+def _build_instance(
+    call: ProviderCall, attributes: Mapping[str, Any], before: InstanceState | None, *, is_tainted: bool
+) -> InstanceState:
+    new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
+    if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
+        # A release only frees capacity before the actual change: notes are added with that one.
+        new_object = replace(before.current, attributes=attributes)
+    return (
+        add_successor(before, new_object, call.key.type)
+        if call.keeps_old
+        else replace_current(before, new_object)
+    )
+
+
+def _format_disagreement(
+    call: ProviderCall, comparison: AnswerComparison, answer: Mapping[str, Any], unknown: Sequence[Path]
+) -> str:
+    """Format the problems of an answer as sentences; "" for none."""
+    sentences: list[str] = []
+    for path in comparison.disagreements:
+        planned, actual = _format_value(call, call.step.planned, path), _format_value(call, answer, path)
+        sentences.append(f"{format_path(path)} was planned as {planned}, and the provider answered {actual}.")
+    sentences += [f"{format_path(path)} is still unknown in the answer." for path in unknown]
+    if not sentences:
+        return ""
+    return (
+        f"The answer of provider {call.provider.name} does not agree with the plan. {' '.join(sentences)} "
+        "The answer was saved, so the next plan starts from it; the object is not marked for replacement."
+    )
+
+
+def _format_value(call: ProviderCall, attributes: Any, path: Path) -> str:
+    for sensitive in call.change.sensitive_after:
+        shared = min(len(path), len(sensitive))
+        if path[:shared] == sensitive[:shared]:
+            return "(sensitive value)"
+    from json import dumps
+
+    text = dumps(get_part(attributes, path), ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."

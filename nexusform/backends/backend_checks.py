@@ -1,0 +1,91 @@
+"""Common checks of all backends: missing clients, names of workspaces, and size limits of reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from nexusform.backends.deadlines import extend_deadline
+from nexusform.files.regular_files import TooLarge
+from nexusform.interfaces.state_storage import BackendProblem
+
+MAXIMUM_SIZE: Final = 1 << 30  # default limit for the bytes of a state or a journal
+MAXIMUM_LOCK_SIZE: Final = 1 << 16  # limit for the bytes of a lock
+DEFAULT_WORKSPACE: Final = "default"
+_NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
+
+
+def check_name(name: str) -> None:
+    """Raise a BackendProblem unless the name is valid in a path and a URL."""
+    if _NAME.fullmatch(name) is None:
+        raise BackendProblem(
+            f'"{name}" cannot be the name of a workspace: use up to 90 letters, digits, "-", "_", "~" '
+            'and ".", not beginning with a dot.'
+        )
+
+
+def check_deletable(name: str, existing: Collection[str]) -> None:
+    """Raise a BackendProblem unless the workspace exists and is not the default one."""
+    check_name(name)
+    if name == DEFAULT_WORKSPACE:
+        raise BackendProblem(f'The workspace "{DEFAULT_WORKSPACE}" cannot be deleted.')
+    if name not in existing:
+        raise BackendProblem(f'There is no workspace "{name}".')
+
+
+def build_size_problem(description: str, location: str, problem: TooLarge) -> BackendProblem:
+    """Build the problem of an oversized file: `description` is a phrase like "read the state"."""
+    hint = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
+    return BackendProblem(f"Cannot {description} {location}: {problem.strerror}. {hint}")
+
+
+@contextmanager
+def require_package(backend: str, extra: str) -> Iterator[None]:
+    """Convert a missing package to a BackendProblem with the installation command."""
+    try:
+        yield
+    except ImportError as problem:
+        raise BackendProblem(
+            f'The backend "{backend}" needs the package {problem.name}: pip install "nexusform[{extra}]".'
+        ) from None
+
+
+class ReadBudget:
+    """Remaining bytes of one read, so that a stored document cannot exhaust the reader's memory. A journal in
+    pieces is one read.
+    """
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, maximum: int) -> None:
+        self._most = maximum
+        self._left = maximum
+
+    def reserve(self, size: int) -> None:
+        """Reserve bytes before they are read. Raises TooLarge with the total limit."""
+        extend_deadline(size)
+        self._subtract(size)
+
+    def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
+        """Read a body to its end; `announced` is its declared length. Raises TooLarge."""
+        if announced > self._left:
+            raise TooLarge(self._most)
+        extend_deadline(announced)
+        content = body.read(self._left + 1)
+        self._subtract(len(content))
+        return content
+
+    def _subtract(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(self._most)
+
+
+class ResponseBody(Protocol):
+    """Body of a server's answer."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most this number of bytes; fewer at the end."""
+        ...

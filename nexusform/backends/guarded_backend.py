@@ -1,0 +1,235 @@
+"""Backend for commands: it overwrites nothing unread, and its operations end. Directly before the first write
+under a lock, journal or document, the state is read again. If it differs from the one read before, nothing is
+written: an answer was wrong, or another process wrote without the lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+from nexusform.backends.deadlines import Deadline
+from nexusform.backends.journal_lines import check_records
+from nexusform.files.log import log_event
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    BatchJournal,
+    CheckpointBackend,
+    LockInfo,
+    StateBackend,
+    StateLocked,
+    StoredVersion,
+    VersionedBackend,
+)
+
+_UNREAD: Final = "unread"
+_NO_DOCUMENT: Final = "nothing"
+_Result = TypeVar("_Result")
+
+
+@runtime_checkable
+class LeaseHolder(Protocol):
+    """Backend with a lock that expires unless it is renewed."""
+
+    def check_lease(self) -> None:
+        """Raise a BackendProblem if the lock was held and is lost."""
+        ...
+
+
+def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
+    """Return the guarded backend; a remote one has a deadline for each operation."""
+    kind = _GuardedHistoryBackend if isinstance(inner, VersionedBackend) else GuardedBackend
+    return kind(inner, is_remote=is_remote)
+
+
+class GuardedBackend:
+    """Guard around another backend; see the module docstring."""
+
+    def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
+        self.inner = inner
+        self._is_remote = is_remote
+        lease = inner.check_lease if isinstance(inner, LeaseHolder) else lambda: None
+        self._deadline = Deadline(inner.describe, lease)
+        self._known_digest = _UNREAD  # digest of the document read or written last
+        self._known_description = ""
+        self._has_verified = False  # whether the document was verified since the lock was acquired
+
+    def describe(self) -> str:
+        """Return the location of the state."""
+        return self.inner.describe()
+
+    def read(self) -> bytes | None:
+        """Return the state document, None if there is none."""
+        document = self._read_document()
+        if not self._has_verified:
+            self._record_document(document)
+        return document
+
+    def write(self, document: bytes) -> None:
+        """Replace the document that was read."""
+        self._verify_document()
+        self._run("write the state", lambda: self.inner.write(document), len(document))
+        self._record_document(document)
+
+    def append(self, record: bytes) -> None:
+        """Add one record to the journal of the state that was read."""
+        self.append_all([record])
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add records in order, all durable on return."""
+        check_records(records)
+        if self._known_digest != _UNREAD:  # a journal is never overwritten
+            self._verify_document()
+        size = sum(map(len, records))
+        self._run("write to the journal", lambda: self._append_records(records), size)
+
+    def read_journal(self) -> list[bytes]:
+        """Return the records that are not in the document yet."""
+        return self._run("read the journal", self.inner.read_journal)
+
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Replace the document that was read, then empty the journal except for records to keep."""
+        self._verify_document()
+        size = len(document) + sum(map(len, keep))
+        self._run("write the state", lambda: self.inner.rewrite_journal(document, keep), size)
+        self._record_document(document)
+
+    def needs_checkpoint(self) -> bool:
+        """Return whether the inner backend needs the document now."""
+        return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
+
+    def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
+        """Write the document to the inner backend during an apply."""
+        self._verify_document()
+        inner = self.inner
+        assert isinstance(inner, CheckpointBackend)
+        self._run("write the state", lambda: inner.write_checkpoint(document, records), len(document))
+        self._record_document(document)
+
+    def lock(self, info: LockInfo) -> list[str]:
+        """Acquire the lock or raise LockHeld."""
+        self._has_verified = False
+        return self._run("lock the state", lambda: self.inner.lock(info))
+
+    def unlock(self, lock_id: str) -> None:
+        """Release the lock."""
+        self._has_verified = False
+        self._run("unlock the state", lambda: self.inner.unlock(lock_id))
+
+    def read_lock(self) -> LockInfo | None:
+        """Return the holder of the lock."""
+        return self._run("look at the lock", self.inner.read_lock)
+
+    def force_unlock(self, lock_id: str) -> None:
+        """Break the lock with this id."""
+        self._run("break the lock", lambda: self.inner.force_unlock(lock_id))
+
+    def list_workspaces(self) -> list[str]:
+        """Return the workspaces."""
+        return self._run("list the workspaces", self.inner.list_workspaces)
+
+    def select_workspace(self, name: str) -> StateBackend:
+        """Return the backend of another workspace."""
+        return guard_backend(self.inner.select_workspace(name), is_remote=self._is_remote)
+
+    def delete_workspace(self, name: str) -> None:
+        """Remove a workspace's state."""
+        self._run("delete the workspace", lambda: self.inner.delete_workspace(name))
+
+    # --- implementation ----------------------------------------------------------------------
+
+    def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
+        if not self._is_remote:
+            return work()
+        try:
+            return self._deadline.run(description, work, size)
+        except (BackendProblem, StateLocked):
+            raise
+        except Exception as problem:
+            # Clients of services fail in many ways on answers of other servers.
+            log_event("debug", "a client failed", what=description, problem=repr(problem))
+            raise BackendProblem(
+                f"Cannot {description} at {self.describe()}: the server's answer broke off or cannot be "
+                f"understood "
+                f"({type(problem).__name__}). Is the server well, and is that the address of such a service?"
+            ) from problem
+
+    def _read_document(self) -> bytes | None:
+        return self._run("read the state", self.inner.read)
+
+    def _append_records(self, records: Sequence[bytes]) -> None:
+        if isinstance(self.inner, BatchJournal):
+            self.inner.append_all(records)
+            return
+        for record in records:
+            self.inner.append(record)
+
+    def _record_document(self, document: bytes | None) -> None:
+        self._known_digest = _compute_digest(document)
+        self._known_description = _describe_document(document)
+
+    def _verify_document(self) -> None:
+        """Verify before the first write that the stored document is the one read before. Raises
+        BackendProblem.
+        """
+        if self._has_verified:
+            return
+        stored = self._read_document()
+        if self._known_digest == _UNREAD:
+            if stored is not None:
+                raise BackendProblem(
+                    f"{self.describe()} holds {_describe_document(stored)}, which was not read. It was not "
+                    f"written "
+                    "over."
+                )
+        elif _compute_digest(stored) != self._known_digest:
+            raise BackendProblem(
+                f"{self.describe()} holds {_describe_document(stored)} now, and {self._known_description} "
+                f"was read "
+                "before. Somebody wrote it without the lock, or the server answered wrongly. It was not "
+                "written over. Run the command again."
+            )
+        self._has_verified = True
+
+
+class _GuardedHistoryBackend(GuardedBackend):
+    """Guarded backend with earlier documents."""
+
+    def list_versions(self) -> list[StoredVersion]:
+        """Return the earlier documents, newest first."""
+        inner = self.inner
+        assert isinstance(inner, VersionedBackend)
+        return self._run("list the history", inner.list_versions)
+
+    def read_version(self, version: str) -> bytes:
+        """Return an earlier document by its id. Raises BackendProblem if it is missing."""
+        inner = self.inner
+        assert isinstance(inner, VersionedBackend)
+        return self._run("read the history", lambda: inner.read_version(version))
+
+
+def _compute_digest(document: bytes | None) -> str:
+    # Trailing line ends are irrelevant: s3 adds one when a lock is replaced.
+    return _NO_DOCUMENT if document is None else hashlib.sha256(document.rstrip(b"\n")).hexdigest()
+
+
+class _StateNames(Struct, frozen=True):
+    """Identifying members of a state document; others are ignored."""
+
+    lineage: str
+    serial: int
+
+
+def _describe_document(document: bytes | None) -> str:
+    """Describe a document by its identifying members."""
+    if document is None:
+        return "no state"
+    try:
+        names = msgspec.json.decode(document, type=_StateNames)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return f"a document of {len(document)} bytes"
+    return f'the state with lineage "{names.lineage}", serial {names.serial}'

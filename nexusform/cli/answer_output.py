@@ -1,0 +1,110 @@
+"""Output of answers of `simulate` and `advise` to the screen and to files: -plan, -format, -report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.cli.arguments import declare_choice, declare_text, declare_texts
+from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
+from nexusform.cli.screen import Screen
+from nexusform.rendering.answers.answer_report import AnswerReport
+
+EXIT_FINDING: Final = 2  # exit code for a finding
+_PAGE_WIDTH = 100
+
+
+class Answer(Struct, frozen=True):
+    """One answer as a report and as data. `text` (colour, width) renders terminal text if the report is not
+    sufficient, `page` the HTML page with a map.
+    """
+
+    question: str
+    origin: str
+    report: AnswerReport
+    document: Mapping[str, Any]
+    text: Callable[[bool, int], str] | None = None
+    page: Callable[[], str] | None = None
+
+    def render_text(self, *, colour: bool, width: int) -> str:
+        """Render the answer as terminal text."""
+        if self.text is not None:
+            return self.text(colour, width)
+        from nexusform.rendering.answers.answer_report import render_report_text
+
+        return render_report_text(self.report, colour=colour, width=width)
+
+
+class AnswerFormFlags(Struct, frozen=True, kw_only=True):
+    """Output flags of an answer."""
+
+    format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
+    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+
+
+class AnswerFlags(Struct, frozen=True, kw_only=True):
+    """Plan and output flags of an answer."""
+
+    plan: str = declare_text("Start from the result of a saved plan", metavar="FILE")
+    format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
+    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+
+    @property
+    def is_document(self) -> bool:
+        """Whether stdout is for a document only."""
+        return self.format != "text" or has_stdout_report(parse_reports(self.report, FORMATS.keys()))
+
+
+def write_answer(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: Screen) -> int:
+    """Print the answer, write the reports, and return the exit code."""
+    reports = parse_reports(flags.report, FORMATS.keys())
+    if not has_stdout_report(reports):
+        if flags.format == "text":
+            screen.print_text(answer.render_text(colour=screen.colour, width=screen.width), end="")
+        else:
+            write_to_stdout(FORMATS[flags.format](answer), flags.format)
+    for report in reports:
+        write_report(FORMATS[report.format](answer), report)
+    return EXIT_FINDING if answer.report.is_finding else 0
+
+
+def _render_text(answer: Answer) -> bytes:
+    return answer.render_text(colour=False, width=_PAGE_WIDTH).encode()
+
+
+def _render_markdown(answer: Answer) -> bytes:
+    from nexusform.rendering.answers.answer_report import render_report_markdown
+
+    return render_report_markdown(answer.report).encode()
+
+
+def _render_page(answer: Answer) -> bytes:
+    if answer.page is not None:
+        return answer.page().encode()
+    from nexusform.rendering.answers.answer_page import render_answer_page
+
+    return render_answer_page(answer.report).encode()
+
+
+def _render_json(answer: Answer) -> bytes:
+    from nexusform.rendering.notation.json_values import encode_document
+
+    document = {
+        "format_version": "1.0",
+        "question": answer.question,
+        "of": answer.origin,
+        "finding": answer.report.is_finding,
+        "verdict": answer.report.verdict,
+        **answer.document,
+    }
+    return encode_document(document, pretty=True)
+
+
+FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
+    "text": _render_text,
+    "markdown": _render_markdown,
+    "json": _render_json,
+    "html": _render_page,
+}

@@ -1,0 +1,100 @@
+"""Text output of an apply: a line per step, the results, and wrong predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from nexusform.applying.answer_comparison import WrongPrediction
+from nexusform.applying.events import StepEvent
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics.phrases import select_form
+from nexusform.json_data.plain_data import format_path
+from nexusform.plans.plan import Mode
+from nexusform.rendering.notation.colours import Painter, wrap_line
+from nexusform.rendering.text import progress_text
+
+if TYPE_CHECKING:
+    from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
+
+_MAX_MISSES: Final = 20
+
+
+class ApplyProgress:
+    """The lines of an apply; `print_line` prints one, above a live bar if there is one."""
+
+    def __init__(
+        self, screen: Screen, paint: Painter, print_line: Callable[[str], None], *, concise: bool
+    ) -> None:
+        self._screen = screen
+        self._paint = paint
+        self._print_line = print_line
+        self._is_concise = concise
+
+    def report_start(self, event: StepEvent) -> None:
+        """Print the start of a step."""
+        if not self._is_concise:
+            self._print_line(progress_text.format_start_line(event, self._paint, self._screen.width))
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Print the progress of a step."""
+        if not self._is_concise:
+            self._print_line(progress_text.format_progress_line(event, self._paint, self._screen.width))
+
+    def report_end(self, event: StepEvent) -> None:
+        """Print the end of a step."""
+        if not self._is_concise or event.error:
+            self._print_line(progress_text.format_end_line(event, self._paint, self._screen.width))
+
+    def print_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
+        """Print the line parsed by tools, with further lines; a table after a failure."""
+        applied = outcome.applied
+        if not applied.is_complete:
+            table = progress_text.render_outcomes(applied.end_events, self._paint, self._screen.width)
+            self._screen.print_text(f"\n{table}")
+            return
+        if not outcome.is_complete:
+            return  # all steps were done and not all was saved, as reported by errors
+        if mode is Mode.DESTROY:
+            line = progress_text.format_destroy_complete(applied.destroyed, self._paint)
+        else:
+            line = progress_text.format_apply_complete(
+                applied.added,
+                applied.changed,
+                applied.destroyed,
+                self._paint,
+                imported=outcome.imported,
+                forgotten=applied.forgotten,
+            )
+        self._screen.print_text(f"\n{line}")
+        if not outcome.sends and outcome.provider_names:
+            self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
+        self._print_predictions(outcome)
+
+    def _print_predictions(self, outcome: ApplyOutcome) -> None:
+        """Print the number of correct predictions, and the wrong ones."""
+        misses, hits = outcome.applied.wrong_predictions, outcome.applied.hits
+        if not misses:
+            if hits:
+                self._screen.print_text(f"{hits:,} of {hits:,} predictions came true.")
+            return
+        noun = select_form(len(misses), "prediction")
+        hit_note = f", {hits:,} came true" if hits else ""
+        self._screen.print_text(f"{len(misses):,} {noun} missed{hit_note}:")
+        for miss in misses[:_MAX_MISSES]:
+            self._print_miss(miss)
+        if len(misses) > _MAX_MISSES:
+            self._screen.print_text(f"  ... and {len(misses) - _MAX_MISSES} more")
+        for output in outcome.wrong_outputs:
+            self._print_miss(output)
+
+    def _print_miss(self, miss: WrongPrediction) -> None:
+        self._screen.print_text("\n".join(wrap_line(f"  {_format_miss(miss)}", 4, self._screen.width)))
+
+
+def _format_miss(miss: WrongPrediction) -> str:
+    if isinstance(miss.predicted, Mapping) and miss.observed is None:
+        return f"{miss.address}: {format_path(miss.path)} was predicted, and is not there"
+    return (
+        f"{miss.address}: {format_path(miss.path)} was predicted as {miss.predicted}, and is {miss.observed}"
+    )

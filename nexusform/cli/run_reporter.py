@@ -1,0 +1,245 @@
+"""Reporters of a run: the common protocol, and the text reporter; json_reporter.py has the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
+
+from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.screen import LiveBar, PlanningLine, Screen
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Registries
+from nexusform.plans.plan import Mode, Plan
+from nexusform.rendering.notation.colours import Painter, wrap_hanging
+from nexusform.state.objects import OutputState
+
+if TYPE_CHECKING:  # not needed by plan
+    from nexusform.applying.events import StepEvent
+    from nexusform.cli.apply_progress import ApplyProgress
+    from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
+
+_MAX_READ_LINES: Final = 8  # lines for objects being read
+
+
+class Reporter(Protocol):
+    """Output of plan, apply, destroy and refresh; also a step listener."""
+
+    can_prompt: bool  # whether prompts are possible at all
+
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
+        """Report diagnostics."""
+        ...
+
+    def report_notice(self, text: str) -> None:
+        """Report an incidental message: waiting for a lock, an interrupt."""
+        ...
+
+    def report_lock(self, text: str) -> None:
+        """Report the acquired lock."""
+        ...
+
+    def report_read(self, address: str, object_id: str) -> None:
+        """Report the reading of an object."""
+        ...
+
+    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
+        """Report the plan."""
+        ...
+
+    def track_planning(self) -> AbstractContextManager[None]:
+        """Return a context for the duration of planning."""
+        ...
+
+    def report_planning(self, stage: str, done: int, total: int) -> None:
+        """Report the progress of planning."""
+        ...
+
+    def track_apply(self, steps: int) -> AbstractContextManager[None]:
+        """Return a context for the duration of an apply."""
+        ...
+
+    def report_start(self, event: StepEvent) -> None:
+        """Report the start of a step."""
+        ...
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Report the progress of a step, every ten seconds."""
+        ...
+
+    def report_end(self, event: StepEvent) -> None:
+        """Report the end of a step."""
+        ...
+
+    def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
+        """Report the result of an apply."""
+        ...
+
+    def report_outputs(self, outputs: Mapping[str, OutputState]) -> None:
+        """Report the root outputs."""
+        ...
+
+
+class PlanView(Struct, frozen=True):
+    """Display options of a plan."""
+
+    registries: Registries
+    placement_flags: PlacementFlags
+    saved_path: str = ""
+    next_step: bool = True
+    take_ownership: bool = False
+
+
+class TextReporter:
+    """Reporter with text for users, in OpenTofu's words where tools parse them."""
+
+    can_prompt = True
+
+    def __init__(self, screen: Screen, *, concise: bool = False) -> None:
+        self.screen = screen
+        self._paint = Painter(screen.colour)
+        self._is_concise = concise
+        self._read_count = 0
+        self._bar: LiveBar | None = None
+        self._planning: PlanningLine | None = None
+
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
+        """Print boxes with source lines."""
+        self._print_read_count()
+        self.screen.print_diagnostics(diagnostics, sources)
+
+    def report_notice(self, text: str) -> None:
+        """Print a line."""
+        self._print_line(wrap_hanging(text, self.screen.width))
+
+    def report_lock(self, text: str) -> None:
+        """Ignore it, because acquiring a free lock is not reported in text."""
+
+    def report_read(self, address: str, object_id: str) -> None:
+        """Print a line for the first objects."""
+        if self._is_concise:
+            return
+        self._read_count += 1
+        if self._read_count <= _MAX_READ_LINES:
+            from nexusform.rendering.text import progress_text
+
+            line = progress_text.format_refresh_line(address, object_id, self._paint, self.screen.width)
+            self.screen.print_text(line)
+
+    def _print_read_count(self) -> None:
+        if self._read_count > _MAX_READ_LINES:
+            from nexusform.rendering.text import progress_text
+
+            self.screen.print_text(progress_text.format_more_refreshes(self._read_count - _MAX_READ_LINES))
+        self._read_count = 0
+
+    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
+        """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the
+        text.
+        """
+        from nexusform.rendering.text.plan_text import render_plan
+        from nexusform.rendering.text.short_plan import PlanTextOptions, render_halves
+
+        self._print_read_count()
+        details = view.placement_flags.details or view.placement_flags.is_terraform
+        options = PlanTextOptions(
+            colour=self.screen.colour,
+            width=self.screen.width,
+            placements=view.placement_flags.detail,
+            details=view.placement_flags.details,
+            terraform=view.placement_flags.is_terraform,
+            hints=not self.screen.is_automated,
+            next_step=view.next_step,
+            saved_path=view.saved_path,
+            take_ownership=view.take_ownership,
+            diagnostics=not (plan.is_rejected and details),
+            errors=False,
+            registries=view.registries,
+        )
+        if not plan.is_rejected:
+            self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
+        elif details:
+            self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
+            self.screen.print_diagnostics(
+                plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform
+            )
+        else:
+            before, after = render_halves(plan, options)
+            self.screen.print_text(f"\n{before}\n")
+            errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
+            self.screen.print_diagnostics(errors, sources)
+            if after:
+                self.screen.print_text(f"\n{after}")
+
+    @contextmanager
+    def track_planning(self) -> Iterator[None]:
+        """Show a live count, if stdout is a terminal and planning takes long."""
+        if not self.screen.is_live:
+            yield
+            return
+        with PlanningLine() as self._planning:
+            yield
+        self._planning = None
+
+    def report_planning(self, stage: str, done: int, total: int) -> None:
+        """Update the live count."""
+        if self._planning is not None:
+            self._planning.update_progress(stage, done, total)
+
+    @contextmanager
+    def track_apply(self, steps: int) -> Iterator[None]:
+        """Show a live bar, if stdout is a terminal."""
+        if not self.screen.is_live or not steps:
+            yield
+            return
+        with LiveBar(steps) as self._bar:
+            yield
+        self._bar = None
+
+    def report_start(self, event: StepEvent) -> None:
+        """Print a line."""
+        self._apply_progress.report_start(event)
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Print a line."""
+        self._apply_progress.report_progress(event)
+
+    def report_end(self, event: StepEvent) -> None:
+        """Print a line."""
+        self._apply_progress.report_end(event)
+        if self._bar is not None:
+            self._bar.increment()
+
+    def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
+        """Print the line parsed by tools, with further lines; a table after a failure."""
+        self._apply_progress.print_result(outcome, mode)
+
+    @cached_property
+    def _apply_progress(self) -> ApplyProgress:
+        from nexusform.cli.apply_progress import ApplyProgress
+
+        return ApplyProgress(self.screen, self._paint, self._print_line, concise=self._is_concise)
+
+    def report_outputs(self, outputs: Mapping[str, OutputState]) -> None:
+        """Print `name = value` lines."""
+        if not outputs:
+            return
+        from nexusform.rendering.text.state_text import render_outputs
+
+        self.screen.print_text(
+            f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end=""
+        )
+
+    def _print_line(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.print_line(text)
+        else:
+            self.screen.print_text(text)

@@ -1,0 +1,102 @@
+"""Flags shared by several commands, and their values."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import declare_ordered_flags, declare_switch, declare_text
+from nexusform.cli.commands import get_trust_flags
+from nexusform.cli.screen import Screen
+from nexusform.configuration.declarations.limits import parse_limit_overrides
+from nexusform.workflow.opening.command_context import (
+    CommandContext,
+    detect_confinement_source,
+    parse_confinement,
+)
+from nexusform.workflow.runs.locking import LockOptions
+
+_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+class NoArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of a command without any."""
+
+
+class ViewFlags(Struct, frozen=True, kw_only=True):
+    """Flags for the display of messages."""
+
+    no_color: bool = declare_switch("Disable colours")
+
+    def create_screen(self) -> Screen:
+        """Create the screen of the command."""
+        return Screen(no_color=self.no_color)
+
+
+class LockFlags(Struct, frozen=True, kw_only=True):
+    """Flags for the lock of the state."""
+
+    lock: bool = declare_switch("Do not lock the state", default=True)
+    lock_timeout: str = declare_text("Wait this long for the lock", metavar="DURATION", default="0s")
+
+    def build_options(self) -> LockOptions:
+        """Build the lock options. Raises a usage error for an invalid duration."""
+        return LockOptions(self.lock, parse_duration(self.lock_timeout))
+
+
+def declare_variable_flags() -> tuple[tuple[str, str], ...]:
+    """Declare -var and -var-file, in the given order."""
+    meaning = "Set a variable, or read a file of variables"
+    return declare_ordered_flags(meaning, ("var", "var-file"))
+
+
+def declare_state_flag() -> str:
+    """Declare -state."""
+    return declare_text("Use this state file of the local backend", metavar="FILE")
+
+
+def declare_ownership_flag() -> bool:
+    """Declare -take-ownership."""
+    return declare_switch("Take fields of other managers on a fleet hub")
+
+
+def create_context(
+    state: str = "", variables: tuple[tuple[str, str], ...] = (), *, take_ownership: bool = False
+) -> CommandContext:
+    """Create the context of the command from its flags and the environment. Raises a usage error."""
+    flags, environment = get_trust_flags(), dict(os.environ)
+    try:
+        word = flags.confine or environment.get("NF_CONFINE", "")
+        confinement = parse_confinement(word, environment)
+        state = confinement.resolve_operator_path(state) if state else ""
+        limits = parse_limit_overrides(environment, flags.limit)
+    except OSError as problem:
+        raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    return CommandContext(
+        environment=environment,
+        state_path=state,
+        variables=variables,
+        confinement=confinement,
+        confinement_source=detect_confinement_source(word, environment),
+        allow_remote=(*flags.allow_remote, *environment.get("NF_ALLOW_REMOTE", "").split()),
+        backend_config=flags.backend_config,
+        limits=limits,
+        take_ownership=take_ownership,
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration in seconds from `90s`, `5m`, `1h30m`, `0`. Raises a usage error."""
+    if re.fullmatch(r"\d+(?:\.\d+)?", text):
+        return float(text)
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        raise click.UsageError(f'"{text}" is no duration; write for example 30s, 5m or 1h30m.')
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,12 @@
+"""Declarations of a configuration: its blocks as records, its limits, its constants."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "configuration": (
+        "AnyBody Check Condition Configuration DEFAULT_PROVIDER Encryption EncryptionTarget ImportBlock "
+        "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock RemovedBlock "
+        "ResourceBlock Settings Variable"
+    ),
+    "constants": "evaluate_constant evaluate_flag evaluate_text is_constant EMPTY_SCOPE",
+    "limits": "build_limit_error DEFAULT Limits merge_limits parse_limit_overrides VARIABLE_PREFIX",
+}

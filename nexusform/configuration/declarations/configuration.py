@@ -1,0 +1,251 @@
+"""Checked configuration: the declarations of a module tree, still unevaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, JsonBody, Traversal
+from nexusform.resources.address import AddressPattern, ConfigAddress, Mode
+from nexusform.schemas.value_types import Type
+from nexusform.values.value import Value
+
+AnyBody: TypeAlias = Body | JsonBody
+
+
+class Condition(Struct, frozen=True):
+    """`condition` with its `error_message`: a validation, pre- or postcondition, or assert."""
+
+    condition: Expression
+    error_message: Expression
+    span: Span
+
+
+class Variable(Struct, frozen=True):
+    """`variable` block. `type` contains optional attributes and their defaults; `default` None means
+    required.
+
+    `is_typed`: a type is declared, even if it is `any`.
+    """
+
+    name: str
+    type: Type
+    default: Value | None
+    description: str
+    sensitive: bool
+    nullable: bool
+    validations: tuple[Condition, ...]
+    span: Span
+    is_typed: bool = True
+
+
+class Local(Struct, frozen=True):
+    """Name of a `locals` block."""
+
+    name: str
+    expression: Expression
+    span: Span
+
+
+class Output(Struct, frozen=True):
+    """`output` block."""
+
+    name: str
+    expression: Expression
+    description: str
+    sensitive: bool
+    depends_on: tuple[Traversal, ...]
+    preconditions: tuple[Condition, ...]
+    span: Span
+
+
+class Lifecycle(Struct, frozen=True):
+    """`lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps;
+    `ignore_all` for the keyword `all`.
+    """
+
+    create_before_destroy: bool = False
+    prevent_destroy: bool = False
+    ignore_all: bool = False
+    ignore_changes: tuple[tuple[str | int, ...], ...] = ()
+    ignore_changes_spans: tuple[Span, ...] = ()
+    replace_triggered_by: tuple[Expression, ...] = ()
+    preconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[Condition, ...] = ()
+    span: Span | None = None
+
+
+class ResourceBlock(Struct, frozen=True):
+    """`resource` or `data` block. `body` is the remaining part for the type's schema, without meta-arguments
+    and lifecycle.
+
+    `position` orders blocks: (file name, byte); blocks of a module have the position of its module call, so
+    positions are compared as nested tuples. `ignored_rules` are the lint ids of `# nexusform:ignore ID`
+    comments before the block.
+    """
+
+    address: ConfigAddress
+    mode: Mode
+    type: str
+    name: str
+    body: AnyBody
+    count: Expression | None
+    for_each: Expression | None
+    depends_on: tuple[Traversal, ...]
+    provider: str
+    lifecycle: Lifecycle
+    span: Span
+    header_span: Span
+    position: tuple[tuple[str, int], ...]
+    ignored_rules: frozenset[str] = frozenset()
+
+    @property
+    def header(self) -> str:
+        """`resource "type" "name"`, as displayed by diagnostics."""
+        return f'{"data" if self.mode == "data" else "resource"} "{self.type}" "{self.name}"'
+
+
+class ModuleCall(Struct, frozen=True):
+    """`module` block: the called module, and its inputs as expressions by name."""
+
+    name: str
+    source: str
+    module: Module
+    inputs: Mapping[str, tuple[Expression, Span]]
+    count: Expression | None
+    for_each: Expression | None
+    depends_on: tuple[Traversal, ...]
+    span: Span
+    header_span: Span
+
+
+DEFAULT_PROVIDER: Final = "simulated"  # used for blocks without a provider
+
+
+class ProviderBlock(Struct, frozen=True):
+    """`provider` block; `key` is `name` or `name.alias`."""
+
+    key: str
+    name: str
+    alias: str
+    body: AnyBody
+    span: Span
+
+
+class MovedBlock(Struct, frozen=True):
+    """`moved` block: addresses relative to its module."""
+
+    source: AddressPattern
+    target: AddressPattern
+    span: Span
+
+
+class RemovedBlock(Struct, frozen=True):
+    """`removed` block; `destroy` false removes the object from state only."""
+
+    source: AddressPattern
+    destroy: bool
+    span: Span
+
+
+class ImportBlock(Struct, frozen=True):
+    """`import` block: the traversal of `to`, the id, and the provider (`name` or `name.alias`, "" if not
+    set).
+    """
+
+    to: Expression
+    id: Expression
+    for_each: Expression | None
+    span: Span
+    provider: str = ""
+
+
+class Check(Struct, frozen=True):
+    """`check` block; failures are warnings."""
+
+    name: str
+    data: ResourceBlock | None
+    asserts: tuple[Condition, ...]
+    span: Span
+
+
+class Module(Struct, frozen=True):
+    """One module: all declarations of the files of its directory.
+
+    `path` is the static path of call names from the root, `directory` the directory of its files, as given to
+    the user (path.module).
+    """
+
+    path: tuple[str, ...]
+    directory: str
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    locals: Mapping[str, Local] = field(default_factory=dict)
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    resources: Mapping[tuple[Mode, str, str], ResourceBlock] = field(default_factory=dict)
+    calls: Mapping[str, ModuleCall] = field(default_factory=dict)
+    providers: Mapping[str, ProviderBlock] = field(default_factory=dict)
+    moved_blocks: tuple[MovedBlock, ...] = ()
+    removed_blocks: tuple[RemovedBlock, ...] = ()
+    imports: tuple[ImportBlock, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+
+MethodName = tuple[str, str]  # the two labels of a method's or key provider's block: its kind and its name
+
+
+class KeyProviderBlock(Struct, frozen=True):
+    """`key_provider` block: its labels and its settings as text."""
+
+    kind: str
+    name: str
+    settings: Mapping[str, str]
+    span: Span
+
+
+class EncryptionTarget(Struct, frozen=True):
+    """Encryption of one kind of document: the `method` for writing, and fallbacks for reading."""
+
+    method: MethodName
+    fallbacks: tuple[MethodName, ...] = ()
+    enforced: bool = False
+
+
+class Encryption(Struct, frozen=True):
+    """`encryption` block. `methods` maps each method to its key provider (None: no key). `readers` apply to
+    states of other configurations, by data block name ("": default).
+    """
+
+    key_providers: Mapping[MethodName, KeyProviderBlock] = field(default_factory=dict)
+    methods: Mapping[MethodName, MethodName | None] = field(default_factory=dict)
+    state: EncryptionTarget | None = None
+    plan: EncryptionTarget | None = None
+    readers: Mapping[str, EncryptionTarget] = field(default_factory=dict)
+
+
+class Settings(Struct, frozen=True):
+    """`nexusform` settings block of the root module. `backend` is its type and body (None = local with
+    defaults).
+    """
+
+    required_version: str = ""
+    sku_catalogue: str = ""
+    sku_catalogue_span: Span | None = None
+    backend_type: str = "local"
+    backend: Block | None = None
+    ignored_rules: frozenset[str] = frozenset()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    encryption: Encryption | None = None
+    span: Span | None = None
+
+
+class Configuration(Struct, frozen=True):
+    """Module tree and its settings. `files` holds every file read, by name, for the source lines of
+    diagnostics and for the snapshot in a saved plan.
+    """
+
+    root: Module
+    settings: Settings
+    files: Mapping[str, SourceFile]

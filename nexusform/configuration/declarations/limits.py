@@ -1,0 +1,94 @@
+"""Limits on the size of a plan and of its input, so that an error or untrusted text ends in a diagnostic.
+
+The `limits` block of a configuration sets them, in a confined run only lower; `-limit=NAME=N` and
+NF_LIMIT_NAME override it and may raise them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
+
+VARIABLE_PREFIX: Final = "NF_LIMIT_"  # prefix of environment variables
+
+
+class Limits(Struct, frozen=True):
+    """Maximum of each figure for one plan; the fields are the names in configuration and flags."""
+
+    vms: int = 2_000_000
+    machines: int = 200_000
+    instances: int = 200_000
+    cpus_per_cell: int = 4_096
+    memory_gib_per_cell: int = 65_536
+    file_mib: int = 1_024  # of a state, a journal, a plan file
+    read_mib: int = 2_048  # of all files that functions and data sources read
+    seconds: int = 600  # maximum planning time in a confined run
+
+    @property
+    def file_bytes(self) -> int:
+        """`file_mib` in bytes."""
+        return self.file_mib << 20
+
+
+DEFAULT: Final = Limits()
+NAMES: Final = Limits.__struct_fields__
+# Names that cannot be set, with the reason.
+FIXED_LIMITS: Final[Mapping[str, str]] = {
+    "nesting": (
+        '"nesting" cannot be set: YAML and JSON nest at most 512 levels, as deep as the calls of the '
+        "interpreter are sure to reach. Make the document flatter."
+    ),
+}
+
+
+def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError:
+    """Build the error for an exceeded limit; it ends the whole plan. `subject` names the counted things,
+    `name` the limit.
+    """
+    detail = (
+        f"The configuration stands for more than {maximum:,} {subject}, the most that is planned. If that is "
+        f"meant, raise the limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
+    )
+    return DiagnosticsError(build_error("plan-is-too-large", detail))
+
+
+def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) -> dict[str, int]:
+    """Parse the limits of the environment (NF_LIMIT_VMS=N) and of flags (vms=N); flags win.
+
+    Raises ValueError with a message.
+    """
+    settings = [
+        (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
+        for name, number in sorted(environment.items())
+        if name.startswith(VARIABLE_PREFIX)
+    ]
+    settings += [("-limit", setting) for setting in flags]
+    limits: dict[str, int] = {}
+    for origin, setting in settings:
+        name, _, number = setting.partition("=")
+        if name in FIXED_LIMITS:
+            raise ValueError(f"{origin}: {FIXED_LIMITS[name]}")
+        if name not in NAMES:
+            raise ValueError(f'{origin}: there is no limit "{name}". {describe_limits(name)}')
+        if not number.isdecimal() or not 0 < len(number) < 16:
+            raise ValueError(f'{origin}: "{setting}" is not of the form NAME=N with a whole number.')
+        limits[name] = int(number)
+    return limits
+
+
+def describe_limits(name: str) -> str:
+    """Return the known names, and the nearest one."""
+    return f"Known are: {', '.join(NAMES)}.{suggest_name(name, NAMES)}"
+
+
+def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> Limits:
+    """Merge the limits of a plan. Of a confined configuration only lower values count."""
+    limits = DEFAULT
+    if confined:
+        configured = {name: min(number, asdict(limits)[name]) for name, number in configured.items()}
+    return replace(limits, **{**configured, **overrides})

@@ -1,0 +1,174 @@
+"""`moved`, `removed` and `import` blocks: changes of state for existing objects."""
+
+from __future__ import annotations
+
+from nexusform.configuration.declarations.configuration import ImportBlock, MovedBlock, RemovedBlock
+from nexusform.configuration.declarations.constants import evaluate_flag
+from nexusform.configuration.resource_blocks import read_provider_key
+from nexusform.configuration.static_arguments import (
+    find_single_block,
+    parse_reference,
+    parse_static_expression,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Block,
+    Expression,
+    Index,
+    RelativeTraversal,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
+from nexusform.resources.address import AddressPattern, Key, Mode, ModuleStep
+
+MOVED_SCHEMA = BodySchema(attributes={"from": True, "to": True})
+REMOVED_SCHEMA = BodySchema(attributes={"from": True}, blocks={"lifecycle": ()})
+IMPORT_SCHEMA = BodySchema(attributes={"to": True, "id": True, "for_each": False, "provider": False})
+# Names that no resource type can have.
+_RESERVED = ("count", "each", "local", "nexusform", "path", "self", "terraform", "var")
+_LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
+
+
+def decode_moved(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
+    """Decode a `moved` block; None if one of its ends is not an address."""
+    parts, new_problems = decode_body(block.body, MOVED_SCHEMA)
+    problems.extend(new_problems)
+    source = _parse_pattern(parts.attributes.get("from"), problems)
+    target = _parse_pattern(parts.attributes.get("to"), problems)
+    if source is None or target is None:
+        return None
+    if bool(source.type) != bool(target.type) or source.mode != target.mode:
+        detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
+        problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
+        return None
+    if source == target:
+        detail = "Both ends of this move are the same address: nothing moves. Remove the block."
+        problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
+        return None
+    return MovedBlock(source, target, block.header_span)
+
+
+def decode_removed(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
+    """Decode a `removed` block; None if its address cannot be removed."""
+    parts, new_problems = decode_body(block.body, REMOVED_SCHEMA)
+    problems.extend(new_problems)
+    attribute = parts.attributes.get("from")
+    source = _parse_pattern(attribute, problems)
+    destroy = True
+    lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
+    if lifecycle is not None:
+        inner, new_problems = decode_body(lifecycle.body, _LIFECYCLE_SCHEMA)
+        problems.extend(new_problems)
+        destroy = evaluate_flag(inner.attributes.get("destroy"), problems, default=True)
+    if source is None or attribute is None:
+        return None
+    if source.key is not None or any(step.key is not None for step in source.module):
+        is_module = source.key is None
+        kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
+        detail = "A removed block names all instances: write the address without keys in brackets."
+        problems.append(build_error(kind, detail, attribute.expression.span))
+        return None
+    return RemovedBlock(source, destroy, block.header_span)
+
+
+def decode_import(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
+    """Decode an `import` block; None if it lacks its parts or `to` is not a resource."""
+    parts, new_problems = decode_body(block.body, IMPORT_SCHEMA)
+    problems.extend(new_problems)
+    arguments = parts.attributes
+    target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
+    if target is None or object_id is None:
+        return None
+    expression = parse_static_expression(target.expression, problems)
+    if expression is None:
+        return None
+    if not _is_resource_address(expression):
+        detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
+        problems.append(build_error("invalid-import-address", detail, target.expression.span))
+        return None
+    return ImportBlock(
+        to=expression,
+        id=object_id.expression,
+        for_each=for_each.expression if for_each else None,
+        span=block.header_span,
+        provider=read_provider_key(arguments.get("provider"), problems),
+    )
+
+
+def _is_resource_address(expression: Expression) -> bool:
+    """Check whether an expression is the address of resources of this configuration, with any key."""
+    if isinstance(expression, Traversal):
+        ignored_problems: list[Diagnostic] = []
+        pattern = build_pattern(expression, ignored_problems)
+        return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
+    if isinstance(expression, Index):
+        return _is_resource_address(expression.collection)
+    return isinstance(expression, RelativeTraversal) and isinstance(expression.source, Index)
+
+
+def _parse_pattern(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
+    if attribute is None:
+        return None
+    traversal = parse_reference(attribute.expression, problems)
+    return build_pattern(traversal, problems) if traversal is not None else None
+
+
+def build_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
+    """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
+    parts: list[str | tuple[Key]] = [traversal.root.name]
+    for step in traversal.steps:
+        if isinstance(step, TraverseAttribute):
+            parts.append(step.name)
+        elif isinstance(step, TraverseIndex) and isinstance(step.key, (str, int)):
+            parts.append((step.key,))
+        else:
+            problems.append(
+                _report_invalid_address(traversal, "an instance key is a whole number or a string")
+            )
+            return None
+    module, count = _split_module_steps(parts)
+    remaining_parts = parts[count:]
+    if not remaining_parts and module:
+        return AddressPattern(module)
+    mode: Mode = "managed"
+    if remaining_parts[:1] == ["data"]:
+        mode, remaining_parts = "data", remaining_parts[1:]
+    if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
+        problems.append(
+            _report_invalid_address(
+                traversal, f'"{remaining_parts[0]}" stands for something else in expressions'
+            )
+        )
+        return None
+    match remaining_parts:
+        case [str(kind), str(name)]:
+            return AddressPattern(module, mode, kind, name)
+        case [str(kind), str(name), (key,)]:
+            return AddressPattern(module=module, mode=mode, type=kind, name=name, key=key)
+    problems.append(_report_invalid_address(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
+    return None
+
+
+def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep, ...], int]:
+    """Return the modules at the start of an address, and the number of parts they take."""
+    steps: list[ModuleStep] = []
+    index = 0
+    while index + 1 < len(parts) and parts[index] == "module" and isinstance(parts[index + 1], str):
+        name = str(parts[index + 1])
+        index += 2
+        following = parts[index] if index < len(parts) else ""
+        if isinstance(following, tuple):
+            steps.append(ModuleStep(name, following[0]))
+            index += 1
+        else:
+            steps.append(ModuleStep(name))
+    return tuple(steps), index
+
+
+def _report_invalid_address(traversal: Traversal, reason: str) -> Diagnostic:
+    return build_error(
+        "invalid-address", f"This is no address of a resource or module: {reason}.", traversal.span
+    )

@@ -1,0 +1,338 @@
+"""References of a module with their owners and scopes, and the direct dependencies that define the order of
+planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.configuration.declarations.configuration import (
+    DEFAULT_PROVIDER,
+    Check,
+    Condition,
+    Configuration,
+    ImportBlock,
+    Module,
+    ModuleCall,
+    Output,
+    ResourceBlock,
+)
+from nexusform.diagnostics.source import Span
+from nexusform.language.parser import pause_collector
+from nexusform.language.references import list_body_traversals, list_traversals
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Step,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
+from nexusform.resources.graph import find_reachable
+
+Kind: TypeAlias = Literal[
+    "variable", "local", "output", "resource", "data", "module", "provider", "check", "import"
+]
+
+
+class Declaration(Struct, frozen=True):
+    """Declaration of a module that may depend on others: the module's static path, its kind, its name.
+
+    The name of a resource or data block is `type.name`, that of a provider its key; an import's is its
+    number.
+    """
+
+    module: tuple[str, ...]
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        prefixes = {"variable": "var.", "local": "local.", "data": "data.", "module": "module."}
+        prefix = prefixes.get(self.kind, "" if self.kind == "resource" else f"{self.kind}.")
+        return "".join(f"module.{name}." for name in self.module) + prefix + self.name
+
+
+class ReferenceScope(Struct, frozen=True):
+    """Names that an expression may use besides those of its module.
+
+    `block` is the enclosing resource, `scoped` the data block of its check; `only_whole_objects`: references
+    must be to whole objects (depends_on).
+    """
+
+    has_count: bool = False
+    has_each: bool = False
+    has_self: bool = False
+    block: ResourceBlock | None = None
+    check_data: ResourceBlock | None = None
+    only_whole_objects: bool = False
+
+
+class ReferenceUse(Struct, frozen=True):
+    """Reference of a node; `header` is its block."""
+
+    node: Declaration
+    traversal: Traversal
+    scope: ReferenceScope
+    header: str = ""
+
+
+# The references of every module, by its path.
+ReferencesByModule: TypeAlias = Mapping[tuple[str, ...], tuple[ReferenceUse, ...]]
+
+_MODULE_SCOPE = ReferenceScope()
+_WHOLE_OBJECT_SCOPE = ReferenceScope(only_whole_objects=True)
+
+
+def build_resource_node(block: ResourceBlock) -> Declaration:
+    """Build the node of a resource or data block."""
+    kind: Kind = "resource" if block.mode == "managed" else "data"
+    return Declaration(block.address.module, kind, f"{block.type}.{block.name}")
+
+
+def list_modules(root: Module) -> Iterator[Module]:
+    """List a module and all modules that it calls, callers first."""
+    stack = [root]
+    while stack:
+        module = stack.pop()
+        yield module
+        stack.extend(call.module for call in reversed(list(module.calls.values())))
+
+
+@pause_collector()
+def collect_references(configuration: Configuration) -> ReferencesByModule:
+    """Collect every reference of a configuration, once for all users."""
+    return {module.path: tuple(list_references(module)) for module in list_modules(configuration.root)}
+
+
+def list_references(module: Module) -> Iterator[ReferenceUse]:
+    """List every reference in a module's files, without nested modules."""
+    path = module.path
+    for variable in module.variables.values():
+        node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
+        yield from _list_condition_references(node, variable.validations, _MODULE_SCOPE, header)
+    for local in module.locals.values():
+        yield from _list_expression_references(
+            Declaration(path, "local", local.name), [local.expression], _MODULE_SCOPE, "locals"
+        )
+    for output in module.outputs.values():
+        yield from _list_output_references(Declaration(path, "output", output.name), output)
+    for block in module.resources.values():
+        yield from list_resource_references(build_resource_node(block), block)
+    for call in module.calls.values():
+        yield from _list_call_references(Declaration(path, "module", call.name), call)
+    for provider in module.providers.values():
+        header = f'provider "{provider.name}"'
+        node = Declaration(path, "provider", provider.key)
+        yield from (ReferenceUse(node, t, _MODULE_SCOPE, header) for t in list_body_traversals(provider.body))
+    for number, block_to_import in enumerate(module.imports):
+        yield from _list_import_references(Declaration(path, "import", str(number)), block_to_import)
+    for check in module.checks:
+        yield from _list_check_references(Declaration(path, "check", check.name), check)
+
+
+def _list_expression_references(
+    node: Declaration, expressions: Iterable[Expression | None], scope: ReferenceScope, header: str
+) -> Iterator[ReferenceUse]:
+    for expression in expressions:
+        if expression is not None:
+            for traversal in list_traversals(expression):
+                yield ReferenceUse(node, traversal, scope, header)
+
+
+def _list_condition_references(
+    node: Declaration, conditions: Iterable[Condition], scope: ReferenceScope, header: str
+) -> Iterator[ReferenceUse]:
+    for condition in conditions:
+        yield from _list_expression_references(
+            node, [condition.condition, condition.error_message], scope, header
+        )
+
+
+def _list_output_references(node: Declaration, output: Output) -> Iterator[ReferenceUse]:
+    header = f'output "{output.name}"'
+    yield from _list_expression_references(node, [output.expression], _MODULE_SCOPE, header)
+    yield from _list_condition_references(node, output.preconditions, _MODULE_SCOPE, header)
+    yield from _list_expression_references(node, output.depends_on, _WHOLE_OBJECT_SCOPE, header)
+
+
+def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
+    """List the references of a resource or data block."""
+    header = block.header
+    body_scope = ReferenceScope(
+        has_count=block.count is not None, has_each=block.for_each is not None, block=block
+    )
+    yield from _list_expression_references(
+        node, [block.count, block.for_each], ReferenceScope(block=block), header
+    )
+    for traversal in list_body_traversals(block.body):
+        yield ReferenceUse(node, traversal, body_scope, header)
+    yield from _list_expression_references(
+        node, block.depends_on, ReferenceScope(only_whole_objects=True, block=block), header
+    )
+    lifecycle = block.lifecycle
+    if lifecycle.span is None:
+        return
+    yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
+    yield from _list_condition_references(node, lifecycle.preconditions, body_scope, header)
+    postcondition_scope = ReferenceScope(
+        has_count=body_scope.has_count, has_each=body_scope.has_each, has_self=True, block=block
+    )
+    yield from _list_condition_references(node, lifecycle.postconditions, postcondition_scope, header)
+
+
+def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
+    header = f'module "{call.name}"'
+    yield from _list_expression_references(node, [call.count, call.for_each], _MODULE_SCOPE, header)
+    yield from _list_expression_references(node, call.depends_on, _WHOLE_OBJECT_SCOPE, header)
+    yield from list_input_references(call, (*node.module, call.name))
+
+
+def list_input_references(call: ModuleCall, path: tuple[str, ...]) -> Iterator[ReferenceUse]:
+    """List the references of a call's inputs, owned by the variables of the called module."""
+    scope = ReferenceScope(has_count=call.count is not None, has_each=call.for_each is not None)
+    for name, (expression, _) in call.inputs.items():
+        yield from _list_expression_references(
+            Declaration(path, "variable", name), [expression], scope, f'module "{call.name}"'
+        )
+
+
+def _list_import_references(node: Declaration, block: ImportBlock) -> Iterator[ReferenceUse]:
+    scope = ReferenceScope(has_each=block.for_each is not None)
+    yield from _list_expression_references(node, [block.for_each], _MODULE_SCOPE, "import")
+    yield from _list_expression_references(node, [block.id], scope, "import")
+    target = list(_list_expression_references(node, [block.to], scope, "import"))
+    yield from target[1:]  # the references in brackets; the first is the address itself
+
+
+def _list_check_references(node: Declaration, check: Check) -> Iterator[ReferenceUse]:
+    if check.data is not None:
+        yield from list_resource_references(node, check.data)
+    yield from _list_condition_references(
+        node, check.asserts, ReferenceScope(check_data=check.data), f'check "{check.name}"'
+    )
+
+
+_Edges = dict[Declaration, dict[Declaration, Span]]
+
+
+@pause_collector()
+def build_dependencies(
+    configuration: Configuration,
+) -> Mapping[Declaration, Mapping[Declaration, Span]]:
+    """Build the direct dependencies of every node of every module, with the span of each.
+
+    A node inside a called module depends on the call (its count, for_each and depends_on); a called module's
+    variable on the references of its input; a reference to a whole module on all its outputs, in depends_on
+    on all its nodes. Invalid references are ignored (check_references reports them).
+    """
+    edges: _Edges = {}
+    _add_module_edges(configuration.root, None, configuration.root, collect_references(configuration), edges)
+    return edges
+
+
+def find_dependent_outputs(configuration: Configuration, addresses: Collection[str]) -> frozenset[str]:
+    """Return the root outputs that depend on one of these blocks, directly or not; addresses without instance
+    keys.
+    """
+    edges = build_dependencies(configuration)
+    dependent_outputs = set()
+    for name in configuration.root.outputs:
+        dependencies = find_reachable([Declaration((), "output", name)], lambda node: edges.get(node, {}))
+        if any(str(node) in addresses for node in dependencies):
+            dependent_outputs.add(name)
+    return frozenset(dependent_outputs)
+
+
+def list_nodes(module: Module) -> Iterator[Declaration]:
+    """List all declarations of a module, without those of called modules, in source order per kind."""
+    path = module.path
+    yield from (Declaration(path, "variable", n) for n in module.variables)
+    yield from (Declaration(path, "local", n) for n in module.locals)
+    yield from (Declaration(path, "output", n) for n in module.outputs)
+    yield from (build_resource_node(b) for b in module.resources.values())
+    yield from (Declaration(path, "module", n) for n in module.calls)
+    yield from (Declaration(path, "provider", n) for n in module.providers)
+    yield from (Declaration(path, "import", str(n)) for n in range(len(module.imports)))
+    yield from (Declaration(path, "check", c.name) for c in module.checks)
+
+
+def _add_module_edges(
+    module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
+) -> None:
+    """Add the dependencies of each declaration of a module, and of its called modules."""
+    caller = Declaration(module.path[:-1], "module", module.path[-1]) if module.path else None
+    for node in list_nodes(module):
+        dependencies = edges.setdefault(node, {})
+        if caller is not None and call is not None:
+            dependencies[caller] = call.header_span
+    for reference in references[module.path]:
+        dependencies = edges.setdefault(reference.node, {})
+        for target in _list_targets(
+            module, reference.traversal, everything=reference.scope.only_whole_objects
+        ):
+            if target != reference.node:
+                dependencies.setdefault(target, reference.traversal.span)
+    for block in module.resources.values():
+        provider = _find_provider(block, module, root)
+        if provider is not None:
+            edges[build_resource_node(block)].setdefault(provider, block.header_span)
+    for nested_call in module.calls.values():
+        _add_module_edges(nested_call.module, nested_call, root, references, edges)
+
+
+def _find_provider(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
+    """Find the provider block used by a resource: its module's own, else the root's."""
+    key = block.provider or DEFAULT_PROVIDER
+    for holder in (module, root):
+        if key in holder.providers:
+            return Declaration(holder.path, "provider", key)
+    return None
+
+
+def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
+    """List the nodes of a reference."""
+    root, steps, path = traversal.root.name, traversal.steps, module.path
+    name = _get_step_name(steps, 0)
+    if root == "var":
+        return (Declaration(path, "variable", name),) if name in module.variables else ()
+    if root == "local":
+        return (Declaration(path, "local", name),) if name in module.locals else ()
+    if root == "module":
+        call = module.calls.get(name)
+        return () if call is None else _list_module_targets(call, path, steps[1:], everything=everything)
+    if root == "data":
+        resource_name = _get_step_name(steps, 1)
+        is_declared = ("data", name, resource_name) in module.resources
+        return (Declaration(path, "data", f"{name}.{resource_name}"),) if is_declared else ()
+    is_declared = ("managed", root, name) in module.resources
+    return (Declaration(path, "resource", f"{root}.{name}"),) if is_declared else ()
+
+
+def _list_module_targets(
+    call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
+) -> Iterator[Declaration]:
+    """List the nodes of a reference to a call: the call, and the named output, or all outputs."""
+    yield Declaration(path, "module", call.name)
+    if everything:
+        yield from _list_all_nodes(call.module)
+        return
+    output_steps = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
+    name = _get_step_name(output_steps, 0)
+    inner_path = call.module.path
+    if name in call.module.outputs:
+        yield Declaration(inner_path, "output", name)
+    else:
+        yield from (Declaration(inner_path, "output", n) for n in call.module.outputs)
+
+
+def _list_all_nodes(module: Module) -> Iterator[Declaration]:
+    yield from list_nodes(module)
+    for call in module.calls.values():
+        yield from _list_all_nodes(call.module)
+
+
+def _get_step_name(steps: tuple[Step, ...], position: int) -> str:
+    step = steps[position] if position < len(steps) else None
+    return step.name if isinstance(step, TraverseAttribute) else ""

@@ -1,0 +1,266 @@
+"""Diagnostics: the error, its position, and the remedy.
+
+Functions return their result together with the diagnostics and continue, so that a user sees every error of a
+run at once. Exceptions are for bugs.
+
+Code and tools recognize a diagnostic by its `id` (docs/reference/diagnostics.md lists all), not by its text.
+`summary` is short. `detail` is full sentences: the error, its effect if that is not obvious, and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.diagnostics.summaries import get_summary
+
+
+class Severity(StrEnum):
+    """Severity: an error stops the run before anything is written."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class ValueNote(Struct, frozen=True):
+    """Value of a sub-expression, e.g. traversal `var.zones`, statement `is null`."""
+
+    traversal: str
+    statement: str
+
+
+class TextLine(Struct, frozen=True):
+    """Line (from 1) of a literal text of the configuration, with its content."""
+
+    number: int
+    text: str
+
+
+def get_text_line(text: object, number: int) -> TextLine | None:
+    """Return a line of a text; None if it does not exist."""
+    lines = text.split("\n") if isinstance(text, str) else []
+    return TextLine(number, lines[number - 1]) if 1 <= number <= len(lines) > 1 else None
+
+
+class Diagnostic(Struct, frozen=True):
+    """One problem.
+
+    `id` is its stable name ("unknown-site"), a row of docs/reference/diagnostics.md; `summary` is that
+    table's text, or a headline with figures. Create one with `error` and `warning`. `address` is the affected
+    resource instance. `subject` is the range at fault; `context` the enclosing construct to display. `block`
+    is the header of the subject's block, displayed after the line number (`resource "t" "n"`). `function` is
+    the function call under evaluation. `brief` is a line such as `cluster-d/pool1: an upgrade would fail`; ""
+    if summary and detail are short enough. `extra` is data for the JSON form only (for example `fit`: the
+    suggested fixes of a placement that does not fit). `is_preexisting`: a warning of a plan that is not
+    caused by the plan. `line` is the line at fault of the subject's literal text; `locate_text_line` narrows
+    the subject to it.
+    """
+
+    severity: Severity
+    summary: str
+    detail: str = ""
+    subject: Span | None = None
+    context: Span | None = None
+    address: str = ""
+    block: str = ""
+    id: str = ""
+    values: tuple[ValueNote, ...] = ()
+    function: str = ""
+    brief: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    is_preexisting: bool = False
+    line: TextLine | None = None
+
+
+class DiagnosticsError(Exception):
+    """Error of a request that cannot be completed, with diagnostics. The caller catches it."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*(diagnostic.detail for diagnostic in diagnostics))
+        self.diagnostics = list(diagnostics)
+
+
+class Problem(Struct, frozen=True):
+    """Problem of a value or a document, independent of its owner.
+
+    `path` is the path inside the value (() = all of it); for the text of a `file`, `line` and `column` are
+    the position instead (from 1, 0 = all of it), and `line` also applies to the text at the end of a path.
+    `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is the address of the instance
+    concerned and deleted with it, "" for none. Code with access to the configuration converts it to a
+    Diagnostic, at the line of the value or the file.
+    """
+
+    path: tuple[str | int, ...]
+    id: str
+    detail: str
+    severity: Severity = Severity.ERROR
+    headline: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    brief: str = ""
+    address: str = ""
+
+    @property
+    def position_text(self) -> str:
+        """Position for people: `line 3, column 5`, or a path such as `[4].rackId`; "" for all of it."""
+        if self.line:
+            return f"line {self.line}, column {self.column}"
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return "".join(steps).removeprefix(".")
+
+    def prepend_path(self, *steps: str | int) -> Problem:
+        """Return the same problem with these steps before its path."""
+        return replace(self, path=(*steps, *self.path))
+
+    def __str__(self) -> str:
+        position = ", ".join(part for part in (self.file, self.position_text) if part)
+        return f"{position}: {self.detail}"
+
+    @property
+    def located_detail(self) -> str:
+        """Detail, after the position if the problem is in a file."""
+        return f"{self}" if self.file else self.detail
+
+
+def build_diagnostic(
+    severity: Severity,
+    diagnostic_id: str,
+    detail: str = "",
+    subject: Span | None = None,
+    *,
+    headline: str = "",
+    **fields: Any,
+) -> Diagnostic:
+    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py).
+
+    `headline` replaces that summary if it needs names or figures; `fields` are the other fields of
+    Diagnostic.
+    """
+    return Diagnostic(
+        severity, headline or get_summary(diagnostic_id), detail, subject, id=diagnostic_id, **fields
+    )
+
+
+def locate_text_line(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
+    """Locate the diagnostic at the line of the file for the text's line at fault, if known: in a heredoc with
+    one file line per text line.
+    """
+    subject, line = diagnostic.subject, diagnostic.line
+    if line is None:
+        return diagnostic
+    unchanged = replace(diagnostic, line=None)
+    file = files.get(subject.filename) if subject is not None else None
+    if subject is None or file is None or subject.start.line == subject.end.line:
+        return unchanged
+    source_lines = file.text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
+    line_index = _find_source_line(
+        [source_line.decode(errors="replace") for source_line in source_lines], line
+    )
+    if line_index is None:
+        return unchanged
+    begin = subject.start.byte + sum(len(source_line) + 1 for source_line in source_lines[:line_index])
+    text = source_lines[line_index].decode(errors="replace").rstrip()
+    indent = len(text) - len(text.lstrip())
+    number = subject.start.line + line_index
+    start = Position(number, indent + 1, begin + len(text[:indent].encode()))
+    end = Position(number, len(text) + 1, begin + len(text.encode()))
+    return replace(unchanged, subject=Span(subject.filename, start, end), context=None)
+
+
+def _find_source_line(source_lines: Sequence[str], line: TextLine) -> int | None:
+    """Find the source line of a heredoc for a line of its text (the first source line is the marker). None if
+    uncertain.
+    """
+    expected = line.text.strip()
+    if line.number < len(source_lines) and _is_source_of(source_lines[line.number], expected):
+        return line.number
+    # Earlier sequences may produce several lines or none.
+    candidates = [
+        index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected
+    ]
+    return candidates[0] if len(candidates) == 1 and expected else None
+
+
+def _is_source_of(source: str, expected: str) -> bool:
+    """Check whether a source line produces a line of text; with sequences, compare the text before and
+    after.
+    """
+    source = source.strip()
+    head, sequence, after_sequence = source.partition("${")
+    tail = after_sequence.rpartition("}")[2]
+    return source == expected or (bool(sequence) and expected.startswith(head) and expected.endswith(tail))
+
+
+def convert_problem(problem: Problem) -> Diagnostic:
+    """Convert a problem to a diagnostic without a position in the configuration."""
+    return build_diagnostic(problem.severity, problem.id, problem.located_detail, brief=problem.brief)
+
+
+def build_error(
+    diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any
+) -> Diagnostic:
+    """Build an error, as `build_diagnostic`."""
+    return build_diagnostic(Severity.ERROR, diagnostic_id, detail, subject, **fields)
+
+
+def development_file(name: str, action: str) -> Diagnostic:
+    """Return the error for a file that a version before the first release wrote; `action` is what to do."""
+    detail = f"{name} was written by a development version of nexusform; {action}."
+    return build_error("development-version-file", detail)
+
+
+def build_warning(
+    diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any
+) -> Diagnostic:
+    """Build a warning, as `build_diagnostic`."""
+    return build_diagnostic(Severity.WARNING, diagnostic_id, detail, subject, **fields)
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Check whether any of them is an error."""
+    return any(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a closing sentence ` Did you mean "x"?` with the nearest of `known`, or ""."""
+    nearest_name = find_nearest(name, known)
+    return f' Did you mean "{nearest_name}"?' if nearest_name else ""
+
+
+def extract_suggestion(text: str) -> str:
+    """Extract the name suggested by `suggest_name` in a text; "" if there is none, or several."""
+    before, _, after = text.partition(' Did you mean "')
+    name, quote, remainder = after.partition('"?')
+    return name if before and quote and "Did you mean" not in remainder else ""
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str:
+    """Return the one of `known` that is probably intended, or ""."""
+    names = find_nearest_names(name, known)
+    return names[0] if names else ""
+
+
+def find_nearest_names(
+    name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6
+) -> list[str]:
+    """Return those of `known` that may be intended, the nearest first: the same letters in another case
+    before all others.
+
+    `likeness` (0 to 1) is the minimum similarity.
+    """
+    from difflib import get_close_matches
+
+    spellings: dict[str, list[str]] = {}
+    for candidate in known:
+        spellings.setdefault(candidate.casefold(), []).append(candidate)
+    matches: list[str] = []
+    for folded_name in get_close_matches(name.casefold(), list(spellings), n=max_names, cutoff=likeness):
+        spelling_variants = spellings[folded_name]
+        matches += get_close_matches(name, spelling_variants, n=len(spelling_variants), cutoff=0.0)
+    return matches[:max_names]

@@ -1,0 +1,88 @@
+"""Levels of diagnostics, the same in terminal, comment, page, JSON, SARIF, JUnit, review and editor.
+
+An error stops the request. A warning reports a failure or a loss. Advice suggests an improvement, a note is
+information: neither implies a failure.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.domain_table import collect_diagnostic_traits
+
+
+class Level(StrEnum):
+    """Level of a diagnostic, the most severe first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    ADVICE = "advice"
+    NOTE = "note"
+
+    @property
+    def order(self) -> int:
+        """Rank: 0 is the most severe."""
+        return _SCALE.index(self)
+
+
+_SCALE: Final = tuple(Level)
+
+
+class Impact(StrEnum):
+    """Impact on running objects: none; something moves, or is uncertain; something loses its machine, or its
+    protection.
+
+    The values are the names of a comment's alert boxes.
+    """
+
+    NONE = "note"
+    MOVES = "warning"
+    LOSES = "caution"
+
+    @property
+    def order(self) -> int:
+        """Rank: 0 is the lowest."""
+        return _IMPACTS.index(self)
+
+
+_IMPACTS: Final = tuple(Impact)
+
+# All other diagnostics that are not errors are warnings. Domains define the levels of theirs
+# (domain_table.py).
+_ADVICE: Final = (
+    "looks-renamed",
+    "object-will-be-forgotten",
+    "shared-machine",
+    "sku-mismatch",
+    "small-before-large",
+    "the-state-stays-on-this-machine",
+    "value-for-undeclared-variable",
+    "zones-pinned",
+    "zones-too-small",
+)
+_NOTES: Final = (
+    "backend-configuration-ignored",
+    "generated-configuration-stands-elsewhere",
+    "guard-rails-were-not-judged",
+    "older-state",
+    "resource-targeting-is-in-effect",
+    "forgotten-vms-run-on",
+    "sku-catalogue-ignored",
+)
+LEVELS_BY_ID: Final = {
+    **dict.fromkeys(_ADVICE, Level.ADVICE),
+    **dict.fromkeys(_NOTES, Level.NOTE),
+    **{kind: Level(remark.level) for kind, remark in collect_diagnostic_traits().items()},
+}
+
+
+def get_level(diagnostic: Diagnostic) -> Level:
+    """Return the level of a diagnostic."""
+    return Level.ERROR if diagnostic.severity is Severity.ERROR else get_warning_level(diagnostic.id)
+
+
+def get_warning_level(diagnostic_id: str) -> Level:
+    """Return the level of a diagnostic with this id that is not an error."""
+    return LEVELS_BY_ID.get(diagnostic_id, Level.WARNING)

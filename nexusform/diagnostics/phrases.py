@@ -1,0 +1,62 @@
+"""Phrases: counts, lists and sort keys of names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+
+def select_form(count: int, singular: str, plural: str = "") -> str:
+    """Return the form of a word for a count: `VM` for 1, else `VMs`, or the given `plural`."""
+    return singular if count == 1 else plural or f"{singular}s"
+
+
+def format_count(count: int, singular: str, plural: str = "") -> str:
+    """Format a count with its noun: `1 VM`, `1,024 VMs`."""
+    return f"{count:,} {select_form(count, singular, plural)}"
+
+
+def format_list(names: Iterable[str], max_items: int = 8) -> str:
+    """Format a list: `a`, `a and b`, `a, b and c`; beyond `max_items` names, the number of further ones."""
+    texts = list(names)
+    if len(texts) > max_items:
+        return f"{', '.join(texts[:max_items])} and {len(texts) - max_items} more"
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def format_first(texts: Sequence[str], max_items: int, separator: str = ", ") -> str:
+    """Format the first texts and the number of further ones: `a, b`, or `a, b and 3 more`."""
+    first_texts = separator.join(texts[:max_items])
+    return f"{first_texts} and {len(texts) - max_items:,} more" if len(texts) > max_items else first_texts
+
+
+def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Group ascending numbers into (first, last) of every run without a gap: 1, 2, 3, 5 are (1, 3) and (5,
+    5).
+    """
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def compute_natural_key(text: str) -> list[tuple[int, int, str]]:
+    """Return the sort key of a name with digits as numbers: rack2 before rack10."""
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def format_duration(seconds: float) -> str:
+    """Format seconds as `1h30m`, `1m`, `0s`."""
+    remaining = round(seconds)
+    parts = []
+    for unit, letter in ((3600, "h"), (60, "m"), (1, "s")):
+        if remaining >= unit:
+            parts.append(f"{remaining // unit}{letter}")
+            remaining %= unit
+    return "".join(parts) or "0s"

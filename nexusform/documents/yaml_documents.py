@@ -1,0 +1,442 @@
+"""Parser of one or more YAML documents to plain data with positions, and `Node`, a part of it with its
+position.
+
+An absent part, or one of another kind, reads as empty. Safe by construction: only null, booleans, numbers,
+strings, lists and mappings are created; size, nesting and the expansion of aliases are bounded. Plain scalars
+are parsed as by Kubernetes (YAML 1.1's booleans, dates stay text).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.json_lists import MAX_LARGE, MIN_LARGE, parse_large_list
+from nexusform.documents.text_positions import MAX_DEPTH, TextPosition
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+# Maximum number of nodes per document after expansion of aliases.
+MAX_NODES: Final = 500_000
+
+INVALID: Final = "invalid-yaml"
+DUPLICATE: Final = "duplicate-yaml-key"
+
+
+class YamlDocument(Struct, frozen=True):
+    """One document: plain data (shared for aliases; not to be changed) and its positions."""
+
+    data: Any
+    position: TextPosition
+
+    def find_position(self, *path: str | int) -> TextPosition:
+        """Return the position of the value at a path, or of its nearest existing ancestor."""
+        position = self.position
+        for step in path:
+            child_position = position.children.get(step)
+            if child_position is None:
+                break
+            position = child_position
+        return position
+
+
+class YamlStream(Struct, frozen=True):
+    """Documents of a text (without empty ones) and all problems."""
+
+    documents: tuple[YamlDocument, ...]
+    findings: tuple[Problem, ...]
+
+
+def build_problem(
+    file: str,
+    position: TextPosition | None,
+    problem_id: str,
+    detail: str,
+    severity: Severity = Severity.ERROR,
+    brief_text: str = "",
+) -> Problem:
+    """Build a problem at a position of a file (None: the file as a whole)."""
+    line, column = (position.line, position.column) if position is not None else (0, 0)
+    return Problem((), problem_id, detail, severity, file=file, line=line, column=column, brief=brief_text)
+
+
+def parse_yaml(file: str, content: str | bytes) -> YamlStream:
+    """Parse all documents of a text. An invalid document ends the stream with a finding."""
+    size = len(content)
+    if MIN_LARGE < size <= MAX_LARGE:
+        large_document = _parse_large_list(content)
+        if large_document is not None:
+            return YamlStream((large_document,), ())
+    if size > MAX_BYTES:
+        detail = (
+            f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read, and {MAX_LARGE:,} of a List in "
+            f"JSON "
+            "(kubectl get -o json). Put it into several files."
+        )
+        return YamlStream((), (build_problem(file, None, "file-too-large", detail),))
+    try:
+        text = _decode_content(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
+    except UnicodeDecodeError as problem:
+        valid_bytes = content[: problem.start] if isinstance(content, bytes) else b""
+        position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
+        return YamlStream((), (build_problem(file, position, INVALID, "this is not utf-8 text."),))
+    return _parse_text(file, text)
+
+
+def _parse_large_list(content: str | bytes) -> YamlDocument | None:
+    """Parse a large List in JSON; None for anything else."""
+    try:
+        text = _decode_content(content) if isinstance(content, bytes) else content
+    except UnicodeDecodeError:
+        return None
+    parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None
+    return None if parsed is None else YamlDocument(*parsed)
+
+
+def _decode_content(content: bytes) -> str:
+    """Decode UTF-8, with or without a byte order mark, or the UTF-16 of PowerShell's `>`. Raises
+    UnicodeDecodeError.
+    """
+    return content.decode("utf-16" if content[:2] in _UTF_16 else "utf-8-sig")
+
+
+def _parse_text(file: str, text: str) -> YamlStream:
+    """Parse the documents of a text, up to the first error."""
+    import yaml
+
+    documents: list[YamlDocument] = []
+    findings: list[Problem] = []
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        events = iter(yaml.parse(text, Loader=loader))
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                reader = _DocumentReader(file, events)
+                data, position = reader.parse_node(next(events), 0)
+                findings += reader.findings
+                if data is not None:
+                    documents.append(YamlDocument(data, position))
+    except _InvalidDocument as problem:
+        findings.append(build_problem(file, problem.position, INVALID, problem.detail))
+    except yaml.YAMLError as problem:
+        findings.append(_report_syntax_error(file, problem))
+    except RecursionError:
+        findings.append(
+            build_problem(file, None, INVALID, "the document is nested too deeply to be read here.")
+        )
+    return YamlStream(tuple(documents), tuple(findings))
+
+
+def _report_syntax_error(file: str, problem: Exception) -> Problem:
+    mark = getattr(problem, "problem_mark", None)
+    message = getattr(problem, "problem", None) or str(problem)
+    position = None if mark is None else TextPosition(mark.line + 1, mark.column + 1)
+    return build_problem(file, position, INVALID, f"{message}. Nothing after this line was read.")
+
+
+class _InvalidDocument(Exception):
+    # Control flow of this file: the document is invalid.
+    def __init__(self, position: TextPosition, detail: str) -> None:
+        self.position = position
+        self.detail = detail
+
+
+class _DocumentReader:
+    # Builds one document from the parser's events, counting every node of an alias.
+    def __init__(self, file: str, events: Iterator[Any]) -> None:
+        import yaml
+
+        self.file = file
+        self.events = events
+        self.findings: list[Problem] = []
+        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
+        self.nodes = 0
+        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
+        self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
+
+    def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
+        """Parse the value that starts with an event. Return it, and its position."""
+        mark = event.start_mark
+        position = TextPosition(mark.line + 1, mark.column + 1)
+        if depth > MAX_DEPTH:
+            raise _InvalidDocument(position, f"the document is nested more than {MAX_DEPTH} levels deep.")
+        alias, scalar, sequence = self.kinds
+        if isinstance(event, alias):
+            return self._resolve_alias(event.anchor or "", position)
+        previous_count = self.nodes
+        self._count_nodes(1, position)
+        data: Any
+        if isinstance(event, scalar):
+            data = _parse_scalar(event, position)
+            if data is not None and not isinstance(data, str):
+                position = TextPosition(position.line, position.column, source_text=event.value)
+        elif isinstance(event, sequence):
+            _require_tag(event.tag, "seq", position)
+            data = self._parse_sequence(position, depth)
+        else:
+            _require_tag(event.tag, "map", position)
+            data = self._parse_mapping(position, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)
+        return data, position
+
+    def _count_nodes(self, nodes: int, position: TextPosition) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise _InvalidDocument(
+                position, f"the document unfolds to more than {MAX_NODES:,} nodes. Put it into several files."
+            )
+
+    def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
+        if anchor not in self.anchors:
+            raise _InvalidDocument(
+                position, f'the alias "*{anchor}" stands for nothing; write "&{anchor}" before it.'
+            )
+        data, anchor_position, size = self.anchors[anchor]
+        self._count_nodes(size, position)
+        return data, anchor_position
+
+    def _parse_sequence(self, position: TextPosition, depth: int) -> list[Any]:
+        """Parse the items up to the end of a sequence; their positions are added to `position`."""
+        items: list[Any] = []
+        for event in self.events:
+            if isinstance(event, self.ends):
+                break
+            data, item_position = self.parse_node(event, depth + 1)
+            position.children[len(items)] = item_position
+            items.append(data)
+        return items
+
+    def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
+        """Parse the entries up to the end of a mapping; its own entries override merged ones (<<)."""
+        items: dict[str, Any] = {}
+        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
+        for event in self.events:
+            if isinstance(event, self.ends):
+                break
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]
+            name, key_position = self.parse_node(event, depth + 1)
+            data, value_position = self.parse_node(next(self.events), depth + 1)
+            if is_merge:
+                merged_sources += _list_merge_sources(data, value_position)
+                continue
+            key = _convert_key(name, key_position)
+            if key in items:
+                detail = f'the key "{key}" stands twice in one mapping; the last one counts.'
+                self.findings.append(
+                    build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING)
+                )
+            items[key] = data
+            # The entry has the position of its key; its parts keep their own.
+            position.children[key] = TextPosition(
+                key_position.line, key_position.column, value_position.children, value_position.source_text
+            )
+        for source, source_position in merged_sources:
+            for key, data in source.items():
+                if key not in items:
+                    items[key] = data
+                    position.children[key] = source_position.children.get(key, source_position)
+        return items
+
+
+def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
+    if isinstance(data, dict):
+        return [(data, position)]
+    if isinstance(data, list) and all(isinstance(part, dict) for part in data):
+        return [(part, position.children[index]) for index, part in enumerate(data)]
+    raise _InvalidDocument(position, "only a mapping, or a list of mappings, can be merged with <<.")
+
+
+def _convert_key(name: Any, position: TextPosition) -> str:
+    """Convert a key of a mapping to text."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    if isinstance(name, (int, float)):
+        return str(name)
+    raise _InvalidDocument(position, "a key must be a text or a number.")
+
+
+_TAG: Final = "tag:yaml.org,2002:"
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+_BASED: Final = re.compile(r"([-+]?)0(?:(x)([0-9a-fA-F]+)|(b)([01]+)|o?()([0-7]+))\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_SPECIAL: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS: Final = {
+    form: word in {"true", "yes", "on", "y"}
+    for word in ("true", "yes", "on", "y", "false", "no", "off", "n")
+    for form in (word, word.upper(), word.capitalize())
+}
+# More digits than any number of a manifest has; Python's own limit is 4,300.
+_MAX_NUMBER_LENGTH: Final = 400
+
+
+def _require_tag(tag: str | None, kind: str, position: TextPosition) -> None:
+    if tag not in {None, "!", _TAG + kind}:
+        raise _InvalidDocument(position, f'the tag "{(tag or "").replace(_TAG, "!!")}" is not supported.')
+
+
+def _parse_scalar(event: Any, position: TextPosition) -> Any:
+    """Parse a value by its tag, or by YAML's rules without one."""
+    text, tag = event.value, event.tag
+    if tag is None:
+        return _resolve_plain(text, position) if event.implicit[0] else text
+    kind = tag.removeprefix(_TAG)
+    if tag == "!" or kind in {"str", "binary", "timestamp"}:
+        return text
+    if kind not in {"int", "float", "bool", "null"}:
+        raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
+    value = _resolve_plain(text, position)
+    expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
+        raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
+    return float(text) if kind == "float" else value
+
+
+def _resolve_plain(text: str, position: TextPosition) -> Any:
+    # Resolves a plain scalar.
+    if text in _NULLS:
+        return None
+    if text in _BOOLS:
+        return _BOOLS[text]
+    first = text[0]
+    if not (first.isdigit() or first in "+-."):
+        return text
+    if len(text) > _MAX_NUMBER_LENGTH:
+        return text
+    if _INTEGER.match(text):
+        return int(text)
+    based = _BASED.match(text)
+    if based:
+        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()
+        base = 16 if hexadecimal else 2 if binary else 8
+        return int(f"{sign}{sixteen or two or eight}", base)
+    if _FLOAT.match(text):
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            raise _InvalidDocument(position, f"the number {text[:40]} is too large.")
+        return number
+    if _SPECIAL.match(text):
+        raise _InvalidDocument(position, f"the number {text} is not finite.")
+    return text
+
+
+# Mark of omitted parts in printed excerpts.
+ELISION: Final = "..."
+
+
+class Node(Struct, frozen=True):
+    """Plain data and its position (that of the nearest existing ancestor, if it is absent)."""
+
+    data: Any
+    position: TextPosition
+
+    @staticmethod
+    def create_root(document: YamlDocument) -> Node:
+        """Create the node of a whole document."""
+        return Node(document.data, document.position)
+
+    @property
+    def line(self) -> int:
+        """Line, from 1."""
+        return self.position.line
+
+    @property
+    def is_absent(self) -> bool:
+        """True without a value: absent, null, or the "..." of an excerpt."""
+        return self.data is None or self.data == ELISION
+
+    def get_node(self, *path: str | int) -> Node:
+        """Return the part at a path."""
+        node = self
+        for step in path:
+            node = node._get_child(step)
+        return node
+
+    def _get_child(self, step: str | int) -> Node:
+        """Return the part at a key or index; an empty node at the same position if there is none."""
+        data = self.data
+        position = self.position.children.get(step, self.position)
+        if isinstance(data, dict):
+            return Node(data.get(step), position)
+        if isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data):
+            return Node(data[step], position)
+        return Node(None, self.position)
+
+    def list_fields(self) -> Iterator[tuple[str, Node]]:
+        """List the parts of a mapping by key, in order; none for any other kind."""
+        if isinstance(self.data, dict):
+            for key in self.data:
+                yield key, self._get_child(key)
+
+    def list_items(self) -> Iterator[Node]:
+        """List the parts of a list, in order; none for any other kind."""
+        if isinstance(self.data, list):
+            for index in range(len(self.data)):
+                yield self._get_child(index)
+
+    @property
+    def text(self) -> str:
+        """Text, "" for any other kind."""
+        return self.data if isinstance(self.data, str) and self.data != ELISION else ""
+
+    def list_texts(self) -> list[tuple[str, Node]]:
+        """Return the texts of a list, or the single text in place of a list."""
+        if self.text:
+            return [(self.text, self)]
+        return [(item.text, item) for item in self.list_items() if item.text]
+
+    @property
+    def number(self) -> int | None:
+        """Whole number, also from text; None for anything else."""
+        return parse_whole_number(self.data)
+
+
+def parse_whole_number(value: Any) -> int | None:
+    """Parse a whole number, also from text; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        return int(value)
+    return None
+
+
+class DocumentFindings:
+    """Findings about one document, in the order of creation, each once."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._problems: dict[Problem, None] = {}
+
+    @property
+    def findings(self) -> tuple[Problem, ...]:
+        """All findings, by line."""
+        return tuple(sorted(self._problems, key=lambda problem: problem.line))
+
+    def add_warning(self, location: Node | TextPosition | None, problem_id: str, detail: str) -> None:
+        """Add a warning about something that was corrected or skipped."""
+        self._add(location, problem_id, detail, Severity.WARNING)
+
+    def add_error(self, location: Node | TextPosition | None, problem_id: str, detail: str) -> None:
+        """Add an error about something unusable."""
+        self._add(location, problem_id, detail, Severity.ERROR)
+
+    def add_problem(self, problem: Problem) -> None:
+        """Add a finding of another reader about the same document."""
+        self._problems.setdefault(problem)
+
+    def _add(
+        self, location: Node | TextPosition | None, problem_id: str, detail: str, severity: Severity
+    ) -> None:
+        position = location.position if isinstance(location, Node) else location
+        self._problems.setdefault(build_problem(self.file, position, problem_id, detail, severity))

@@ -1,0 +1,485 @@
+"""Objects to import from a site of an export. Each object has the arguments of its type, the observed
+attributes and references to other objects. Attributes computed by nexusform (a cluster's capacity) are
+absent. Placements have the provenance "observed"; NUMA cells are null, since Azure does not report them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from math import ceil
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.azure.importers.arm import extract_name
+from nexusform.domains.azure.importers.az_model import (
+    AzCluster,
+    AzInventory,
+    AzMachine,
+    AzNode,
+    AzPlacement,
+    AzPool,
+    AzRack,
+    AzShape,
+    AzSite,
+    AzVirtualMachine,
+)
+from nexusform.domains.azure.importers.az_recorded_nodes import (
+    NO_NODES,
+    RecordedNodes,
+    RecordedPool,
+    assign_numbers,
+)
+from nexusform.domains.azure.importers.az_supplies import build_supplies
+from nexusform.json_data.plain_data import Path
+from nexusform.plans.site_capacity.other_capacity import build_supplies_note
+from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+
+OBSERVED: Final = "observed"
+CLUSTER: Final = "nexus_kubernetes_cluster"
+VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
+UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
+_MAX_ZONE_LENGTH: Final = 10
+_INVALID_ZONE_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9]")
+
+Reference = tuple[str, str]  # type and id
+
+
+class ImportedSiteObject(Struct, frozen=True):
+    """One object to import: type, id, attributes as plain data, and references as (type, id) by argument
+    path. `note` is recorded with the object in state.
+    """
+
+    type: str
+    id: str
+    attributes: Mapping[str, Any]
+    references: Mapping[Path, Reference] = field(default_factory=dict)
+    note: Mapping[str, Any] | None = None
+
+
+class ImportedSite(Struct, frozen=True):
+    """Objects of a site in planning order, Azure objects by creation time. Counts of VMs and nodes in the
+    export: `imported` have a machine, `occupied` have no object and count as used capacity, `unplaced` have
+    no machine.
+    """
+
+    name: str
+    objects: tuple[ImportedSiteObject, ...]
+    imported: int
+    occupied: int
+    unplaced: int
+    findings: tuple[Problem, ...] = ()
+
+
+def build_imported_sites(
+    sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES
+) -> tuple[ImportedSite, ...]:
+    """Build the objects of all sites. A VM SKU used by several sites belongs to the first."""
+    site_list = list(sites)
+    largest: dict[str, VmSku] = {}
+    for sku in chain.from_iterable(site.inventory.vm_skus for site in site_list):
+        current = largest.get(sku.name, sku)
+        largest[sku.name] = replace(
+            sku,
+            vcpus=max(sku.vcpus, current.vcpus),
+            memory_gib=max(sku.memory_gib, current.memory_gib),
+            disk_gib=max(sku.disk_gib, current.disk_gib),
+        )
+    assigned_skus: set[str] = set()
+    imported_sites = []
+    for site in site_list:
+        own_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus
+        assigned_skus |= own_skus
+        imported_sites.append(_SiteImport(site, recorded_nodes, largest, own_skus).build_site())
+    return tuple(imported_sites)
+
+
+class _SiteImport:
+    """Import of one site: builds the objects and counts."""
+
+    def __init__(
+        self,
+        site: AzSite,
+        recorded_nodes: RecordedNodes,
+        own_skus: Mapping[str, VmSku],
+        declared_skus: AbstractSet[str],
+    ) -> None:
+        self.name = site.name
+        self.site: AzInventory = site.inventory
+        self.recorded_nodes = recorded_nodes
+        self.findings: list[Problem] = []
+        self.own_skus = own_skus
+        self.declared_skus = declared_skus
+        self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **own_skus}
+        self.zones = _compute_zones(self.site.racks)
+        self.occupied: dict[str, list[dict[str, Any]]] = {}
+        self.counts: Counter[str] = Counter()
+
+    def build_site(self) -> ImportedSite:
+        """Build all objects. Workloads are built first because they determine the occupied capacity of
+        machines.
+        """
+        workloads = [*self._build_clusters(), *self._build_virtual_machines()]
+        workloads.sort(key=lambda pair: pair[0])
+        objects = [
+            ImportedSiteObject(
+                "nexus_site", self.name, self._build_site_attributes(), note=self._build_supplies_note()
+            ),
+            *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
+            *(self._build_rack(rack) for rack in self.site.racks),
+            *self._build_machines(),
+            *(item for _, item in workloads),
+        ]
+        return ImportedSite(
+            name=self.name,
+            objects=tuple(objects),
+            imported=self.counts["adopted"],
+            occupied=self.counts["occupied"],
+            unplaced=self.counts["unplaced"],
+            findings=tuple(self.findings),
+        )
+
+    def _build_supplies_note(self) -> Mapping[str, Any]:
+        """Build the record of addresses, storage and versions for the site's note."""
+        return build_supplies_note(build_supplies(self.site.supplies))
+
+    def _build_site_attributes(self) -> dict[str, Any]:
+        strategy = self.site.update_strategy
+        return {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
+
+    # --- racks and machines ---
+
+    def _build_rack(self, rack: AzRack) -> ImportedSiteObject:
+        rack_id = f"{self.name}/{rack.name}"
+        attributes = {
+            "id": rack_id,
+            "site_id": self.name,
+            "name": rack.name,
+            "availability_zone": self.zones[rack.name],
+            "machine_count": 0,
+            "machine_sku": rack.machine_sku or DEFAULT_MACHINE_SKU,
+            "machine": None,
+            "machine_override": {},
+            "machine_override_order": [],
+            "machines": {},
+            "status": "active",
+        }
+        return ImportedSiteObject(
+            "nexus_rack", rack_id, attributes, {("site_id",): ("nexus_site", self.name)}
+        )
+
+    def _build_machines(self) -> Iterator[ImportedSiteObject]:
+        """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its
+        rack.
+        """
+        used_slots: set[tuple[str, int]] = set()
+        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot, m.name)):
+            slot = machine.slot
+            while slot < 1 or (machine.rack, slot) in used_slots:
+                slot += 1
+            used_slots.add((machine.rack, slot))
+            yield self._build_machine(machine, slot)
+
+    def _build_machine(self, machine: AzMachine, slot: int) -> ImportedSiteObject:
+        rack_id = f"{self.name}/{machine.rack}"
+        machine_id = f"{rack_id}/{machine.name}"
+        own_hardware = machine.hardware if machine.machine_sku is None else None
+        figures = own_hardware and {
+            "numa_cells": own_hardware.cells,
+            "cpus_per_cell": own_hardware.cpus_per_cell,
+            "memory_gib_per_cell": own_hardware.memory_gib_per_cell,
+            "ephemeral_disk_gib": own_hardware.disk_gib,
+        }
+        attributes = {
+            "id": machine_id,
+            "rack_id": rack_id,
+            "name": machine.name,
+            "slot": slot,
+            "machine_sku": machine.machine_sku
+            if own_hardware
+            else machine.machine_sku or DEFAULT_MACHINE_SKU,
+            "machine": figures,
+            **machine.facts,
+            "occupied": self.occupied.get(machine.name, []),
+        }
+        references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
+        return ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references)
+
+    # --- clusters ---
+
+    def _build_clusters(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
+        """Build the clusters, each with its sort key."""
+        for cluster in self.site.clusters:
+            imported_cluster = self._build_cluster(cluster)
+            if imported_cluster is not None:
+                yield (cluster.created_at or "", cluster.name), imported_cluster
+
+    def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
+        """Build a cluster with pools and nodes; add a finding and return None if a VM SKU is unknown."""
+        by_pool: dict[str, list[AzNode]] = {}
+        for node in cluster.nodes:
+            by_pool.setdefault(node.pool, []).append(node)
+        plane = by_pool.get(CONTROL_PLANE, [])
+        plane_sku = cluster.control_plane_sku or next((n.vm_sku_name for n in plane if n.vm_sku_name), None)
+        pools = self._build_pools(cluster)
+        skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
+        missing = [sku for sku in skus if sku not in self.skus]
+        if missing or plane_sku is None:
+            self._skip_cluster(cluster, missing)
+            return None
+        for duplicate in cluster.duplicate_nodes:
+            self._add_occupied(duplicate.name, duplicate.placement, duplicate.shape)
+        plane_count = cluster.control_plane_count or max(len(plane), 1)
+        nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
+        for name, pool in pools.items():
+            pool_nodes = by_pool.get(name, [])
+            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], pool_nodes)
+        attributes = {
+            "id": f"{self.name}/{cluster.name}",
+            "site_id": self.name,
+            "name": cluster.name,
+            "kubernetes_version": cluster.kubernetes_version,
+            "hardware_label_keys": [],
+            "control_plane": {
+                "count": plane_count,
+                "vm_sku_name": plane_sku,
+                "availability_zones": list(cluster.control_plane_zones) or None,
+            },
+            "agent_pool": pools,
+            "agent_pool_order": list(pools),
+            "nodes": nodes,
+            "node_count": len(nodes),
+        }
+        references = {("site_id",): ("nexus_site", self.name), **self._build_sku_references(plane_sku, pools)}
+        return ImportedSiteObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, references)
+
+    def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
+        """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
+        pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
+        uncaptured = {pool.name for pool in cluster.pools if not pool.id}
+        for name, recorded_arguments in self.recorded_nodes.list_pool_arguments(
+            f"{self.name}/{cluster.name}"
+        ).items():
+            if name in uncaptured or not cluster.has_pool_list:
+                pools[name] = {"count": 0, **pools.get(name, {}), **recorded_arguments}
+        return pools
+
+    def _build_sku_references(
+        self, plane_sku: str, pools: Mapping[str, Mapping[str, Any]]
+    ) -> dict[Path, Reference]:
+        """Build references to VM SKUs with a block of their own."""
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
+        sku_names |= {
+            ("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()
+        }
+        return {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
+
+    def _skip_cluster(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
+        """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
+        reason = f"nothing tells the size of {missing[0]}" if missing and missing[0] else "it names no VM SKU"
+        self._warn(
+            "not-adopted",
+            f'the cluster "{cluster.name}" is not adopted: {reason}. Its nodes count as occupied.',
+        )
+        for node in (*cluster.nodes, *cluster.duplicate_nodes):
+            self._add_occupied(node.name, node.placement, node.shape)
+
+    def _build_nodes(
+        self, cluster: AzCluster, pool: str, count: int, sku_name: str, existing_nodes: Sequence[AzNode]
+    ) -> dict[str, dict[str, Any]]:
+        """Build the node records of a pool by nexusform name. Nodes beyond the count (an upgrade in progress)
+        count as occupied capacity. Missing nodes get a record without a machine.
+        """
+        recorded_pool = self.recorded_nodes.pools.get((f"{self.name}/{cluster.name}", pool), RecordedPool())
+        by_number = assign_numbers(existing_nodes, count, recorded_pool)
+        names = {node.name for node in by_number.values()}
+        for node in existing_nodes:
+            if node.name not in names:
+                self._add_occupied(node.name, node.placement, node.shape)
+        records: dict[str, dict[str, Any]] = {}
+        for number in range(count):
+            record = self._build_node(pool, number, sku_name, by_number.get(number))
+            records[f"{cluster.name}-{pool}-{number}"] = record
+        return records
+
+    def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
+        """Build the record of one node, with or without a machine."""
+        placement = node.placement if node is not None else None
+        own_sku = node.vm_sku_name if node is not None and node.vm_sku_name in self.skus else sku_name
+        if node is not None:
+            self.counts["unplaced" if placement is None else "adopted"] += 1
+        if node is not None and placement is not None:
+            self._add_excess(node, self.skus[own_sku or sku_name], placement)
+        return {
+            "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
+            "pool": pool,
+            "number": number,
+            "vm_sku_name": own_sku,
+            **self._build_location(placement),
+            "numa_cells": None,
+            "platform_name": node.name if node is not None else None,
+            "provenance": OBSERVED,
+        }
+
+    def _build_location(self, placement: AzPlacement | None) -> dict[str, Any]:
+        if placement is None:
+            return {"machine": None, "rack": None, "availability_zone": None}
+        zone = self.zones.get(placement.rack)
+        return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
+
+    # --- plain VMs ---
+
+    def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
+        """Build the plain VMs, each with its sort key."""
+        hint_targets = self._collect_hint_targets()
+        for vm in self.site.virtual_machines:
+            yield (vm.created_at or "", vm.name), self._build_virtual_machine(vm, hint_targets)
+
+    def _build_virtual_machine(
+        self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]
+    ) -> ImportedSiteObject:
+        """Build a VM with those placement hints whose targets exist in the site."""
+        vm_id = f"{self.name}/{vm.name}"
+        self.counts["unplaced" if vm.placement is None else "adopted"] += 1
+        targets = [hint_targets.get(extract_name(hint.resource_id)) for hint in vm.hints]
+        hints = [
+            {
+                "hint_type": hint.hint_type,
+                "resource_id": target[1],
+                "scheduling_execution": hint.scheduling_execution,
+                "scope": hint.scope,
+            }
+            for hint, target in zip(vm.hints, targets, strict=True)
+            if target is not None
+        ]
+        if len(hints) < len(vm.hints):
+            missing_target = next(
+                extract_name(h.resource_id)
+                for h in vm.hints
+                if extract_name(h.resource_id) not in hint_targets
+            )
+            self._warn(
+                "hint-not-adopted",
+                f'the VM "{vm.name}" has a placement hint on "{missing_target}", which this site of the '
+                f"export lacks: "
+                "the hint is left out.",
+            )
+        attributes = {
+            "id": vm_id,
+            "site_id": self.name,
+            "name": vm.name,
+            "cpu_cores": max(vm.shape.cpu_cores, 2),
+            "memory_gib": max(vm.shape.memory_gib, 1),
+            "disk_gib": vm.shape.disk_gib,
+            "numa_cells": max(vm.shape.numa_cells, 1),
+            "placement_hint": hints,
+            **self._build_location(vm.placement),
+            "cells": None,
+            "provenance": OBSERVED,
+        }
+        references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
+        for number, target in enumerate(target for target in targets if target is not None):
+            references["placement_hint", number, "resource_id"] = target
+        return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references)
+
+    def _collect_hint_targets(self) -> dict[str, Reference]:
+        """Collect possible targets of placement hints by name."""
+        racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
+        machines = {
+            machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
+            for machine in self.site.machines
+        }
+        vms = {
+            vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines
+        }
+        return {**vms, **machines, **racks}
+
+    # --- occupied capacity ---
+
+    def _add_occupied(self, name: str, placement: AzPlacement | None, shape: AzShape) -> None:
+        """Count a VM without an object as occupied capacity of its machine."""
+        if placement is None:
+            self.counts["unplaced"] += 1
+            return
+        self.counts["occupied"] += 1
+        self._record_occupied(name, placement.machine, shape)
+
+    def _add_excess(self, node: AzNode, sku: VmSku, placement: AzPlacement) -> None:
+        """Record the capacity of a node beyond its VM SKU as occupied."""
+        excess = AzShape(
+            max(node.shape.cpu_cores - sku.host_vcpus, 0),
+            max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
+            max(node.shape.disk_gib - sku.disk_gib, 0),
+            sku.numa_cells,
+        )
+        if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
+            self._record_occupied(f"{node.name} beyond {sku.name}", placement.machine, excess)
+
+    def _record_occupied(self, name: str, machine: str, shape: AzShape) -> None:
+        """Record occupied capacity on a machine."""
+        entries = self.occupied.setdefault(machine, [])
+        entries.append(
+            {
+                "name": name,
+                "cpu_cores": shape.cpu_cores,
+                "memory_gib": shape.memory_gib,
+                "disk_gib": shape.disk_gib,
+                "numa_cells": max(shape.numa_cells, 1),
+                "cells": None,
+            }
+        )
+
+    def _warn(self, kind: str, detail: str) -> None:
+        self.findings.append(Problem((), kind, f"{self.name}: {detail}", Severity.WARNING))
+
+
+def _compute_zones(racks: Iterable[AzRack]) -> dict[str, str]:
+    """Compute the availability zone of each rack; default to the end of its name."""
+    zones: dict[str, str] = {}
+    for rack in racks:
+        zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
+        zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
+    return zones
+
+
+def _build_vm_sku(sku: VmSku) -> ImportedSiteObject:
+    attributes = {
+        "id": sku.name,
+        "name": sku.name,
+        "vcpus": sku.vcpus,
+        "emulator_vcpus": sku.emulator_vcpus,
+        "memory_gib": sku.memory_gib,
+        "disk_gib": sku.disk_gib,
+        "numa_cells": sku.numa_cells,
+        "extra_large": sku.extra_large,
+    }
+    return ImportedSiteObject("nexus_vm_sku", sku.name, attributes)
+
+
+def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
+    """Build the arguments of an agent pool's block."""
+    settings = {
+        "max_surge": pool.max_surge or UPGRADE_DEFAULTS["max_surge"],
+        "max_unavailable": pool.max_unavailable or UPGRADE_DEFAULTS["max_unavailable"],
+        "drain_timeout": pool.drain_timeout or UPGRADE_DEFAULTS["drain_timeout"],
+    }
+    count, size = pool.hugepages
+    # The name and memory quantity of nexusform.
+    pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"} if count else {}
+    return {
+        "count": pool.count,
+        "vm_sku_name": pool.vm_sku_name,
+        "availability_zones": list(pool.availability_zones) or None,
+        "mode": pool.mode,
+        "labels": dict(pool.labels) or None,
+        "taint": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints],
+        "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
+        **({"kubelet": {"extended_resources": pages}} if pages else {}),
+    }

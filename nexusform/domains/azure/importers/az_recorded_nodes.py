@@ -1,0 +1,139 @@
+"""Nodes of pools recorded in state, and the node numbers derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.documents.field_shapes import get_mapping
+from nexusform.domains.azure.importers.az_model import AzNode, AzPlacement
+
+# Arguments of an agent pool in Azure besides name and count.
+POOL_ARGUMENTS: Final = (
+    "vm_sku_name",
+    "availability_zones",
+    "mode",
+    "labels",
+    "taint",
+    "upgrade_settings",
+)
+
+
+class NodeLocation(NamedTuple):
+    """Predicted location of a node."""
+
+    machine: str
+    rack: str
+
+
+class RecordedPool(Struct, frozen=True):
+    """Recorded nodes of a pool: numbers by platform name, and predicted locations by number for nodes without
+    a platform name. `arguments`: those of the pool's block, for sites that do not list them; None if unknown.
+    """
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    predicted_locations: dict[int, NodeLocation] = field(default_factory=dict)
+    arguments: Mapping[str, Any] | None = None
+
+
+class RecordedNodes(Struct, frozen=True):
+    """Recorded pools by cluster id and pool name."""
+
+    pools: Mapping[tuple[str, str], RecordedPool] = field(default_factory=dict)
+
+    def list_pool_arguments(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
+        """Return the arguments of a cluster's pools by name."""
+        return {
+            name: pool.arguments
+            for (owner, name), pool in self.pools.items()
+            if owner == cluster_id and pool.arguments is not None
+        }
+
+
+NO_NODES: Final = RecordedNodes()
+
+
+def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
+    """Collect the nodes and pools from attributes of objects in state."""
+    pools: dict[tuple[str, str], RecordedPool] = {}
+    for attributes in objects:
+        cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
+        for name, arguments in _read_pool_arguments(attributes).items():
+            pools[cluster_id, name] = RecordedPool(arguments=arguments)
+        for node in get_mapping(attributes, "nodes").values():
+            pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPool())
+            if node.get("platform_name"):
+                pool.numbers[str(node["platform_name"])] = int(node["number"])
+            elif node.get("machine"):
+                pool.predicted_locations[int(node["number"])] = NodeLocation(
+                    str(node["machine"]), str(node.get("rack"))
+                )
+    return RecordedNodes(pools)
+
+
+def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
+    """Return the recorded nodes with the pool arguments of these objects, limited to those Azure has, without
+    counts.
+    """
+    arguments = collect_recorded_nodes(objects).pools
+    pools: dict[tuple[str, str], RecordedPool] = {}
+    for key in dict.fromkeys([*recorded_nodes.pools, *arguments]):
+        pool_arguments = arguments[key].arguments if key in arguments else None
+        azure_arguments = pool_arguments and {
+            name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments
+        }
+        pools[key] = replace(recorded_nodes.pools.get(key, RecordedPool()), arguments=azure_arguments)
+    return RecordedNodes(pools)
+
+
+def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Read the pool arguments by pool name, of a cluster or of a separate pool."""
+    if attributes.get("kubernetes_cluster_id"):
+        arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
+        return {str(attributes.get("name")): {"count": attributes.get("node_count") or 0, **arguments}}
+    return get_mapping(attributes, "agent_pool")
+
+
+def assign_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPool) -> dict[int, AzNode]:
+    """Assign a number to each node. Recorded numbers stay. A node at a predicted location, by machine first
+    and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name,
+    those with a machine first.
+    """
+    numbers = recorded_pool.numbers
+    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
+    names = {node.name for node in assigned.values()}
+    unassigned = [node for node in nodes if node.name not in names]
+    unassigned.sort(key=lambda node: (node.placement is None, node.created_at or "", node.name))
+    for level in (attrgetter("machine"), attrgetter("rack")):
+        unassigned = _assign_predicted(unassigned, assigned, recorded_pool.predicted_locations, count, level)
+    free = (number for number in range(count) if number not in assigned)
+    assigned.update(zip(free, unassigned, strict=False))
+    return assigned
+
+
+def _assign_predicted(
+    nodes: Sequence[AzNode],
+    assigned: dict[int, AzNode],
+    predicted_locations: Mapping[int, NodeLocation],
+    count: int,
+    level: Callable[[NodeLocation | AzPlacement], str],
+) -> list[AzNode]:
+    """Assign numbers to nodes at their predicted location; return the other nodes. `level` selects machine or
+    rack.
+    """
+    numbers_by_location: dict[str, list[int]] = {}
+    for number, location in sorted(predicted_locations.items()):
+        if number < count and number not in assigned:
+            numbers_by_location.setdefault(level(location), []).append(number)
+    unassigned: list[AzNode] = []
+    for node in nodes:
+        numbers = numbers_by_location.get(level(node.placement)) if node.placement is not None else None
+        if numbers:
+            assigned[numbers.pop(0)] = node
+        else:
+            unassigned.append(node)
+    return unassigned

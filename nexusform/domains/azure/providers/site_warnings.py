@@ -1,0 +1,188 @@
+"""Warnings of a plan that reads a site: uncaptured parts, failures and unmanaged VMs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.domains.azure.importers.az_capture import (
+    CAPTURE_NODES,
+    NOT_CAPTURED,
+    WORKLOAD_KINDS,
+    build_capture_command,
+    build_pool_command,
+    describe_missing_clusters,
+    describe_missing_nodes,
+)
+from nexusform.domains.azure.importers.az_health import build_failure_findings
+from nexusform.domains.azure.importers.az_model import AzCluster, AzSite
+from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
+
+_UNMANAGED: Final = "unmanaged-vms"
+_MAX_NAMES: Final = 4
+_CLUSTER: Final = "nexus_kubernetes_cluster"
+_POOL: Final = "nexus_agent_pool"
+# Kind of document that lists a type, and its display name.
+_KINDS: Final = {
+    "nexus_rack": ("racks", "rack"),
+    "nexus_bare_metal_machine": ("bare_metal_machines", "machine"),
+    _CLUSTER: ("kubernetes_clusters", "Kubernetes cluster"),
+    _POOL: ("kubernetes_clusters", "agent pool"),
+    "nexus_virtual_machine": ("virtual_machines", "virtual machine"),
+}
+
+
+class SiteView:
+    """Source (display name) and its sites. `unobserved`: ids by site and type that are in state but not
+    observed. `managed`: type and id of all objects in state.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        sites: Sequence[AzSite],
+        unobserved: Mapping[tuple[str, str], Collection[str]],
+        managed: AbstractSet[tuple[str, str]],
+    ) -> None:
+        self.source = source
+        self.sites = {site.name: site for site in sites}
+        self.unobserved = unobserved
+        self.managed = managed
+
+    def build_warnings(self) -> list[Problem]:
+        """Build all warnings."""
+        managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
+        details = [*self._describe_missing_sites(), *self._describe_missing_kinds()]
+        unlisted_clusters = {
+            name for site in self.sites.values() for name in site.inventory.unlisted_clusters
+        }
+        if unlisted_clusters and any(site in managed_sites for site in self.sites):
+            details.append(describe_missing_clusters(sorted(unlisted_clusters)))
+        for site in self.sites.values():
+            if site.name in managed_sites:
+                details += [
+                    *self._describe_unlisted_kinds(site),
+                    *self._describe_unlisted_pools(site),
+                    *self._describe_unlisted_nodes(site),
+                ]
+        failures = [
+            problem
+            for site in self.sites.values()
+            if site.name in managed_sites
+            for problem in build_failure_findings(site.inventory.failures, site.name)
+        ]
+        unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged(site)]
+        return [
+            *failures,
+            *(Problem((), NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
+            *(Problem((), _UNMANAGED, detail, Severity.WARNING) for detail in unmanaged),
+        ]
+
+    def _describe_missing_sites(self) -> Iterator[str]:
+        """Describe sites missing in the source."""
+        counts: Counter[str] = Counter()
+        for (site, _), ids in self.unobserved.items():
+            if site not in self.sites:
+                counts[site] += len(ids)
+        present_sites = (
+            f"only {format_first(sorted(self.sites), _MAX_NAMES)}" if self.sites else "no site at all"
+        )
+        for site, count in sorted(counts.items()):
+            yield (
+                f'{self.source[0].upper()}{self.source[1:]} does not show the site "{site}", but '
+                f"{present_sites}. "
+                f"{format_count(count, 'object')} of it {select_form(count, 'is', 'are')} planned as state "
+                f"has "
+                f"{select_form(count, 'it', 'them')}; what became of {select_form(count, 'it', 'them')} is "
+                f"not known."
+            )
+
+    def _describe_missing_kinds(self) -> Iterator[str]:
+        """Describe objects of kinds that were not captured."""
+        for (site, type_name), ids in sorted(self.unobserved.items()):
+            if site not in self.sites:
+                continue
+            kind, display_name = _KINDS[type_name]
+            names = format_first(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
+            verb, pronoun = select_form(len(ids), "was", "were"), select_form(len(ids), "it", "them")
+            yield (
+                f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
+                f"{select_form(len(ids), 'is', 'are')} "
+                f"planned as state has {pronoun} ({names}): {self.source} holds no whole list of "
+                f"{display_name}s. "
+                f"Capture it with: {build_capture_command(kind)}"
+            )
+
+    def _describe_unlisted_kinds(self, site: AzSite) -> Iterator[str]:
+        """Describe kinds of workloads that were not captured and have no object in state."""
+        recorded_kinds = {
+            _KINDS[type_name][0] for of_site, type_name in self.unobserved if of_site == site.name
+        }
+        for kind, (plural, consequence) in WORKLOAD_KINDS.items():
+            is_contradicted = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
+            if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not is_contradicted:
+                yield (
+                    f"{self.source[0].upper()}{self.source[1:]} holds no whole list of {plural}: "
+                    f"{consequence}. Capture it with: {build_capture_command(kind)} (where there are none, "
+                    f"that "
+                    "is an empty list)."
+                )
+
+    def _describe_unlisted_pools(self, site: AzSite) -> Iterator[str]:
+        """Describe clusters without a list of their pools."""
+        clusters = [cluster for cluster in site.inventory.clusters if self._is_missing_pools(cluster, site)]
+        if clusters:
+            names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
+            yield (
+                f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were not "
+                f"captured "
+                f"({names}): count, mode, zones, labels and taints are planned as state has them. Capture "
+                f"them, cluster by cluster: {build_pool_command(clusters[0])}"
+            )
+
+    def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
+        """Describe clusters without a list of their nodes."""
+        clusters = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
+        managed_clusters = [cluster for cluster in clusters if self._is_managed(cluster, site)]
+        unmanaged_clusters = [cluster for cluster in clusters if not self._is_managed(cluster, site)]
+        if managed_clusters:
+            yield (
+                f"{describe_missing_nodes(managed_clusters)} they are planned as state has them. "
+                f"{CAPTURE_NODES}"
+            )
+        if unmanaged_clusters:
+            yield f"{describe_missing_nodes(unmanaged_clusters)} their room counts as free. {CAPTURE_NODES}"
+
+    def _is_missing_pools(self, cluster: AzCluster, site: AzSite) -> bool:
+        return not cluster.has_pool_list and self._is_managed(cluster, site)
+
+    def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
+        return (_CLUSTER, f"{site.name}/{cluster.name}") in self.managed
+
+    def _describe_unmanaged(self, site: AzSite) -> Iterator[str]:
+        """Describe unmanaged VMs on managed machines."""
+        machines = {
+            reference
+            for reference in self.managed
+            if reference[0] in {"nexus_bare_metal_machine", "nexus_rack"}
+        }
+        if not any(one_id.partition("/")[0] == site.name for _, one_id in machines):
+            return
+        owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
+        count = owners.total()
+        if not count:
+            return
+        owner_counts = format_first(
+            [f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES
+        )
+        yield (
+            f"{format_count(count, 'VM')} on {site.name} {select_form(count, 'belongs', 'belong')} to no "
+            f"resource "
+            f"({owner_counts}). {select_form(count, 'Its', 'Their')} room counts as taken. `nexusform import "
+            f"-from=... "
+            f"-generate-config-out=FILE` takes {select_form(count, 'it', 'them')} over."
+        )

@@ -1,0 +1,84 @@
+"""Report of `inventory check`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.domains.azure.questions.reconciliation import SiteCapture
+from nexusform.json_data.record_forms import RecordForm, build_row_form
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+
+_MAX_NAMES = 8
+
+
+def build_inventory_report(
+    origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]
+) -> AnswerReport:
+    """Build the report: figures of each site, then findings."""
+    sections: list[Section] = []
+    for site in sites:
+        sections += _build_sections(site)
+    if findings:
+        lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
+        sections.append(Section("Met while reading", lines, is_finding=True))
+    has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
+    names = f"{format_count(len(sites), 'site')}: {format_first([site.name for site in sites], _MAX_NAMES)}."
+    return AnswerReport(f"Inventory {origin}", names, has_findings, (), tuple(sections))
+
+
+def _build_sections(site: SiteCapture) -> Iterator[Section]:
+    """Build the sections of a site: contents, hardware, unschedulable machines."""
+    yield Section(site.name, tuple(_describe_contents(site)))
+    rows = tuple(
+        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}"))
+        for sku_id, sku, count in site.skus
+    )
+    yield Section(
+        f"Hardware of {site.name}",
+        table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2})),
+    )
+    if site.closed:
+        closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
+        yield Section(
+            f"Takes no new VM on {site.name}",
+            table=Table(("Machine", "Because it is"), closed),
+            is_finding=True,
+        )
+
+
+def _describe_contents(site: SiteCapture) -> Iterator[str]:
+    """Describe counts and age of the export, and VMs without a machine."""
+    age = "of unknown age"
+    if site.exported_at:
+        age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
+    machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
+    vms = format_count(site.vms, "VM")
+    yield (
+        f"{format_count(site.racks, 'rack')}, {machines}, {format_count(site.clusters, 'cluster')}, "
+        f"{vms}; {age}"
+    )
+    if site.unplaced:
+        count_text = format_count(len(site.unplaced), "VM")
+        verb = select_form(len(site.unplaced), "stands", "stand")
+        yield f"{count_text} {verb} on no machine: {format_first(site.unplaced, _MAX_NAMES)}"
+
+
+_SITE: Final = RecordForm(
+    SiteCapture,
+    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
+    "without_machine=unplaced exported_at",
+    closed=build_row_form("machine reason"),
+    machine_skus=build_row_form("machine_sku_id? machine_sku? machines"),
+)
+_FINDING: Final = RecordForm(Diagnostic, "severity id detail")
+
+
+def build_inventory_document(sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> dict[str, Any]:
+    """Build the contents of an export as JSON data."""
+    return {
+        "sites": [_SITE(site) for site in sites],
+        "findings": [_FINDING(finding) for finding in findings],
+    }

@@ -1,0 +1,295 @@
+"""Report of `reconcile`, as text and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, starmap
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VerifiedPredictions, VmCheck
+from nexusform.domains.azure.questions.replay import Replay
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.placements.prediction_scores import (
+    COUNT_PREDICTION,
+    MACHINE_PREDICTION,
+    RACK_PREDICTION,
+    PredictionRecord,
+    compute_score,
+)
+from nexusform.plans.plan import SeparationVerdict
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.wording import format_prediction_accuracy
+from nexusform.scheduling.racks.vms import Placement
+
+_MAX_ROWS: Final = 20
+_UNKNOWN_CAUSE: Final = "nothing in the export says why"
+
+
+def build_reconciliation_report(
+    origin: str,
+    checks: Sequence[ClusterCheck],
+    absent: Sequence[str],
+    uncaptured: Sequence[str],
+    unfinished: Sequence[str],
+    warnings: Sequence[str],
+    rules: Sequence[SeparationVerdict],
+    replays: Sequence[Replay],
+    predictions: VerifiedPredictions,
+) -> AnswerReport:
+    """Build the report: correct and wrong locations, unobserved objects, unfinished changes, rules, replays
+    and predictions.
+    """
+    misses = sum(len(check.misses) for check in checks)
+    violated = [rule for rule in rules if rule.satisfied != "always"]
+    sections = [_build_cluster_section(checks)] if checks else []
+    if misses:
+        sections.append(_build_wrong_section(checks))
+    if absent:
+        lines = tuple(f"- {name}" for name in absent)
+        sections.append(Section("Not in the export, and left as state has it", lines, is_finding=True))
+    if uncaptured:
+        lines = tuple(f"- {name}" for name in uncaptured)
+        sections.append(Section("Not captured, and left as state has it", lines, is_finding=True))
+    if unfinished:
+        lines = tuple(f"- {item}" for item in unfinished)
+        sections.append(Section("What applies began, and is not done", lines, is_finding=True))
+    if warnings:
+        sections.append(Section("What was read", tuple(f"- {warning}" for warning in warnings)))
+    if rules:
+        sections.append(_build_rules_section(rules))
+    sections += [_build_replay_section(replay) for replay in replays]
+    sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
+    if predictions.new_count:
+        sections.append(_build_new_predictions_section(predictions))
+    has_problems = bool(misses or violated or absent or uncaptured or unfinished or predictions.wrong_certain)
+    verdict = _build_summary(checks, misses, len(violated), len(uncaptured), len(unfinished))
+    return AnswerReport(f"Reconciliation with {origin}", verdict, has_problems, (), tuple(sections))
+
+
+def _build_summary(
+    checks: Sequence[ClusterCheck], wrong_count: int, violated: int, uncaptured: int, unfinished: int
+) -> str:
+    """Build one sentence about all VMs, rules and unfinished changes."""
+    location_text = "Every VM stands where state has it"
+    if wrong_count:
+        vms = format_count(sum(len(check.vms) for check in checks), "VM")
+        location_text = (
+            f"{wrong_count:,} of {vms} {select_form(wrong_count, 'stands', 'stand')} elsewhere than state had"
+        )
+    rules_text = (
+        f"; {format_count(violated, 'separation rule')} {select_form(violated, 'does', 'do')} not hold"
+        if violated
+        else ""
+    )
+    uncaptured_text = (
+        f"; {format_count(uncaptured, 'object')} {select_form(uncaptured, 'was', 'were')} not looked at"
+        if uncaptured
+        else ""
+    )
+    unfinished_text = (
+        f"; {format_count(unfinished, 'change')} of ours {select_form(unfinished, 'is', 'are')} not done"
+        if unfinished
+        else ""
+    )
+    return f"{location_text}{rules_text}{uncaptured_text}{unfinished_text}."
+
+
+def _build_cluster_section(checks: Sequence[ClusterCheck]) -> Section:
+    """Build the section of VMs in their recorded location, by cluster."""
+    rows = []
+    for check in checks:
+        count = len(check.vms)
+        on_machine = count - len(check.misses)
+        cells = (
+            check.name,
+            f"{count:,}",
+            f"{check.rack_hits:,}",
+            f"{on_machine:,}",
+            f"{count - on_machine:,}",
+        )
+        rows.append(Row(cells, is_finding=on_machine < count))
+    table = Table(
+        ("Cluster", "VMs", "Rack as told", "Machine as told", "Misses"), tuple(rows), frozenset({1, 2, 3, 4})
+    )
+    return Section("Clusters", table=table)
+
+
+def _build_wrong_section(checks: Sequence[ClusterCheck]) -> Section:
+    """Build the section of VMs in another location, with counts by cause."""
+    rows: list[Row] = []
+    causes: Counter[str] = Counter()
+    for vm in chain.from_iterable(check.misses for check in checks):
+        cause = vm.cause or _UNKNOWN_CAUSE
+        rows.append(Row((vm.name, vm.recorded.machine, _format_machine(vm.observed), cause), is_finding=True))
+        causes[cause.partition(": ")[2] or cause] += 1
+    lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
+    table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
+    return Section("Elsewhere", lines, table=table, is_finding=True)
+
+
+def _format_machine(location: Placement | None) -> str:
+    return location.machine if location is not None else "nowhere"
+
+
+def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
+    """Build the section of separation rules, checked against current placement."""
+    rows = [
+        Row(
+            (str(rule.address), rule.scope, "holds" if rule.satisfied == "always" else "broken"),
+            rule.satisfied != "always",
+        )
+        for rule in rules
+    ]
+    table = Table(("Separation rule", "Scope", "On what is"), tuple(rows))
+    return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
+
+
+def _build_replay_section(replay: Replay) -> Section:
+    """Build the section of one replay."""
+    lines = [format_replay(replay.hits, replay.judged, sum(replay.unjudged.values()))]
+    if replay.judged:
+        expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")
+        lines.append(f"by chance alone, machines drawn at random from those with room: {expected}")
+    if replay.sure < replay.hits:
+        lines.append(
+            f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others "
+            "for some legal split of the cells"
+        )
+    lines += [
+        f"not judged: {format_count(count, 'VM')}: {reason}"
+        for reason, count in sorted(replay.unjudged.items())
+    ]
+    rows = [
+        Row(
+            (miss.vm.name, miss.vm.placement.machine, format_first(miss.best, 3) or "no machine had room"),
+            is_finding=True,
+        )
+        for miss in replay.misses
+    ]
+    if len(rows) > _MAX_ROWS:
+        lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that do not (-format=json has all):")
+    table = Table(("VM", "Is", "The rule's best"), tuple(rows[:_MAX_ROWS])) if rows else None
+    title = f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"'
+    return Section(title, tuple(lines), table=table)
+
+
+def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
+    """Build the section of verified predictions on a site, by subject and certainty class."""
+    score = compute_score(record)
+    rows = [
+        Row(
+            (
+                _SUBJECTS.get(subject, subject),
+                _format_certainty_class(number),
+                f"{class_score.verified:,}",
+                f"{class_score.correct:,}",
+            )
+        )
+        for (subject, number), class_score in sorted(record.items())
+    ]
+    table = Table(("Claim", "Share", "Settled", "Held"), tuple(rows), frozenset({2, 3}))
+    lines = (format_prediction_accuracy(score),) if score is not None else ()
+    return Section(f"Claims of applied plans on {site}", lines, table=table)
+
+
+def _build_new_predictions_section(predictions: VerifiedPredictions) -> Section:
+    """Build the section of predictions verified in this run."""
+    lines = [f"{format_count(predictions.new_count, 'claim')} of applied plans settled by what was read now."]
+    if predictions.wrong_certain:
+        lines.append(
+            "What was called sure and is not so: the platform does not follow the rule, or something else "
+            "has changed in between."
+        )
+        lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
+    return Section("Settled now", tuple(lines), is_finding=bool(predictions.wrong_certain))
+
+
+_SUBJECTS: Final[Mapping[str, str]] = {
+    RACK_PREDICTION: "rack of a VM",
+    MACHINE_PREDICTION: "machine of a VM",
+    COUNT_PREDICTION: "VMs on a rack",
+}
+
+
+def _format_certainty_class(number: int) -> str:
+    """Format a certainty class: `sure`, or `70 % to below 80 %`."""
+    return "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %"
+
+
+_CERTAIN: Final = 100  # per cent
+
+
+def format_replay(hits: int, checked: int, unchecked: int) -> str:
+    """Format the result of a replay with the number of checked VMs."""
+    if not checked:
+        return f"nothing could be judged ({format_count(unchecked, 'VM')} not judged)"
+    share = f"{hits / checked:.1%}".replace("%", " %")
+    unchecked_text = f", {unchecked:,} not judged" if unchecked else ""
+    return (
+        f"{hits:,} of {format_count(checked, 'judged VM')} ({share}) stand where the rule puts "
+        f"them{unchecked_text}"
+    )
+
+
+_WRONG_VM: Final = RecordForm(
+    VmCheck,
+    "vm=name recorded observed cause?",
+    recorded=build_location_document,
+    observed=build_location_document,
+)
+_CLUSTER: Final = RecordForm(
+    ClusterCheck,
+    "address id=name vms=. rack_hits machine_hits=. misses",
+    vms=lambda check: len(check.vms),
+    machine_hits=lambda check: len(check.vms) - len(check.misses),
+    misses=_WRONG_VM,
+)
+_RULE: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
+_REPLAY: Final = RecordForm(
+    Replay,
+    "site rack_spread=spread hits sure_hits=sure hits_by_chance=chance judged not_judged=. misses",
+    hits_by_chance=lambda chance: round(chance, 3),
+    not_judged=lambda replay: dict(sorted(replay.unjudged.items())),
+    misses="vm=vm.name machine=vm.placement.machine best",
+)
+_PREDICTION: Final = RecordForm(
+    Struct, "held broken sum_of_squares=squares sum_of_squares_by_chance=chance_squares"
+)
+
+
+def _build_prediction_documents(site: str, record: PredictionRecord) -> Iterator[dict[str, Any]]:
+    """Build the prediction record of a site, one row per certainty class (100: certain)."""
+    for (subject, number), score in sorted(record.items()):
+        yield {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
+
+
+def build_reconciliation_document(
+    checks: Iterable[ClusterCheck],
+    absent: Sequence[str],
+    uncaptured: Sequence[str],
+    unfinished: Sequence[str],
+    warnings: Sequence[str],
+    rules: Iterable[SeparationVerdict],
+    replays: Iterable[Replay],
+    predictions: VerifiedPredictions,
+) -> dict[str, Any]:
+    """Build the comparison with state as JSON data."""
+    return {
+        "clusters": [_CLUSTER(check) for check in checks],
+        "absent": list(absent),
+        "not_captured": list(uncaptured),
+        "not_done": list(unfinished),
+        "remarks": list(warnings),
+        "separation_rules": [_RULE(rule) for rule in rules],
+        "replays": [_REPLAY(replay) for replay in replays],
+        "claims": list(
+            chain.from_iterable(starmap(_build_prediction_documents, predictions.records.items()))
+        ),
+        "claims_settled_now": predictions.new_count,
+        "sure_claims_broken": list(predictions.wrong_certain),
+    }

@@ -1,0 +1,423 @@
+"""Comparison of observed VMs with state, and update of the state."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+import nexusform
+from nexusform.applying.answer_comparison import compare_answer
+from nexusform.applying.open_predictions import OpenPredictions, read_open_predictions
+from nexusform.applying.prediction_checks import (
+    PredictionResults,
+    build_prediction_records,
+    index_vms,
+    verify_open_predictions,
+)
+from nexusform.applying.provider_calls import get_unfinished
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.azure.importers.az_model import AzSite
+from nexusform.domains.azure.importers.az_sites import apply_recorded_names
+from nexusform.domains.azure.providers.azure import KIND
+from nexusform.domains.azure.providers.azure_export import NAME
+from nexusform.domains.azure.providers.observed_site import ObservedSites
+from nexusform.domains.azure.questions.reconciliation import (
+    ClusterCheck,
+    ObservedMachines,
+    VerifiedPredictions,
+    check_cluster,
+    run_replays,
+)
+from nexusform.domains.azure.questions.replay import Replay
+from nexusform.domains.azure.workflow.site_import import find_source
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.placements.prediction_scores import (
+    PredictionRecord,
+    VerifiedPrediction,
+    list_wrong_certain,
+    parse_record,
+)
+from nexusform.planning.planner import make_plan
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
+from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
+from nexusform.resources.address import Address, compute_address_order
+from nexusform.scheduling.racks.vms import RackSpread
+from nexusform.state import codec
+from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.provider_setup import list_managed_objects
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import Notices, Run, begin_run, build_base_request
+from nexusform.workflow.runs.state_refresh import refresh_objects
+
+# Observed attributes of an object's VMs; requested attributes are not changed.
+_OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
+# Attributes of a node without a machine.
+_UNPLACED_NODE: Final = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells", "platform_name"))
+# Plan errors that do not concern current placement.
+_CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
+
+
+class ReconcileResult(Struct, frozen=True):
+    """Result of a reconciliation. `checks`: compared objects. `absent`: objects missing in a complete export.
+    `uncaptured`: objects the export does not cover. `unfinished`: changes of applies in progress or failed.
+    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not captured.
+    `predictions`: results of predictions of applied plans.
+    """
+
+    checks: tuple[ClusterCheck, ...] = ()
+    absent: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    rules: tuple[SeparationVerdict, ...] = ()
+    replays: tuple[Replay, ...] = ()
+    predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+    @property
+    def violated_rules(self) -> tuple[SeparationVerdict, ...]:
+        """Separation rules violated by the observed VMs."""
+        return tuple(rule for rule in self.rules if rule.satisfied != "always")
+
+
+def reconcile_site(
+    location: CommandContext, directory: str, locking: LockOptions, notices: Notices, *, replays: bool
+) -> ReconcileResult:
+    """Compare, check the separation rules on observed VMs, and write the observations to the state."""
+    observed, read_errors = _read_sites(location, directory)
+    if observed is None:
+        return ReconcileResult(diagnostics=tuple(read_errors))
+    opened = open_project(location)
+    if opened.project is None:
+        return ReconcileResult(diagnostics=opened.diagnostics, sources=opened.sources)
+    with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        if not run.is_ready:
+            answer = ReconcileResult(diagnostics=(*opened.diagnostics, *run.diagnostics))
+        else:
+            answer = _Reconciler(run, *observed).build_result(with_replays=replays)
+    run_diagnostics = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
+    return replace(answer, diagnostics=(*answer.diagnostics, *run_diagnostics), sources=opened.sources)
+
+
+def run_site_replays(run: Run, directory: str) -> ReconcileResult:
+    """Run the replays of the sites in state against the observed VMs. Writes nothing."""
+    observed, read_errors = _read_sites(run.project.context, directory)
+    if observed is None:
+        return ReconcileResult(diagnostics=tuple(read_errors))
+    try:
+        return _Reconciler(run, *observed).run_replays()
+    except ProviderProblem as problem:
+        return ReconcileResult(diagnostics=(build_error("reading-what-stands-failed", str(problem)),))
+
+
+def _read_sites(
+    location: CommandContext, directory: str
+) -> tuple[tuple[Sequence[AzSite], ObservedSites] | None, list[Diagnostic]]:
+    """Read the sites and build their provider; None with diagnostics after errors."""
+    source, source_problems = find_source(location, directory)
+    if source is None:
+        return None, source_problems
+    try:
+        sites, findings = source.read()
+    except ProviderProblem as problem:
+        return None, [build_error("reading-what-stands-failed", str(problem))]
+    is_captured = source.provider != KIND
+    provider = ObservedSites(
+        NAME,
+        f"the export in {directory}" if is_captured else source.name,
+        "capture the export again" if is_captured else "look again",
+        lambda: (sites, list(findings)),
+        is_captured=is_captured,
+    )
+    problems = [convert_problem(problem) for problem in findings if problem.severity is Severity.ERROR]
+    return (None, problems) if problems else ((sites, provider), [])
+
+
+class _Reconciler:
+    """Reconciliation of one run."""
+
+    def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
+        self.run = run
+        self.state = run.stored.state
+        recorded = [
+            instance.current.attributes
+            for instance in self.state.instances.values()
+            if instance.current is not None
+        ]
+        self.sites = apply_recorded_names(sites, recorded)
+        self.provider = provider
+        self.provider.set_state_objects(recorded, list_managed_objects(self.state))
+        self.types = run.project.registries.resource_types
+
+    def build_result(self, *, with_replays: bool) -> ReconcileResult:
+        """Build the result; write the state if anything changed."""
+        try:
+            observed, absent, uncaptured = self._read_objects()
+            unfinished = tuple(self._find_unfinished())
+        except ProviderProblem as problem:
+            return ReconcileResult(diagnostics=(build_error("reading-what-stands-failed", str(problem)),))
+        checks = tuple(self._build_checks(observed, absent, uncaptured))
+        replays_run = tuple(self._run_replays(checks)) if with_replays else ()
+        rules, problems = self._check_rules(observed)
+        settlement = self._verify_predictions(observed)
+        new_state = self._build_new_state(observed, replays_run, settlement)
+        if new_state is not self.state and not problems:
+            problems += self._write_state(new_state)
+        return ReconcileResult(
+            checks=checks,
+            absent=tuple(map(str, absent)),
+            uncaptured=tuple(map(str, uncaptured)),
+            unfinished=unfinished,
+            warnings=tuple(warning.detail for warning in self.provider.list_warnings()),
+            rules=rules,
+            replays=replays_run,
+            predictions=VerifiedPredictions(
+                _collect_records(new_state),
+                sum(map(len, settlement.verified.values())),
+                list_wrong_certain(chain.from_iterable(settlement.verified.values())),
+            ),
+            diagnostics=tuple(problems),
+        )
+
+    def run_replays(self) -> ReconcileResult:
+        """Run the replays of the sites in state. Raises ProviderProblem."""
+        observed, absent, uncaptured = self._read_objects()
+        checks = tuple(self._build_checks(observed, absent, uncaptured))
+        names = {
+            str(item.current.attributes.get("name"))
+            for address, item in self.state.instances.items()
+            if address.type == "nexus_site" and item.current is not None
+        }
+        replays_run = tuple(item for item in self._run_replays(checks) if item.site in names)
+        return ReconcileResult(checks=checks, replays=replays_run)
+
+    def _list_vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
+        for address in sorted(self.state.instances, key=compute_address_order):
+            current = self.state.instances[address].current
+            kind = self.types.get(address.type)
+            if current is not None and kind is not None and kind.vms is not None and _is_azure_type(kind):
+                yield address, current, kind
+
+    def _read_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
+        """Read the objects with VMs; return observed, absent and uncaptured ones."""
+        objects = list(self._list_vm_objects())
+        requests = [
+            ReadRequest(
+                ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
+                current.attributes,
+                str(address),
+            )
+            for address, current, _ in objects
+        ]
+        observed: dict[Address, ObjectState] = {}
+        absent: list[Address] = []
+        uncaptured: list[Address] = []
+        for (address, current, kind), answer in zip(objects, self.provider.read(requests), strict=True):
+            if answer.attributes is None:
+                absent.append(address)
+                continue
+            if not answer.is_observed:
+                uncaptured.append(address)
+                continue
+            observed_values = {
+                name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes
+            }
+            agreement = compare_answer(
+                str(address), kind.schema, current.attributes, {**current.attributes, **observed_values}, ()
+            )
+            observed[address] = replace(current, attributes=agreement.attributes)
+        return observed, absent, uncaptured
+
+    def _find_unfinished(self) -> Iterator[str]:
+        """Find the unfinished changes of applies, as the project's providers currently report them. Raises
+        ProviderProblem.
+        """
+        pending = {
+            address: instance
+            for address, instance in self.state.instances.items()
+            if get_unfinished(instance.current)
+        }
+        if not pending:
+            return
+        reduced_state = replace(self.state, instances=pending)
+        refreshed = refresh_objects(reduced_state, self.run.providers, self.types, lambda _address, _id: None)
+        for address in sorted(pending, key=compute_address_order):
+            if unfinished := get_unfinished(refreshed.get(address, pending[address].current)):
+                yield f"{address}: {unfinished['words']}"
+
+    def _build_checks(
+        self,
+        observed: Mapping[Address, ObjectState],
+        absent: Sequence[Address],
+        uncaptured: Sequence[Address],
+    ) -> Iterator[ClusterCheck]:
+        """Compare observed and recorded locations of the VMs of every object."""
+        observed_machines = ObservedMachines.collect(self.sites)
+        absent_set, uncaptured_set = frozenset(absent), frozenset(uncaptured)
+        for address, current, kind in self._list_vm_objects():
+            if address in uncaptured_set:
+                continue
+            assert kind.vms is not None
+            observed_object = observed.get(address)
+            yield check_cluster(
+                str(address),
+                str(current.attributes.get("id")),
+                kind.vms.list_existing_vms(current.attributes),
+                kind.vms.list_existing_vms(observed_object.attributes)
+                if observed_object is not None and address not in absent_set
+                else None,
+                kind.vms.list_unplaced_vms(observed_object.attributes) if observed_object is not None else (),
+                observed_machines,
+            )
+
+    def _run_replays(self, checks: Sequence[ClusterCheck]) -> Iterator[Replay]:
+        """Run the replays of every site."""
+        for site in self.sites:
+            removed: dict[str, int] = {}
+            for check in checks:
+                missing_count = sum(vm.observed is None for vm in check.vms)
+                if missing_count and check.name.startswith(f"{site.name}/"):
+                    removed[check.name.rpartition("/")[2]] = missing_count
+            yield from run_replays(site, removed, tuple(RackSpread))
+
+    def _check_rules(
+        self, observed: Mapping[Address, ObjectState]
+    ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
+        """Check the separation rules on observed VMs; return errors that prevent it. Capacity errors do not,
+        since no VM is placed.
+        """
+        request = replace(
+            build_base_request(self.run.project, self.run.stored),
+            refreshed_objects={
+                address: self._add_missing_nodes(address, observed_object)
+                for address, observed_object in observed.items()
+            },
+            samples=0,
+            lint=False,
+        )
+        plan = make_plan(replace(request, includes_remedies=False)).plan
+        if plan.separation_verdicts or not plan.errored:
+            return plan.separation_verdicts, []
+        errors = (problem for problem in plan.diagnostics if problem.severity is Severity.ERROR)
+        return (), [problem for problem in errors if problem.id not in _CAPACITY_ERRORS]
+
+    def _add_missing_nodes(self, address: Address, observed_object: ObjectState) -> ObjectState:
+        """Return an object with its missing nodes as nodes without a machine, so that they are not placed
+        again.
+        """
+        current = self.state.instances[address].current
+        nodes, before = (
+            observed_object.attributes.get("nodes"),
+            current.attributes.get("nodes") if current else None,
+        )
+        if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
+            return observed_object
+        missing_nodes = {
+            name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes
+        }
+        if not missing_nodes:
+            return observed_object
+        return replace(
+            observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}}
+        )
+
+    def _verify_predictions(self, observed: Mapping[Address, ObjectState]) -> PredictionResults:
+        """Verify the open predictions of applied plans."""
+        predictions: dict[str, list[VerifiedPrediction]] = {}
+        still_open: dict[Address, OpenPredictions] = {}
+        for address, observed_object in observed.items():
+            open_before = read_open_predictions(observed_object.private)
+            if not open_before:
+                continue
+            owner_id = str(observed_object.attributes.get("id"))
+            verified, open_after = verify_open_predictions(
+                open_before, index_vms(observed_object, self.types.get(address.type)), owner_id
+            )
+            predictions.setdefault(owner_id.partition("/")[0], []).extend(verified)
+            if open_after != open_before:
+                still_open[address] = open_after
+        return PredictionResults(
+            {site: site_predictions for site, site_predictions in predictions.items() if site_predictions},
+            still_open,
+        )
+
+    def _build_new_state(
+        self,
+        observed: Mapping[Address, ObjectState],
+        replays: Sequence[Replay],
+        verification: PredictionResults,
+    ) -> State:
+        """Build the state with observations, verified predictions and replay scores."""
+        instances = dict(self.state.instances)
+        for address, observed_object in observed.items():
+            instance = instances[address]
+            if instance.current is not None and instance.current.attributes != observed_object.attributes:
+                instances[address] = InstanceState(observed_object, instance.deposed)
+        for record in build_prediction_records(verification, replace(self.state, instances=instances)):
+            if record.instance is not None:
+                instances[record.address] = record.instance
+        for address, instance in list(instances.items()):
+            current = instance.current
+            if current is None or address.type != "nexus_site":
+                continue
+            scores = _build_scores(str(current.attributes.get("name")), replays)
+            if scores and (current.private or {}).get(PREDICTION_KEY) != scores:
+                updated = replace(current, private={**(current.private or {}), PREDICTION_KEY: scores})
+                instances[address] = InstanceState(updated, instance.deposed)
+        if instances == self.state.instances:
+            return self.state
+        return replace(
+            self.state,
+            instances=instances,
+            lineage=self.state.lineage or str(uuid.uuid4()),
+            serial=self.state.serial + 1,
+            nexusform_version=nexusform.__version__,
+        )
+
+    def _write_state(self, new_state: State) -> list[Diagnostic]:
+        try:
+            self.run.project.backend.rewrite_journal(
+                codec.encode_state(new_state), self.run.stored.list_preserved_lines()
+            )
+        except BackendProblem as problem:
+            return [build_error("the-state-cannot-be-written", str(problem))]
+        return []
+
+
+def _collect_records(state: State) -> dict[str, PredictionRecord]:
+    """Collect the records of verified predictions by site name."""
+    records: dict[str, PredictionRecord] = {}
+    for address, instance in sorted(state.instances.items(), key=lambda item: compute_address_order(item[0])):
+        current = instance.current
+        if current is not None and address.type == "nexus_site" and parse_record(current.private):
+            records[str(current.attributes.get("name"))] = parse_record(current.private)
+    return records
+
+
+def _is_azure_type(kind: ResourceType) -> bool:
+    return kind.name.startswith("nexus_")
+
+
+def _build_scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, float]]:
+    """Build the prediction scores of a site by rack_spread, as stored in state."""
+    return {
+        item.spread.value: {
+            "hits": item.hits,
+            "sure": item.sure,
+            "judged": item.judged,
+            "not_judged": sum(item.unjudged.values()),
+            "chance": round(item.chance, 3),
+        }
+        for item in replays
+        if item.site == site
+    }

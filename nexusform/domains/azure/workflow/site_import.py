@@ -1,0 +1,474 @@
+"""Import of a whole site: existing objects become matching configuration and state."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
+
+from nexusform.applying.events import StepEvent
+from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.declarations.configuration import ProviderBlock
+from nexusform.configuration.declarations.constants import EMPTY_SCOPE
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    build_error,
+    build_warning,
+    convert_problem,
+    has_errors,
+)
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.domains.azure.importers.az_import import (
+    ImportedSite,
+    ImportedSiteObject,
+    Reference,
+    build_imported_sites,
+)
+from nexusform.domains.azure.importers.az_model import AzSite
+from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
+from nexusform.domains.azure.importers.az_sites import apply_recorded_names
+from nexusform.domains.azure.providers import azure
+from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
+from nexusform.domains.azure.providers.observed_site import ReadSites
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.planning.plan_request import ImportedObject
+from nexusform.planning.preparation.prior_state import normalize_imported
+from nexusform.plans.plan import Action
+from nexusform.rendering.notation.hcl_text import quote_string
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import Address
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.state.objects import EMPTY, ObjectState, State
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import find_backend, open_project
+from nexusform.workflow.opening.provider_setup import check_addresses
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.object_import import (
+    CONFIGURATION_SUFFIX,
+    ImportResult,
+    add_computed_attributes,
+    check_generated_path,
+    render_resource_block,
+    write_new_file,
+)
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
+
+PROVIDER: Final = "azure_export"
+_MACHINE: Final = "nexus_bare_metal_machine"
+_INVALID_LABEL_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_HEADING: Final = """\
+# A running site, written by `nexusform import` from {source}.
+# Look it through, then keep it as your own. Where VMs stand is in the state: nothing here moves any.
+
+"""
+
+
+class Source(Struct, frozen=True):
+    """Source of sites. `name`: display name. `read`: returns sites and findings. `provider`: key of the
+    provider for later plans. `settings`: those of its block, None if configured already. `alias`: set if
+    other blocks of its kind exist.
+    """
+
+    name: str
+    read: ReadSites
+    provider: str
+    settings: Mapping[str, str] | None = None
+    alias: str = ""
+
+
+class SiteImport(Struct, frozen=True):
+    """Result of reading a source: new objects by address in planning order, their configuration and provider,
+    site counts and diagnostics.
+    """
+
+    objects: Mapping[Address, ImportedSiteObject] = field(default_factory=dict)
+    text: str = ""
+    provider: str = PROVIDER
+    sites: tuple[ImportedSite, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def _read_sites(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
+    """Read the sites of a source as objects, with diagnostics."""
+    try:
+        sites, problems = source.read()
+    except ProviderProblem as problem:
+        return (), [build_error("reading-what-stands-failed", str(problem))]
+    diagnostics = [convert_problem(problem) for problem in problems]
+    if has_errors(diagnostics):
+        return (), diagnostics
+    named_sites = apply_recorded_names(sites, _list_attributes(state, source.provider))
+    imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
+    diagnostics += [convert_problem(finding) for site in imported_sites for finding in site.findings]
+    return imported_sites, diagnostics
+
+
+def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, Any]]:
+    """List the attributes of the objects in state, optionally of one provider."""
+    for instance in state.instances.values():
+        if instance.current is not None and provider in {"", instance.current.provider}:
+            yield instance.current.attributes
+
+
+def plan_import(source: Source, state: State) -> SiteImport:
+    """Plan the import of a source and its configuration. Objects in state stay unchanged."""
+    existing = _index_by_identity(state)
+    sites, diagnostics = _read_sites(source, state)
+    objects = [item for site in sites for item in site.objects]
+    addresses = assign_addresses(objects, existing, state)
+    new_objects = {
+        addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing
+    }
+    diagnostics += _find_renamed_sites(new_objects, objects, state, source.provider)
+    text = _render_configuration(new_objects, addresses, source) if new_objects else ""
+    return SiteImport(
+        objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
+    )
+
+
+class _UnlistedMachine(NamedTuple):
+    """Machine in state but not in an export; `is_certain` if the same provider has it."""
+
+    site: str
+    address: str
+    is_certain: bool
+
+
+def _find_renamed_sites(
+    new_objects: Mapping[Address, ImportedSiteObject],
+    objects: Iterable[ImportedSiteObject],
+    state: State,
+    provider: str,
+) -> Iterator[Diagnostic]:
+    """Find imported machines with rack and name of a machine in state at another site and no longer listed
+    there. With the same provider it is the same machine, with another possibly.
+    """
+    listed_ids = {item.id for item in objects if item.type == _MACHINE}
+    unlisted: dict[str, list[_UnlistedMachine]] = {}  # by rack and name
+    for address, instance in state.instances.items():
+        if address.type != _MACHINE or instance.current is None:
+            continue
+        machine_id = str(instance.current.attributes.get("id"))
+        site, _, name = machine_id.partition("/")
+        if machine_id not in listed_ids:
+            machine = _UnlistedMachine(site, str(address), instance.current.provider == provider)
+            unlisted.setdefault(name, []).append(machine)
+    duplicates: dict[tuple[str, str, bool], list[str]] = {}
+    for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
+        for machine in unlisted.get(name, ()):
+            duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
+    for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
+        yield _report_renamed_site(site, old_site, addresses, is_certain=is_certain)
+
+
+def _report_renamed_site(
+    site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool
+) -> Diagnostic:
+    """Report machines in state at a site of another name."""
+    machines = format_count(len(addresses), "machine")
+    detail = (
+        f'{machines} of the site "{site}" have the rack and name of machines that the state has at the site '
+        f'"{old_site}" ({format_first(addresses, 3)}) and that are not shown there.'
+    )
+    if is_certain:
+        remedy = (
+            "Nothing was taken over: they would stand in the state twice, and plans would make the others "
+            f'anew. If "{site}" is right, forget those of "{old_site}" (nexusform state rm ADDRESS) and '
+            f"delete "
+            "their blocks; then import again."
+        )
+        return build_error("machines-of-another-site", f"{detail} {remedy}")
+    remedy = (
+        f'Where both sites are there, all is well. If "{site}" is "{old_site}" under another name, it stands '
+        f"in "
+        "the state twice now: forget what was just imported (nexusform state rm ADDRESS), delete its file, "
+        "and give the export to the provider that those machines have."
+    )
+    return build_warning("machines-of-another-site", f"{detail} {remedy}")
+
+
+def _index_by_identity(state: State) -> dict[Reference, Address]:
+    """Index the addresses of objects in state by type and id."""
+    return {
+        (address.type, str(instance.current.attributes.get("id"))): address
+        for address, instance in state.instances.items()
+        if instance.current is not None
+    }
+
+
+# --- addresses ---------------------------------------------------------------------------------
+
+
+def assign_addresses(
+    objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
+) -> dict[Reference, Address]:
+    """Assign an address to each object: the one in `existing`, or one from its name. Objects of one type and
+    name get the site as prefix.
+    """
+    object_list = list(objects)
+    shared = Counter((item.type, _build_label(item.attributes["name"])) for item in object_list)
+    used = {(address.type, address.name) for address in (*state.instances, *existing.values())}
+    addresses: dict[Reference, Address] = {}
+    for item in object_list:
+        recorded_address = existing.get((item.type, item.id))
+        if recorded_address is not None:
+            addresses[item.type, item.id] = recorded_address
+            continue
+        label = _build_label(item.attributes["name"])
+        if shared[item.type, label] > 1:
+            label = _build_label(item.id.replace("/", "-"))
+        unique_label, number = label, 2
+        while (item.type, unique_label) in used:
+            unique_label, number = f"{label}_{number}", number + 1
+        used.add((item.type, unique_label))
+        addresses[item.type, item.id] = Address((), "managed", item.type, unique_label)
+    return addresses
+
+
+def _build_label(name: str) -> str:
+    """Convert a name to a valid label of an address."""
+    label = _INVALID_LABEL_CHARACTERS.sub("_", name)
+    return label if label[:1].isalpha() or label[:1] == "_" else f"_{label}"
+
+
+# --- configuration -----------------------------------------------------------------------------
+
+
+def _render_configuration(
+    objects: Mapping[Address, ImportedSiteObject], addresses: Mapping[Reference, Address], source: Source
+) -> str:
+    """Render the configuration of imported objects, block by block."""
+    types = build_registries().resource_types
+    blocks: list[str] = []
+    for address, item in objects.items():
+        references = {path: build_reference(addresses[target]) for path, target in item.references.items()}
+        schema = types[address.type].schema
+        blocks.append(render_resource_block(address, schema, item.attributes, references, source.provider))
+    return _HEADING.format(source=source.name) + "\n".join([*_render_provider(source), *blocks])
+
+
+def _render_provider(source: Source) -> Iterator[str]:
+    if source.settings is None:
+        return
+    settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
+    width = max(map(len, settings))
+    lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
+    yield f'provider "{source.provider.partition(".")[0]}" {{\n{"".join(lines)}}}\n'
+
+
+def build_reference(address: Address) -> str:
+    """Build the expression that refers to an object."""
+    attribute = "name" if address.type == "nexus_vm_sku" else "id"
+    return f"{address.type}.{address.name}.{attribute}"
+
+
+# --- import ------------------------------------------------------------------------------------
+
+
+def import_site(
+    location: CommandContext, source_name: str, path: str, locking: LockOptions, notices: Notices
+) -> ImportResult:
+    """Import the objects of an exported directory, or of Azure (`source_name` "azure"), missing in state.
+    `path` is the new configuration file. Nothing is written if there are errors.
+    """
+    rejection = check_generated_path(path) or _check_target_file(path, location.directory)
+    if rejection is not None:
+        return ImportResult(diagnostics=(rejection,))
+    state, problems, sources = _read_state(location)
+    if has_errors(problems):
+        return ImportResult(diagnostics=tuple(problems), sources=sources)
+    source, new_problems = find_source(location, source_name)
+    problems += new_problems
+    site_import = plan_import(source, state) if source is not None else SiteImport()
+    problems += site_import.diagnostics
+    lines = tuple(map(_format_site, site_import.sites))
+    if has_errors(problems) or not site_import.objects:
+        return ImportResult(lines, 0, tuple(problems), sources)
+    new_problems = write_new_file(path, site_import.text)
+    if has_errors(new_problems):
+        return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)
+    new_problems, sources = _write_state(location, site_import, locking, notices)
+    problems += new_problems
+    if has_errors(new_problems):
+        Path(path).unlink()
+    return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
+
+
+def _format_site(site: ImportedSite) -> str:
+    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs adopted, 2 without a
+    machine, 0 occupied`.
+    """
+    types = [item.type for item in site.objects]
+    parts = [
+        format_count(types.count("nexus_rack"), "rack"),
+        format_count(types.count("nexus_bare_metal_machine"), "machine"),
+        format_count(types.count("nexus_kubernetes_cluster"), "cluster"),
+    ]
+    vms = f"{format_count(site.imported, 'VM')} adopted, {site.unplaced:,} without a machine"
+    return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"
+
+
+def _read_state(location: CommandContext) -> tuple[State, list[Diagnostic], Mapping[str, SourceFile]]:
+    """Read the state before the import; configuration is optional."""
+    backend, problems, sources = find_backend(location)
+    if backend is None or has_errors(problems):
+        return EMPTY, problems, sources
+    stored, read_problems = read_stored_state(backend)
+    return (stored.state if stored is not None else EMPTY), [*problems, *read_problems], sources
+
+
+def _write_state(
+    location: CommandContext, site_import: SiteImport, locking: LockOptions, notices: Notices
+) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """Open the configuration with the new file, and write the objects to the state under its lock."""
+    opened = open_project(location)
+    problems = list(opened.diagnostics)
+    if opened.project is None:
+        return problems, opened.sources
+    with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
+        if run.is_ready:
+            problems += _apply_import(run, site_import)
+    return [*problems, *run.diagnostics], opened.sources
+
+
+def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
+    """Write the objects to the state by a plan without changes. Report an error if configuration and objects
+    differ.
+    """
+    state = run.stored.state
+    existing = _index_by_identity(state)
+    if any((item.type, item.id) in existing for item in site_import.objects.values()):
+        return [build_error("state-changed-during-import", "Somebody else imported meanwhile. Run it again.")]
+    start = Position(1, 1, 0)
+    types = run.project.registries.resource_types
+    attributes = {
+        address: normalize_imported(types[address.type].schema, item.attributes, item.id)
+        for address, item in site_import.objects.items()
+    }
+    computed = add_computed_attributes(attributes, run.project.registries)
+    imports = {
+        address: ImportedObject(
+            item.id,
+            ObjectState(
+                computed[address],
+                state.last_creation + number,
+                provider=site_import.provider,
+                private=item.note,
+            ),
+            Span("", start, start),
+        )
+        for number, (address, item) in enumerate(site_import.objects.items(), 1)
+    }
+    options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
+    plan = run.plan(options).plan
+    problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
+    if has_errors(problems):
+        return problems
+    differing = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    if differing:
+        return [*problems, _build_change_error([str(change.address) for change in differing])]
+    return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
+
+
+class _SilentListener:
+    """Listener that ignores step events: an import has no steps."""
+
+    def report_start(self, event: StepEvent) -> None:
+        """Ignore the start of a step."""
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Ignore the progress of a step."""
+
+    def report_end(self, event: StepEvent) -> None:
+        """Ignore the end of a step."""
+
+
+def _build_change_error(differing: Sequence[str]) -> Diagnostic:
+    return build_error(
+        "import-would-change",
+        f"An import changes nothing, and what was written for {format_first(differing, 5)} would. Nothing "
+        f"was "
+        "taken over. Please report this with the export.",
+    )
+
+
+def _check_target_file(path: str, root: str) -> Diagnostic | None:
+    """Return an error unless the path is a *.nf.hcl file in the root module's directory."""
+    if path.endswith(CONFIGURATION_SUFFIX) and Path(path).resolve().parent == Path(root).resolve():
+        return None
+    detail = (
+        f'nexusform reads *{CONFIGURATION_SUFFIX} files of the root module\'s directory only, and "{path}" '
+        f"is none. Name "
+        f"for example site{CONFIGURATION_SUFFIX}."
+    )
+    return build_error("generated-configuration-stands-elsewhere", detail)
+
+
+def find_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
+    """Find the source named by `-from`: an exported directory, or `azure`."""
+    configuration, _ = load_project_configuration(location)
+    blocks = configuration.root.providers if configuration is not None else {}
+    if source_name == azure.KIND and not Path(source_name).is_dir():
+        return _build_azure_source(location, blocks)
+    return _build_directory_source(location, source_name, blocks), []
+
+
+def _build_directory_source(
+    location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]
+) -> Source:
+    """Build the source of an exported directory, with its configured provider or a new one."""
+    relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
+    configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
+
+    def read_sites() -> tuple[tuple[AzSite, ...], list[Problem]]:
+        return read_export(directory, {}, location.confinement.get_operator_confinement(directory))
+
+    settings_by_key = {
+        key: _read_settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER
+    }
+    for key, settings in settings_by_key.items():
+        if settings.get("directory") in {relative, configured_path}:
+            return Source(directory, read_sites, key)
+    block = {"directory": configured_path}
+    if not settings_by_key:
+        return Source(directory, read_sites, PROVIDER, block)
+    alias = _build_label(Path(directory).resolve().name)
+    return Source(
+        name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias
+    )
+
+
+def _build_azure_source(
+    location: CommandContext, blocks: Mapping[str, ProviderBlock]
+) -> tuple[Source | None, list[Diagnostic]]:
+    """Build the source of Azure from its provider block, else from the environment's subscription."""
+    settings: Mapping[str, Any] = {}
+    block = blocks.get(azure.KIND)
+    if block is not None:
+        settings = _read_settings(block, azure.SETTINGS)
+    try:
+        untrusted = check_addresses(block, settings, location) if block is not None else []
+        if untrusted:
+            return None, untrusted
+        subscription = azure.resolve_subscription(settings)
+    except ProviderProblem as problem:
+        return None, [build_error("which-subscription", f"{problem}", block.span if block else None)]
+    new_settings = {"subscription_id": subscription} if block is None else None
+    return Source(
+        f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings
+    ), []
+
+
+def _read_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
+    """Read the literal settings of a provider block."""
+    body, _ = prepare_body(block.body, schema, block.span)
+    return body.evaluate(EMPTY_SCOPE)[0]

@@ -1,0 +1,146 @@
+"""Placement hints from a plan of the saved files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.editor.module_text import ModuleText
+from nexusform.language.syntax.syntax_nodes import Block, Body
+from nexusform.placement_kinds.kinds import format_location_text
+from nexusform.plans.plan import Mode, PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.rendering.report.folding import format_names
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.workflow.opening.command_context import create_editor_context
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, begin_run
+
+_MAX_NAMES = 4
+_SAVED_TEXT_NOTE = "This is of the text as it was saved; what was typed since is not planned yet."
+
+
+class PlacementPreview(Struct, frozen=True):
+    """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block. `hints` are short,
+    `texts` detailed. `findings` are the plan's diagnostics about lines of the files.
+    """
+
+    hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    findings: tuple[Diagnostic, ...] = ()
+
+    def mark_outdated(self) -> PlacementPreview:
+        """Return the preview with a note about unsaved changes."""
+        return replace(self, texts={key: f"{text}\n\n{_SAVED_TEXT_NOTE}" for key, text in self.texts.items()})
+
+
+def plan_preview(directory: str) -> PlacementPreview:
+    """Return the preview of a plan on the recorded state, without a lock and without reading providers; empty
+    without a plan.
+    """
+    location = create_editor_context(directory, dict(os.environ))
+    project = open_project(location).project
+    if project is None:
+        return PlacementPreview()
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
+        if not run.is_ready:
+            return PlacementPreview()
+        plan = run.plan(PlanOptions(mode=Mode.NORMAL, refresh=False, samples=0)).plan
+    return build_preview(plan)
+
+
+def build_preview(plan: Plan) -> PlacementPreview:
+    """Return the preview of a plan. Instances of one block are merged."""
+    hints: dict[tuple[str, str], list[str]] = {}
+    texts: dict[tuple[str, str], list[str]] = {}
+    zones = _collect_zones(plan)
+    for table in plan.placement_tables:
+        key = (str(table.address.config_address), table.pool)
+        hints.setdefault(key, []).append(_format_spread(table))
+        texts.setdefault(key, []).append(
+            _format_pool(table, plan, zones.get((str(table.address), table.pool), []))
+        )
+    for row in plan.placements:
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
+            hints.setdefault((str(row.address.config_address), ""), []).append(_format_location(row))
+    return PlacementPreview(
+        {key: _join_first(parts, "; ") for key, parts in hints.items()},
+        {key: _join_first(parts, "\n\n") for key, parts in texts.items()},
+        tuple(finding for finding in plan.diagnostics if finding.subject is not None),
+    )
+
+
+def _collect_zones(plan: Plan) -> dict[tuple[str, str], list[str]]:
+    """Return the zones of each pool after the plan."""
+    zones: dict[tuple[str, str], dict[str, None]] = {}
+    for row in plan.placements:
+        if isinstance(row.target, Placement) and row.action is not PlacementAction.REMOVE:
+            zones.setdefault((str(row.address), row.pool), {})[row.target.availability_zone] = None
+    return {key: sorted(pool_zones) for key, pool_zones in zones.items()}
+
+
+def _format_spread(table: PlacementTable) -> str:
+    """Format the VMs per rack: `rack1..8: 3 each`, `rack1,2: 3, rack3: 2`."""
+    racks: dict[int, list[str]] = {}
+    for rack, count in table.actual_vms_per_rack.items():
+        racks.setdefault(count, []).append(rack)
+    if len(racks) == 1:
+        ((count, names),) = racks.items()
+        return f"{format_names(names)}: {count}{' each' if len(names) > 1 else ''}"
+    return ", ".join(
+        f"{format_names(names)}: {count}" for count, names in sorted(racks.items(), reverse=True)
+    )
+
+
+def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
+    """Format a pool: `pool1: 12 VMs on zones 1, 4; room for 7 more`, with its racks."""
+    capacity = next(
+        (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)),
+        None,
+    )
+    capacity_text = f"; room for {capacity.free:,} more" if capacity is not None else ""
+    zones_text = f" on {'zone' if len(zones) == 1 else 'zones'} {', '.join(zones)}" if zones else ""
+    return (
+        f"{table.cluster}/{table.pool}: "
+        f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_spread(table)} "
+        "(predicted)"
+    )
+
+
+def _format_location(row: PlacementChange) -> str:
+    assert row.target is not None, "only rows with a target are told"
+    return format_location_text(row.target)
+
+
+def _join_first(texts: list[str], separator: str) -> str:
+    text = separator.join(texts[:_MAX_NAMES])
+    return f"{text}{separator}{len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else text
+
+
+# --- blocks with placement -----------------------------------------------------------------------
+
+
+def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield the keys of a file's blocks in a preview, and the end of their headers."""
+    tree = module.trees.get(path)
+    for block in tree.blocks if tree is not None else ():
+        if block.type != "resource" or len(block.labels) < 2:
+            continue
+        address = f"{block.labels[0].value}.{block.labels[1].value}"
+        yield (address, ""), block.header_span.end.byte
+        body = block.body
+        for inner_block in body.blocks if isinstance(body, Body) else ():
+            yield (address, get_pool_name(inner_block)), inner_block.header_span.end.byte
+
+
+def get_pool_name(block: Block) -> str:
+    """Return the pool declared by a nested block, as named in placements; its type without one."""
+    if block.type == "control_plane":
+        return "control-plane"
+    return block.labels[0].value if block.labels else block.type

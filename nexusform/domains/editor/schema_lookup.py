@@ -1,0 +1,127 @@
+"""Schemas and allowed values at a position of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.domains.editor.module_text import ModuleText
+from nexusform.language.syntax.syntax_nodes import Block
+from nexusform.resource_types.registry import build_registries
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, compute_size_key
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import describe_type
+
+# Meta-arguments and blocks of every resource, with descriptions.
+META_ARGUMENTS: Final[Mapping[str, str]] = {
+    "count": "Number of instances; `count.index` is the number of each.",
+    "for_each": "A map or a set of texts: an instance for each; `each.key` and `each.value` are its own.",
+    "depends_on": "What must be there before, beyond what is referred to.",
+    "provider": "The provider's configuration, where it is not the default one.",
+}
+META_BLOCKS: Final[Mapping[str, str]] = {
+    "lifecycle": "prevent_destroy, ignore_changes, create_before_destroy, conditions.",
+    "dynamic": "Blocks of one type, one for each element of a collection.",
+}
+TOP_LEVEL: Final[Mapping[str, str]] = {
+    "resource": "An object that is planned and kept in state.",
+    "data": "Something that is read.",
+    "variable": "An input of the module.",
+    "locals": "Names for expressions.",
+    "output": "A value that the module gives.",
+    "module": "Another directory's configuration, called with inputs.",
+    "provider": "Settings of a provider.",
+    "moved": "An object that has another address now.",
+    "removed": "An object that is to be forgotten or destroyed.",
+    "import": "An object that stands already and is to be taken over.",
+    "check": "Assertions that only warn.",
+    "nexusform": "The backend, encryption, lint and versions.",
+}
+
+
+def find_schema(blocks: Sequence[Block]) -> BlockSchema | None:
+    """Return the schema of the innermost of these nested blocks; the outermost is a resource or data
+    source.
+    """
+    if not blocks or blocks[0].type not in ("resource", "data") or not blocks[0].labels:
+        return None
+    schema_by_type = build_registries().schemas["managed" if blocks[0].type == "resource" else "data"]
+    schema = schema_by_type.get(blocks[0].labels[0].value)
+    nested_blocks = [block for block in blocks[1:] if block.type != "content"]
+    for block in nested_blocks:
+        nested = schema.blocks.get(_get_block_type(block)) if schema is not None else None
+        schema = nested.schema if nested is not None else None
+    return schema
+
+
+def _get_block_type(block: Block) -> str:
+    return block.labels[0].value if block.type == "dynamic" and block.labels else block.type
+
+
+def describe_attribute(name: str, attribute: AttributeSchema) -> str:
+    """Describe an argument in Markdown: its type, whether it is required, its description and choices."""
+    kind = "required" if attribute.required else "optional" if attribute.optional else "computed"
+    lines = [
+        f"**`{name}`** {describe_type(attribute.type)}, {kind}",
+        "",
+        escape_description(attribute.description),
+    ]
+    if attribute.choices:
+        lines.append(f"\nOne of {', '.join(f'`{choice}`' for choice in attribute.choices)}.")
+    if attribute.default is not None:
+        lines.append(f"\nDefault: `{attribute.default}`.")
+    return "\n".join(lines)
+
+
+def describe_block(name: str, nested: NestedBlock) -> str:
+    """Describe a nested block in Markdown."""
+    label = f' "{nested.label.upper()}"' if nested.nesting is Nesting.MAP and nested.label else ""
+    return f"**`{name}{label} {{ }}`**\n\n{escape_description(nested.description)}"
+
+
+def escape_description(text: str) -> str:
+    """Escape a description for Markdown: placeholders such as <rack> are not HTML, except in code."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
+
+
+class Choice(Struct, frozen=True):
+    """Value of an argument with its meaning."""
+
+    value: str
+    meaning: str = ""
+
+
+def list_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
+    """Yield the known values of an argument."""
+    if name == "vm_sku_name":
+        yield from list_vm_skus(module)
+    elif name == "machine_sku":
+        for sku in CATALOGUES[NEWEST].machine_skus:
+            yield Choice(sku)
+    elif attribute is not None:
+        yield from (Choice(value) for value in attribute.choices)
+
+
+def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
+    """Yield the VM SKUs of the module and of the catalogue, largest first."""
+    for symbol in module.list_symbols():
+        if symbol.kind == "resource" and symbol.type == "nexus_vm_sku":
+            yield Choice(symbol.name, "declared here")
+    for sku in sorted(CATALOGUES[NEWEST].vm_skus.values(), key=compute_size_key, reverse=True):
+        cells = "1 cell" if sku.numa_cells == 1 else f"{sku.numa_cells} cells"
+        yield Choice(
+            sku.name, f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}"
+        )
+
+
+def list_settable(schema: BlockSchema) -> Iterable[tuple[str, AttributeSchema]]:
+    """Return the arguments a user can set."""
+    return (
+        (name, attribute)
+        for name, attribute in schema.attributes.items()
+        if attribute.required or attribute.optional
+    )

@@ -1,0 +1,376 @@
+"""Fleet as seen by a plan: members with configured or derived figures, their records in state, and observed
+hubs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct, convert, field, json
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.fleet_model import (
+    FleetBudget,
+    FleetMember,
+    FleetObject,
+    FleetOverride,
+    RunRecord,
+)
+from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.quantity import (
+    MalformedQuantity,
+    Quantity,
+    QuantityFormat,
+    build_cpu_quantity,
+    build_quantity,
+    parse_quantity,
+)
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.resources.address import Address
+
+NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+# Record of a member not processed by any placement yet.
+UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
+# in such a record: placements that did not process its leaving either
+UNNOTIFIED_PLACEMENTS: Final = "left_without"
+
+
+class PodPredictor(Protocol):
+    """Pod prediction during a fleet's plan. A cluster's name is its id, or a member's name."""
+
+    def place_pods(
+        self,
+        placement_address: str,
+        cluster_name: str,
+        manifests: tuple[Manifest, ...],
+        prior_workloads: Mapping[str, Any],
+        /,
+        *,
+        previous: tuple[Manifest, ...] = (),
+        overrides_changed: bool = False,
+    ) -> Mapping[str, Any]:
+        """Place the pods of a placement's resources on a cluster: workload -> pod -> record of its location.
+        The result may change while other pods are placed. `previous` are the objects there before the plan;
+        `overrides_changed`: only overrides differ.
+        """
+        ...
+
+    def remove_pods(self, placement_address: str, cluster_name: str, /) -> None:
+        """Remove the pods of a placement from a cluster."""
+        ...
+
+    def recreate_workloads(self, placement_address: str, workloads: Collection[str], /) -> None:
+        """Remove the pods of these workloads, which are re-created on the hub."""
+        ...
+
+    def sum_requests(self, cluster_name: str, /) -> tuple[int, int]:
+        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes."""
+        ...
+
+
+def build_member(
+    configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]
+) -> Member:
+    """Build a member as reported by the hub; with a cluster, its figures derive from nodes and pods."""
+    if cluster is None:
+        return Member(
+            name=configuration.name,
+            labels=configuration.labels,
+            taints=configuration.taints,
+            properties=configuration.properties,
+            resources=configuration.resources,
+            health=configuration.health,
+            namespaces=configuration.namespaces,
+        )
+    sku_counts = Counter(sku.name for sku in cluster.skus)
+    properties = {
+        f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())
+    }
+    properties[NODE_COUNT] = str(len(cluster.nodes))
+    return Member(
+        name=configuration.name,
+        labels=configuration.labels,
+        taints=configuration.taints,
+        properties={**properties, **configuration.properties},
+        resources=_compute_usage(cluster, requests),
+        health=configuration.health,
+        namespaces=configuration.namespaces,
+    )
+
+
+def _compute_usage(cluster: NodeCluster, requests: tuple[int, int]) -> ResourceUsage:
+    """Return the sums over the nodes of a cluster; `requests` are those of its pods."""
+    cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+    return ResourceUsage(
+        _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
+        _build_quantities(cpu, memory),
+        _build_quantities(max(0, cpu - requests[0]), max(0, memory - requests[1])),
+    )
+
+
+def _build_quantities(cpu: int, memory: int) -> dict[str, Quantity]:
+    return {"cpu": build_cpu_quantity(cpu), "memory": build_quantity(memory, QuantityFormat.BINARY)}
+
+
+# --- member records in state ---------------------------------------------------------------------
+
+
+def write_member_record(member: Member) -> dict[str, Any]:
+    """Return the watched fields of a member as plain data for state."""
+    usage = member.resources
+    return {
+        "labels": dict(member.labels),
+        "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
+        "properties": dict(member.properties),
+        "resources": {
+            "total": _format_quantities(usage.total),
+            "allocatable": _format_quantities(usage.allocatable),
+            "available": _format_quantities(usage.available),
+        },
+        "health": str(member.health),
+        "namespaces": None if member.namespaces is None else sorted(member.namespaces),
+    }
+
+
+def _format_quantities(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
+
+
+def read_member_record(name: str, record: Mapping[str, Any]) -> Member:
+    """Return the member of a record in state."""
+    resources = record.get("resources") or {}
+    namespaces = record.get("namespaces")
+    return Member(
+        name=name,
+        labels=dict(record.get("labels") or {}),
+        taints=tuple(Taint(*taint) for taint in record.get("taints") or ()),
+        properties=dict(record.get("properties") or {}),
+        resources=ResourceUsage(
+            *(_parse_quantities(resources.get(name)) for name in ("total", "allocatable", "available"))
+        ),
+        health=Health(record.get("health") or Health.HEALTHY),
+        namespaces=None if namespaces is None else frozenset(namespaces),
+    )
+
+
+def _parse_quantities(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
+    amounts = {}
+    for name, text in (texts or {}).items():
+        amount = parse_quantity(text)
+        if not isinstance(amount, MalformedQuantity):
+            amounts[name] = amount
+    return amounts
+
+
+class FleetMemberState(Struct):
+    """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its
+    planned form (None: removed). `address` is None for observed members only. `rejoins`: the plan re-creates
+    it; `unnotified_placements` (addresses) have not processed an earlier re-creation.
+    """
+
+    address: Address | None
+    configuration: FleetMember | None
+    cluster: NodeCluster | None = None
+    previous: Member | None = None
+    planned: Member | None = None
+    is_rejoining: bool = False
+    unnotified_placements: frozenset[str] = frozenset()
+
+
+class MemberClusters(Struct, frozen=True):
+    """Members as input of placements: labels by name, leaving members, and members with apply failures."""
+
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
+
+
+def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
+    """Build the input of placements from the members."""
+    present = {name: member for name, member in members.items() if member.planned is not None}
+    return MemberClusters(
+        {name: member.planned.labels for name, member in present.items() if member.planned is not None},
+        frozenset(
+            name
+            for name, member in present.items()
+            if member.planned is not None and member.planned.is_leaving
+        ),
+        frozenset(
+            name
+            for name, member in present.items()
+            if member.configuration and member.configuration.apply_fails
+        ),
+    )
+
+
+class ObservedHub(Struct, frozen=True):
+    """Content of observed hubs. Placement attributes by type and id, members by name, names of completed
+    evictions, and staged runs by key: record, approvals, and reason of a failure. `objects` are those on live
+    hubs beyond the configuration. `pending_requests` are evictions (by name) and runs (by key) not processed
+    by the hub. `overrides` are override snapshots by name, `run_overrides` their names by run and cluster,
+    `current_overrides` the overrides on a live hub, `budgets` the disruption budgets by placement.
+    `is_unread`: a configured hub could not be read, so its members are unknown.
+    """
+
+    placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    members: Mapping[str, FleetMember] = field(default_factory=dict)
+    evictions: frozenset[str] = frozenset()
+    runs: Mapping[str, RunRecord] = field(default_factory=dict)
+    approvals: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    failed_runs: Mapping[str, str] = field(default_factory=dict)
+    objects: tuple[Manifest, ...] = ()
+    pending_requests: frozenset[str] = frozenset()
+    overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
+    run_overrides: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    current_overrides: tuple[FleetOverride, ...] = ()
+    budgets: Mapping[str, DisruptionBudget] = field(default_factory=dict)
+    is_unread: bool = False
+
+    def get_placement(self, instance: Instance) -> Mapping[str, Any]:
+        """Return the observed attributes of a placement; {} for a re-created one."""
+        if instance.is_replaced or instance.config is None:
+            return {}
+        return self.placements.get((instance.type.name, instance.type.identify(instance.config)), {})
+
+
+def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
+    """Read the hubs of the configuration's data blocks."""
+    placements: dict[tuple[str, str], Mapping[str, Any]] = {}
+    members: dict[str, FleetMember] = {}
+    evictions: set[str] = set()
+    runs: dict[str, RunRecord] = {}
+    approvals: dict[str, frozenset[str]] = {}
+    failed_runs: dict[str, str] = {}
+    objects: list[Manifest] = []
+    pending_requests: set[str] = set()
+    overrides: dict[str, FleetOverride] = {}
+    current_overrides: list[FleetOverride] = []
+    budgets: dict[str, DisruptionBudget] = {}
+    run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}
+    types = request.registries.resource_types
+    for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
+        overrides |= _read_override_snapshots(attributes, types)
+        budgets |= _read_budgets(attributes, types)
+        for key, placement_attributes in (attributes.get("placements") or {}).items():
+            namespace, _, name = key.rpartition("/")
+            placement = {"name": name, "namespace": namespace or None, **placement_attributes}
+            resource_type = placement.pop("type")
+            placement["override_snapshots"] = _read_override_snapshots(placement_attributes, types)
+            placements[resource_type, key] = placement
+        for name, member_attributes in (attributes.get("member_clusters") or {}).items():
+            member = _read_object(
+                types, "fleet_member_cluster", _build_member_attributes(name, member_attributes)
+            )
+            if isinstance(member, FleetMember):
+                members[name] = member
+        if attributes.get("read_at"):  # a dump may be outdated at the time of the apply
+            read_objects = (build_manifest(json.decode(text)) for text in attributes["hub_objects"].values())
+            objects += (manifest for manifest in read_objects if manifest is not None)
+            current_overrides += _read_overrides(attributes, types)
+        evictions.update(attributes.get("evictions") or ())
+        for name in _REQUEST_ATTRIBUTES:
+            pending_requests.update(attributes.get(name) or ())
+        for key, run in (attributes.get("runs") or {}).items():
+            runs[key] = convert(json.decode(run["begun"]), RunRecord)
+            approvals[key] = frozenset(run["approvals"])
+            run_overrides[key] = run.get("overrides") or {}
+            if run["ended"] and not run["succeeded"]:
+                failed_runs[key] = run["reason"]
+    observed = ObservedHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
+    pending_requests -= evictions | runs.keys()
+    return replace(
+        observed,
+        objects=tuple(objects),
+        pending_requests=frozenset(pending_requests),
+        overrides=overrides,
+        run_overrides=run_overrides,
+        current_overrides=tuple(current_overrides),
+        budgets=budgets,
+        is_unread=any(
+            read is None for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
+        ),
+    )
+
+
+_REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
+
+
+def _read_object(
+    types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]
+) -> FleetObject | None:
+    """Return a fleet object from its attributes."""
+    resource_type = types.get(name)
+    return (
+        resource_type.build_fleet_object(attributes)
+        if resource_type is not None and resource_type.build_fleet_object
+        else None
+    )
+
+
+def _build_member_attributes(name: str, observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an observed member as attributes of its resource type."""
+    return {"name": name, **observed, "taint": observed.get("taints")}
+
+
+def _read_override_snapshots(
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
+) -> dict[str, FleetOverride]:
+    """Return current and former overrides of a hub by the name of their snapshot."""
+    overrides = {}
+    for name, manifest in (observed.get("override_snapshots") or {}).items():
+        namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]
+        resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
+        metadata = json.decode(manifest)["metadata"]
+        override = _read_object(types, resource_type, {**metadata, "manifest": manifest})
+        if isinstance(override, FleetOverride):
+            overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
+    return overrides
+
+
+def _read_overrides(
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
+) -> Iterator[FleetOverride]:
+    """Yield the overrides on a hub."""
+    for maps, resource_type in _OVERRIDE_MAPS:
+        for override in _read_objects(observed, maps, types, resource_type):
+            if isinstance(override, FleetOverride):
+                yield override
+
+
+def _read_budgets(
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
+) -> dict[str, DisruptionBudget]:
+    """Return the disruption budgets on a hub by placement."""
+    objects = _read_objects(
+        observed, "placement_disruption_budgets", types, "fleet_placement_disruption_budget"
+    )
+    return {
+        fleet_object.placement: fleet_object.budget
+        for fleet_object in objects
+        if isinstance(fleet_object, FleetBudget)
+    }
+
+
+def _read_objects(
+    observed: Mapping[str, Any], maps: str, types: Mapping[str, ResourceType], resource_type: str
+) -> Iterator[FleetObject | None]:
+    """Yield the observed objects of a kind, parsed like the blocks of its resource type."""
+    for manifest in (observed.get(maps) or {}).values():
+        metadata = json.decode(manifest)["metadata"]
+        yield _read_object(types, resource_type, {**metadata, "manifest": manifest})
+
+
+_OVERRIDE_MAPS: Final = (
+    ("cluster_resource_overrides", "fleet_cluster_resource_override"),
+    ("resource_overrides", "fleet_resource_override"),
+)

@@ -1,0 +1,240 @@
+"""Ownership of objects that several placements apply to one cluster. An object belongs to the first manager
+that applies it until its removal; others fail to take it over. If several are added in one plan, the result
+is open; the plan assumes the order of the configuration. Source: KubeFleet pkg/controllers/workapplier
+(process.go, drift_detection_takeover.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER, ApplyStrategy
+from nexusform.domains.fleet.planning.overrides import (
+    ObjectIdentity,
+    collect_identities,
+    expand_envelopes,
+    get_identity,
+)
+from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import OwnershipConflict
+from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+
+_MAX_CLUSTERS: Final = 5
+_NO_OWNERSHIP: Final = "no ownership of the object in the member cluster; takeover is needed"
+_TAKEOVER_FAILED: Final = "failed to take over a pre-existing object: the object is already owned by"
+_DISALLOWED: Final = f"{_TAKEOVER_FAILED} some other sources(s) and co-ownership is disallowed"
+_DUPLICATE: Final = f"{_TAKEOVER_FAILED} another Fleet AppliedWork object"
+_DIFFERS: Final = (
+    "cannot take over object: configuration differences are found between the manifest object and the "
+    "corresponding object in the member cluster"
+)
+
+# A placement with its bindings and the clusters reached by its rollout.
+PlacementBindings = tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]
+# Objects added to clusters without a placement: member -> object -> (owner, manifest).
+DirectObjects = Mapping[str, Mapping[ObjectIdentity, tuple[str, Manifest]]]
+
+
+class SharedObjects(Struct, frozen=True):
+    """Objects possibly applied by several placements, or by a placement and directly."""
+
+    objects: frozenset[ObjectIdentity] = frozenset()
+    direct: DirectObjects = {}
+
+
+def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects) -> SharedObjects:
+    """Return the objects that several placements, or a placement and a direct manifest, may have."""
+    seen_objects: set[ObjectIdentity] = set().union(*direct.values()) if direct else set()
+    shared_objects: set[ObjectIdentity] = set()
+    for placement in placements:
+        objects = _collect_objects(placement)
+        shared_objects |= objects & seen_objects
+        seen_objects |= objects
+    return SharedObjects(frozenset(shared_objects), direct)
+
+
+def _collect_objects(placement: PlacementPlan) -> frozenset[ObjectIdentity]:
+    """Return the objects that a placement selects, has in snapshots, or has on a cluster."""
+    objects = collect_identities(placement.selection.manifests)
+    for snapshot in placement.snapshot_store.snapshots:
+        objects |= collect_identities(snapshot.objects)
+    # Clusters without overrides share one list of objects, processed once.
+    on_clusters = placement.current.applied.on_cluster.values()
+    lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
+    for manifests in lists.values():
+        objects |= collect_identities(manifests)
+    return objects
+
+
+def assign_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
+    """Determine for each placement the objects owned by others, by cluster."""
+    candidates: dict[tuple[str, ObjectIdentity], list[_Candidate]] = {}
+    for placement, bindings, reached in placement_bindings:
+        if shared.objects and not placement.spec.configuration.is_report_only:
+            for binding in bindings:
+                for candidate in _list_candidates(placement, binding, reached, shared.objects):
+                    candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
+    results = {placement.address: _OwnershipBuilder() for placement, _, _ in placement_bindings}
+    for (cluster, object_id), contenders in candidates.items():
+        direct_owner = shared.direct.get(cluster, {}).get(object_id)
+        if direct_owner is not None:
+            _assign_direct_owner(contenders, cluster, direct_owner, results)
+        _assign_placement_owner(contenders, cluster, results)
+    for placement, _, _ in placement_bindings:
+        result = results[placement.address]
+        placement.ownership = ObjectOwnership(result.conflicts, result.duplicates)
+
+
+class _OwnershipBuilder(Struct, frozen=True):
+    # Mutable form of `ObjectOwnership`.
+    conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
+    duplicates: dict[str, dict[ObjectIdentity, str]] = field(default_factory=dict)
+
+
+def _assign_direct_owner(
+    contenders: Sequence[_Candidate],
+    cluster: str,
+    direct_owner: tuple[str, Manifest],
+    results: Mapping[str, _OwnershipBuilder],
+) -> None:
+    """Record the placements that do not own an object also applied directly. `direct_owner` is its owner and
+    manifest.
+    """
+    owner, manifest = direct_owner
+    for contender in contenders:
+        if contender.is_existing:
+            continue
+        reason = _explain_takeover_failure(contender.placement, contender.object, cluster, manifest)
+        if reason:
+            conflicts = results[contender.placement.address].conflicts
+            conflicts.setdefault(cluster, {})[contender.object] = OwnershipConflict(owner, reason)
+
+
+def _assign_placement_owner(
+    contenders: Sequence[_Candidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
+) -> None:
+    """Determine the owner of an object among placements; the others get a conflict."""
+    current_owners = [contender.placement for contender in contenders if contender.is_existing]
+    owner = (
+        min(current_owners, key=lambda p: p.spec.creation_order)
+        if current_owners
+        else contenders[0].placement
+    )
+    for contender in contenders:
+        placement = contender.placement
+        if placement is owner:
+            continue
+        if contender.is_kept:
+            duplicates = results[placement.address].duplicates
+            duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
+            continue
+        conflict = OwnershipConflict(
+            owner.spec.address,
+            _explain_conflict(placement.spec.configuration.apply),
+            is_race=not current_owners,
+        )
+        results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
+
+
+class _Candidate(Struct, frozen=True):
+    # An object that a placement would have on a cluster: whether it had it before, and whether it keeps it as
+    # it is. Two imported placements may keep one object; nothing changes for that before one of them rolls
+    # out.
+    placement: PlacementPlan
+    object: ObjectIdentity
+    is_existing: bool
+    is_kept: bool
+
+
+def _list_candidates(
+    placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
+) -> Iterator[_Candidate]:
+    """Yield the shared objects that a placement wants on a cluster."""
+    is_released = binding.cluster in placement.released_clusters
+    content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
+    objects_before = (
+        collect_identities(content_before.manifests) if content_before is not None else frozenset()
+    )
+    is_untouched = binding.cluster not in reached
+    for object_id in collect_identities(placement.list_wanted_objects(binding, reached)) & objects:
+        is_existing = object_id in objects_before
+        yield _Candidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
+
+
+def _explain_conflict(strategy: ApplyStrategy) -> str:
+    """Return the hub's message for an object owned by another placement."""
+    if strategy.when_to_take_over == NEVER:
+        return _NO_OWNERSHIP
+    return _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+
+
+def _explain_takeover_failure(
+    placement: PlacementPlan, object_id: ObjectIdentity, cluster: str, existing: Manifest
+) -> str:
+    """Return the hub's message if an unowned object cannot be taken over, "" on success. `existing` is the
+    object on the cluster.
+    """
+    strategy = placement.spec.configuration.apply
+    if strategy.when_to_take_over == NEVER:
+        return _NO_OWNERSHIP
+    if strategy.when_to_take_over != IF_NO_DIFF:
+        return ""
+    latest = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
+    rendered = placement.snapshot_store.render_cluster(latest, cluster)
+    manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
+    wanted = next((manifest for manifest in manifests if get_identity(manifest) == object_id), None)
+    is_same = wanted is not None and wanted.body == existing.body
+    return "" if is_same else _DIFFERS
+
+
+def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Yield warnings about ownership conflicts, and about objects recorded for two placements."""
+    for text in (*_describe_duplicates(placement), *_describe_conflicts(placement)):
+        yield placement.spec.instance.build_diagnostic(
+            Problem((), "object-has-another-owner", text, Severity.WARNING)
+        )
+
+
+def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
+    """Yield a sentence for each object and owner recorded for two placements."""
+    clusters_of: dict[tuple[ObjectIdentity, str], list[str]] = {}
+    for cluster, owners in sorted(placement.ownership.duplicates.items()):
+        for object_and_owner in owners.items():
+            clusters_of.setdefault(object_and_owner, []).append(cluster)
+    for (object_id, owner), clusters in clusters_of.items():
+        yield (
+            f"State says that both {owner} and this placement brought {object_id.title} to "
+            f"{format_first(clusters, _MAX_CLUSTERS)}. On a hub one of them failed. Nothing is changed for "
+            "that; the next rollout of this placement fails there. Let one of them select it."
+        )
+
+
+def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
+    """Yield a sentence for each conflicting object and cause."""
+    clusters_of: dict[tuple[ObjectIdentity, OwnershipConflict], list[str]] = {}
+    for cluster, conflicts in sorted(placement.ownership.conflicts.items()):
+        for object_and_conflict in conflicts.items():
+            clusters_of.setdefault(object_and_conflict, []).append(cluster)
+    for (object_id, conflict), clusters in clusters_of.items():
+        cluster_names = format_first(clusters, _MAX_CLUSTERS)
+        if conflict.is_race:
+            yield (
+                f"{conflict.owner} and {placement.address} both bring {object_id.title} to {cluster_names} "
+                f"in this plan. "
+                f"One of them fails ({conflict.message}), and which is not foretold: the plan goes on as if "
+                f"{conflict.owner} came first. Let one of them select it."
+            )
+        else:
+            yield (
+                f"{object_id.title} on {cluster_names} belongs to {conflict.owner}: {conflict.message}. This "
+                f"placement does "
+                f"not apply it there until {conflict.owner} lets go of it."
+            )

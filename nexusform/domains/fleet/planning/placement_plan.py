@@ -1,0 +1,479 @@
+"""Plan of one placement: spec, resources, bindings and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
+from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_identity
+from nexusform.domains.fleet.planning.placement_decisions import (
+    ObjectOwnership,
+    RolloutResult,
+    SchedulingResult,
+)
+from nexusform.domains.fleet.planning.placement_records import (
+    ResourceSnapshot,
+    has_resources,
+    is_availability_tracked,
+    read_bindings,
+)
+from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
+from nexusform.domains.fleet.planning.resource_selection import (
+    CurrentResources,
+    ResourceSelection,
+    SnapshotStore,
+)
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    PlacementType,
+)
+from nexusform.domains.fleet.scheduling.cycle import CycleResult
+from nexusform.domains.fleet.scheduling.eviction import Eviction
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.rollout import (
+    Readiness,
+    RolloutProjection,
+    compute_target,
+    simulate_rollout,
+)
+from nexusform.domains.fleet.scheduling.watcher import SchedulingOccasion, Trigger, WatchedPlacement
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.plans.plan import RolloutStep
+
+
+class PlacementPlan(Struct):
+    """Plan of one placement. `spec`, `selection`, `snapshot_store` and `current` are final before the
+    iterations; iterations, runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`.
+    `evictions` are those of this plan by name, `rejoining_members` leave and join again, `workloads` are the
+    predicted pods by cluster.
+    """
+
+    spec: Final[PlacementSpec]
+    selection: Final[ResourceSelection]
+    current: Final[CurrentResources]
+    snapshot_store: Final[SnapshotStore]
+    bindings: tuple[Binding, ...]
+    scheduling: SchedulingResult
+    ownership: ObjectOwnership = field(default_factory=ObjectOwnership)
+    rollout: RolloutResult = field(default_factory=RolloutResult)
+    evictions: tuple[tuple[str, Eviction], ...] = ()
+    rejoining_members: frozenset[str] = frozenset()
+    workloads: Final[dict[str, Any]] = field(default_factory=dict)
+    _projection: tuple[tuple[Binding, ...], RolloutProjection] | None = None
+    _hub_moves: tuple[Mapping[str, str], tuple[str, ...]] | None = None
+
+    @property
+    def address(self) -> str:
+        """Address as text."""
+        return self.spec.address
+
+    @property
+    def key(self) -> str:
+        """Name on the hub, `namespace/name` if namespaced."""
+        return self.spec.configuration.key
+
+    @property
+    def evicted_clusters(self) -> frozenset[str]:
+        """Clusters released by an eviction of this plan, or with a binding in deletion on a hub."""
+        deleting_clusters = self.spec.deleting_clusters
+        if not self.evictions:
+            return deleting_clusters
+        return deleting_clusters | {
+            eviction.cluster for _, eviction in self.evictions if eviction.is_executed
+        }
+
+    @property
+    def released_clusters(self) -> frozenset[str]:
+        """Clusters with a binding removed in this plan, even if a new one follows."""
+        return self.evicted_clusters | self.rejoining_members
+
+    @property
+    def rollout_trigger(self) -> Trigger:
+        """Trigger of a rollout without rescheduling."""
+        if self.current.resources_changed:
+            return Trigger.RESOURCES_CHANGED
+        if self.has_missing_bindings:
+            return Trigger.BINDING_DELETED if self.manually_deleted_clusters else Trigger.EVICTED
+        if self.current.has_override_change:
+            return Trigger.OVERRIDES_CHANGED
+        return Trigger.STRATEGY_CHANGED if self.spec.strategy_changed else Trigger.RESOURCES_CHANGED
+
+    @property
+    def needs_scheduling(self) -> bool:
+        """Whether changes of the placement itself require scheduling cycles."""
+        return (
+            self.spec.is_first_scheduling
+            or self.spec.is_pending
+            or self.spec.policy_changed
+            or self.spec.number_changed
+            or self.spec.spec_changed
+            or self.current.resources_changed
+            or self.current.has_override_change
+            or bool(self.evicted_clusters)
+            or self.has_missing_bindings
+        )
+
+    def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep] | None:
+        """Return the cause and step of the last rollout with this cluster, None without one."""
+        for timeline in reversed(self.rollout.timelines):
+            for step in timeline.steps:
+                if cluster in step.clusters:
+                    return timeline.cause, step
+        return None
+
+    @property
+    def has_missing_bindings(self) -> bool:
+        """Whether bindings in state are missing, removed by another process."""
+        if self.missing_clusters:
+            return True
+        if self.spec.is_new or not self.scheduling.is_fulfilled:
+            return False
+        expected_count = self.spec.policy_snapshot.number_of_clusters or 0
+        if (
+            self.spec.configuration.placement_type is PlacementType.PICK_FIXED
+            and self.spec.configuration.policy
+        ):
+            expected_count = len(set(self.spec.configuration.policy.cluster_names))
+        scheduled_bindings = [
+            binding for binding in self.spec.prior_bindings if binding.state is not BindingState.UNSCHEDULED
+        ]
+        return len(scheduled_bindings) < expected_count
+
+    @property
+    def missing_clusters(self) -> tuple[str, ...]:
+        """Members scheduled in a hub's status but without a binding."""
+        if not self.spec.observed_attributes or self.spec.is_pending:
+            return ()
+        bound = {binding.cluster for binding in self.spec.prior_bindings}
+        reported = (
+            str(status.get("cluster_name") or "")
+            for status in self.spec.observed_attributes.get("placement_statuses") or ()
+            if _has_condition(status, "Scheduled", "True")
+        )
+        members = self.selection.clusters.labels.keys() - self.selection.clusters.leaving - bound
+        return tuple(sorted(members.intersection(reported)))
+
+    @property
+    def manually_deleted_clusters(self) -> tuple[str, ...]:
+        """Missing clusters without an eviction."""
+        records = self.spec.observed_attributes.get("evictions") or ()
+        evicted_names = {record["cluster_name"] for record in records if record.get("executed")}
+        return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_names)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a rollout of this plan changes the resources of a cluster."""
+        if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
+            return True
+        on_cluster = self.current.applied.on_cluster
+        previous_conflicts = {cluster: content.conflicting_objects for cluster, content in on_cluster.items()}
+        if not self.ownership.conflicts and not any(previous_conflicts.values()):
+            return False
+        for cluster, content in self.compute_final_resources().items():
+            if content.conflicting_objects != previous_conflicts.get(cluster, ()):
+                return True
+        return False
+
+    def build_watched_placement(self) -> WatchedPlacement:
+        """Return the placement as input of the watcher."""
+        return WatchedPlacement(
+            self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled
+        )
+
+    # --- resources ---
+
+    def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
+        """Return the resources on a binding's cluster after the rollout to the `reached` clusters, without
+        objects of other owners; None if there are none.
+        """
+        resources = self._compute_own_resources(binding, reached)
+        conflicts = self.ownership.conflicts.get(binding.cluster, {})
+        if resources is None or not (conflicts or resources.conflicting_objects):
+            return resources
+        wanted = self.list_wanted_objects(binding, reached)
+        manifests = tuple(manifest for manifest in wanted if get_identity(manifest) not in conflicts)
+        conflicting_objects = tuple(
+            get_identity(manifest) for manifest in wanted if get_identity(manifest) in conflicts
+        )
+        return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
+
+    def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
+        """Return the objects on a cluster if no other owner existed: the existing ones, and former
+        conflicts.
+        """
+        resources = self._compute_own_resources(binding, reached)
+        if resources is None:
+            return ()
+        manifests = tuple(expand_envelopes(resources.manifests))
+        rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)
+        if not resources.conflicting_objects or rendered is None:
+            return manifests
+        rendered_objects = expand_envelopes(rendered.manifests)
+        conflicting = [
+            manifest
+            for manifest in rendered_objects
+            if get_identity(manifest) in resources.conflicting_objects
+        ]
+        return (*manifests, *conflicting)
+
+    def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
+        """Return the resources of a cluster by this placement alone. Existing resources stay if overrides
+        fail or differences are only reported.
+        """
+        if not has_resources(binding):
+            return None
+        cluster = binding.cluster
+        previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
+        if cluster not in reached and not self.spec.starts_applying:
+            return previous
+        rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
+        if rendered is None:
+            return previous
+        if rendered.failure or self.spec.configuration.is_report_only:
+            return replace(rendered, manifests=previous.manifests if previous is not None else ())
+        return rendered
+
+    def project_rollout(self) -> RolloutProjection:
+        """Return the projected rolling update of the current bindings."""
+        if self.selection.selector_problem is not None:
+            return RolloutProjection((), self.bindings)
+        if self._projection is None or self._projection[0] is not self.bindings:
+            configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
+            target = compute_target(
+                configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
+            )
+            outcome = simulate_rollout(
+                self.bindings,
+                configuration.rolling_update,
+                target,
+                latest.index,
+                self._build_readiness(latest),
+            )
+            self._projection = (self.bindings, outcome)
+        return self._projection[1]
+
+    @property
+    def departed_clusters(self) -> frozenset[str]:
+        """Bound clusters that left or are leaving the fleet; their resources are removed with them."""
+        bound = {binding.cluster for binding in self.bindings}
+        return frozenset(
+            bound - self.selection.clusters.labels.keys() | bound & self.selection.clusters.leaving
+        )
+
+    @property
+    def previously_failed_clusters(self) -> frozenset[str]:
+        """Clusters with permanently failed resources before this plan. If the apply strategy changes,
+        failures under the new one count.
+        """
+        spec = self.spec
+        effective = (
+            spec.configuration
+            if spec.apply_strategy_changed or spec.previous_configuration is None
+            else spec.previous_configuration
+        )
+        failure_states = {FAILED, OVERRIDE_FAILED}
+        if effective.is_report_only and spec.apply_strategy_changed:
+            failure_states.remove(FAILED)
+        observed_bindings = spec.observed_attributes.get("bindings") or {}
+        failed_on_hub = {
+            cluster
+            for cluster, binding in observed_bindings.items()
+            if binding.get("standing") in failure_states
+        }
+        by_overriding = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
+        by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
+        return frozenset(failed_on_hub | by_overriding | by_applying)
+
+    @property
+    def uncertain_clusters(self) -> frozenset[str]:
+        """Bound clusters with a binding changed by the scheduler after their staged run; a hub reports the
+        rollout as unknown until the next run.
+        """
+        prior = {binding.cluster: binding for binding in self.spec.prior_bindings if has_resources(binding)}
+        statuses = self.spec.prior_attributes.get("placement_statuses") or ()
+        unknown_statuses = [
+            status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")
+        ]
+        reported = {str(status.get("cluster_name") or "") for status in unknown_statuses}
+        return frozenset(
+            binding.cluster
+            for binding in self.bindings
+            if binding.state is BindingState.BOUND
+            and binding.cluster in prior
+            and (binding.cluster in reported or _is_rescheduled(prior[binding.cluster], binding))
+        )
+
+    @property
+    def unready_clusters(self) -> frozenset[str]:
+        """Clusters with unavailable resources, temporarily or permanently."""
+        observed_bindings = self.spec.observed_attributes.get("bindings") or {}
+        waiting = {
+            cluster for cluster, binding in observed_bindings.items() if binding.get("standing") == WAITING
+        }
+        return self.departed_clusters | waiting
+
+    @property
+    def apply_failing_clusters(self) -> frozenset[str]:
+        """Bound clusters with apply failures, by configuration or as reported by a hub."""
+        # A failed override or envelope is no evidence of an apply failure.
+        previously_failed = {c for c in self.previously_failed_clusters if not self._has_override_failure(c)}
+        failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
+        return frozenset(previously_failed | failing) & {binding.cluster for binding in self.bindings}
+
+    @property
+    def failing_clusters(self) -> frozenset[str]:
+        """Clusters with current failures of overrides, envelopes or apply."""
+        latest = self.snapshot_store.snapshots[-1].index if self.snapshot_store.snapshots else None
+        override_failures = set()
+        for binding in self.bindings:
+            rendered = self.snapshot_store.render_cluster(latest, binding.cluster)
+            if rendered is not None and rendered.failure:
+                override_failures.add(binding.cluster)
+        return self.apply_failing_clusters | override_failures
+
+    def _has_override_failure(self, cluster: str) -> bool:
+        resources = self.current.applied.on_cluster.get(cluster)
+        return resources is not None and bool(resources.failure)
+
+    def _build_readiness(self, latest: ResourceSnapshot) -> Readiness:
+        """Build the readiness of the clusters at the start of a rolling update. Waiting clusters count as
+        available later.
+        """
+        outdated_clusters = (
+            self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
+        )
+        return Readiness(
+            unready_clusters=self.departed_clusters,
+            never_ready_clusters=self.failing_clusters,
+            failed_clusters=self.previously_failed_clusters,
+            outdated_clusters=outdated_clusters,
+            is_trackable=is_availability_tracked(latest.objects),
+        )
+
+    @property
+    def _is_rollout_blocked(self) -> bool:
+        """Whether an earlier rollout is blocked; a hub retries it continuously."""
+        statuses = self.spec.prior_attributes.get("placement_statuses") or ()
+        return any(_has_condition(status, "RolloutStarted", "False") for status in statuses)
+
+    def _has_rollout_trigger(self, latest: int) -> bool:
+        """Return True if anything starts a rollout: new resources, a binding change, the strategy, or an own
+        override. A rollout distributes all overrides.
+        """
+        if (
+            self.current.has_override_change
+            or self.spec.apply_strategy_changed
+            or self.evicted_clusters
+            or self._is_rollout_blocked
+        ):
+            return True
+        if (
+            self.spec.previous_configuration is not None
+            and self.spec.previous_configuration.strategy != self.spec.configuration.strategy
+        ):
+            return True
+        return any(
+            binding.state is not BindingState.BOUND or binding.resource_snapshot != latest
+            for binding in self.bindings
+        )
+
+    @property
+    def hub_moves(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        """Differences between predicted and observed clusters: the replaced cluster by new cluster ("":
+        none), and removed clusters without a replacement. Empty without a prior state.
+        """
+        if self._hub_moves is None:
+            self._hub_moves = self._find_hub_moves()
+        return self._hub_moves
+
+    def _find_hub_moves(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        instance = self.spec.instance
+        if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
+            return {}, ()
+        predicted = _collect_scheduled_clusters(read_bindings(instance.before))
+        observed = _collect_scheduled_clusters(self.spec.prior_bindings)
+        removed, added = sorted(predicted - observed), sorted(observed - predicted)
+        replaced = [*removed, *([""] * len(added))]
+        return dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :])
+
+    @property
+    def override_pending_clusters(self) -> tuple[str, ...]:
+        """Clusters that get override changes only with the next rollout."""
+        if self.spec.is_external or not self.current.differing_clusters:
+            return ()
+        # A rollout includes outdated overrides, even if it is blocked.
+        outdated_clusters = (
+            self.current.outdated_clusters
+            if self._has_rollout_trigger(self.snapshot_store.snapshots[-1].index)
+            else frozenset()
+        )
+        return tuple(sorted(self.current.differing_clusters - outdated_clusters - self.rollout.clusters))
+
+    def compute_final_resources(self) -> dict[str, RenderedResources]:
+        """Return the resources on each cluster after the plan."""
+        resources = {
+            binding.cluster: self.compute_resources(binding, self.rollout.clusters)
+            for binding in self.bindings
+        }
+        return {
+            cluster: cluster_resources
+            for cluster, cluster_resources in resources.items()
+            if cluster_resources is not None
+        }
+
+    def has_override_change(self, binding: Binding) -> bool:
+        """Return True if the plan changes the override result on a binding's cluster."""
+        previous = self.current.applied.on_cluster.get(binding.cluster)
+        planned = self.compute_resources(binding, self.rollout.clusters)
+        if previous is None or planned is None:
+            return False
+        return not previous.has_same_result(planned)
+
+    def record_cycles(
+        self,
+        result: CycleResult,
+        occasion: SchedulingOccasion,
+        start: tuple[Binding, ...],
+        member_list: MemberList,
+    ) -> bool:
+        """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings
+        before it.
+        """
+        previous_bindings = self.bindings
+        self.bindings = result.bindings
+        self.scheduling = self.scheduling.add_cycles(result, occasion, start, member_list)
+        return previous_bindings != self.bindings
+
+
+def _has_condition(status: Mapping[str, Any], condition: str, value: str) -> bool:
+    """Return True if a cluster's status has a condition with this value."""
+    conditions = status.get("conditions") or ()
+    return any(item.get("type") == condition and item.get("status") == value for item in conditions)
+
+
+def _is_rescheduled(previous: Binding, current: Binding) -> bool:
+    """Return True if the scheduler changed a kept binding."""
+    return (previous.state, previous.policy_snapshot) != (current.state, current.policy_snapshot)
+
+
+def _collect_scheduled_clusters(bindings: Iterable[Binding]) -> set[str]:
+    """Return the clusters with a binding that is neither unscheduled nor in deletion."""
+    return {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting}
+
+
+def create_placement_plan(
+    spec: PlacementSpec,
+    selection: ResourceSelection,
+    current: CurrentResources,
+    snapshot_store: SnapshotStore,
+) -> PlacementPlan:
+    """Create the plan of a placement before its first iteration."""
+    return PlacementPlan(
+        spec, selection, current, snapshot_store, spec.prior_bindings, SchedulingResult(spec.was_fulfilled)
+    )

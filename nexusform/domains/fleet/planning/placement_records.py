@@ -1,0 +1,490 @@
+"""Placements in state: computed attributes, and the private note with resource snapshots and the resources on
+each cluster, every object once.
+
+`snapshots`: [{"index", "hash", "objects": [hash...]}, ...], oldest first; a run may name these.
+
+`content`: {cluster: {"objects": [hash...], "overrides", "failure", "said", "refused"}, ...}.
+
+`bodies`: {hash: body, ...}.
+
+`content` lists a cluster only if its resources differ from the snapshot of its binding: overrides changed
+them, another owner has some (`refused`), or the snapshot is pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from nexusform.documents.yaml_documents import parse_yaml
+from nexusform.domains.fleet.importers.api_defaults import add_defaults
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
+from nexusform.domains.fleet.planning.overrides import ObjectIdentity, RenderedResources
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Condition,
+    Decision,
+    PolicySnapshot,
+)
+from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
+from nexusform.domains.fleet.scheduling.eviction import Eviction
+from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    build_manifest,
+    compute_fingerprint,
+    format_canonical,
+)
+from nexusform.json_data.plain_data import has_unknown
+
+SNAPSHOTS: Final = "snapshots"
+_CONTENT, _BODIES = "content", "bodies"
+_DIGITS: Final = 32
+PREDICTED: Final = "predicted"
+# Kinds with known availability, and data that is available once applied.
+_TRACKED: Final = frozenset(
+    {
+        ("apps", "Deployment"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("", "Service"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("policy", "PodDisruptionBudget"),
+        ("", "Namespace"),
+        ("", "ConfigMap"),
+        ("", "Secret"),
+        ("", "ServiceAccount"),
+        ("rbac.authorization.k8s.io", "Role"),
+        ("rbac.authorization.k8s.io", "RoleBinding"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("storage.k8s.io", "StorageClass"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("placement.kubernetes-fleet.io", "ClusterResourceEnvelope"),
+        ("placement.kubernetes-fleet.io", "ResourceEnvelope"),
+    }
+)
+
+
+class OwnershipConflict(Struct, frozen=True):
+    """Object on a cluster owned by another: the owner's address, and the hub's message. `is_race`: both are
+    added in this plan.
+    """
+
+    owner: str
+    message: str
+    is_race: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Reason in the hub's condition."""
+        return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
+
+
+class ResourceSnapshot(Struct, frozen=True):
+    """Selected objects at one time; `index` counts from 0."""
+
+    index: int
+    hash: str
+    objects: tuple[Manifest, ...]
+
+
+class AppliedResources(Struct, frozen=True):
+    """Resource snapshots, oldest first, and the resources on each cluster with any."""
+
+    snapshots: tuple[ResourceSnapshot, ...] = ()
+    on_cluster: Mapping[str, RenderedResources] = {}
+
+    @property
+    def latest(self) -> ResourceSnapshot | None:
+        """Newest snapshot, if any."""
+        return self.snapshots[-1] if self.snapshots else None
+
+    def find_snapshot(self, index: int | None) -> ResourceSnapshot | None:
+        """Return the snapshot with this index; None if it is missing or pruned."""
+        return next((snapshot for snapshot in self.snapshots if snapshot.index == index), None)
+
+
+def add_snapshot(
+    snapshots: tuple[ResourceSnapshot, ...], objects: tuple[Manifest, ...], limit: int
+) -> tuple[ResourceSnapshot, ...]:
+    """Return the snapshots with one of these objects. If they differ from the newest, only the newest `limit`
+    - 1 snapshots are kept first, used or not. Source: KubeFleet
+    pkg/utils/controller/resource_snapshot_resolver.go.
+    """
+    digest = compute_fingerprint(objects)
+    index = 0
+    if snapshots:
+        if snapshots[-1].hash == digest:
+            return snapshots
+        index = snapshots[-1].index + 1
+    newest = snapshots[len(snapshots) - limit + 1 :] if len(snapshots) >= limit else snapshots
+    return (*newest, ResourceSnapshot(index, digest, objects))
+
+
+def compute_body_hash(manifest: Manifest) -> str:
+    """Return the hash that identifies an object in the note."""
+    return sha256(format_canonical(manifest.body)).hexdigest()[:_DIGITS]
+
+
+def compute_comparable_hash(manifest: Manifest) -> str:
+    """Return a hash of an object without the fields added by a server."""
+    return sha256(format_canonical(add_defaults(remove_server_fields(manifest.body)))).hexdigest()
+
+
+def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
+    """Return True if the availability of every object is known."""
+    return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
+
+
+def has_resources(binding: Binding) -> bool:
+    """Return True if a cluster has objects of a binding: it is bound, or unscheduled after it was bound."""
+    if binding.state is BindingState.UNSCHEDULED:
+        return binding.previous_state is BindingState.BOUND
+    return binding.state is BindingState.BOUND
+
+
+# --- private note -------------------------------------------------------------------------------
+
+
+def has_resource_record(note: Mapping[str, Any]) -> bool:
+    """Return True if the note has snapshots with objects; older states recorded only the latest hash."""
+    return SNAPSHOTS in note
+
+
+def read_applied_resources(
+    note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] | None = None
+) -> AppliedResources:
+    """Read the applied resources of a note. Objects in `known_objects` (by hash) replace equal ones, to keep
+    their source lines.
+    """
+    objects = _read_objects(note, known_objects or {})
+    snapshots = tuple(
+        ResourceSnapshot(
+            int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects)
+        )
+        for record in note.get(SNAPSHOTS) or ()
+    )
+    by_index = {snapshot.index: snapshot for snapshot in snapshots}
+    by_cluster = note.get(_CONTENT) or {}
+    on_cluster: dict[str, RenderedResources] = {}
+    for binding in bindings:
+        if not has_resources(binding):
+            continue
+        record = by_cluster.get(binding.cluster)
+        snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
+        if record is not None:
+            on_cluster[binding.cluster] = _read_cluster_resources(record, objects)
+        elif snapshot is not None:
+            on_cluster[binding.cluster] = RenderedResources(snapshot.objects)
+    return AppliedResources(snapshots, on_cluster)
+
+
+def _read_objects(note: Mapping[str, Any], known_objects: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """Return the objects of a note by hash."""
+    objects: dict[str, Manifest] = {}
+    for digest, body in (note.get(_BODIES) or {}).items():
+        manifest = known_objects.get(digest) or build_manifest(body)
+        if manifest is not None:
+            objects[digest] = manifest
+    return objects
+
+
+def _read_cluster_resources(record: Mapping[str, Any], objects: Mapping[str, Manifest]) -> RenderedResources:
+    """Return the recorded resources of one cluster."""
+    return RenderedResources(
+        _select_objects(record["objects"], objects),
+        str(record.get("overrides") or ""),
+        str(record.get("failure") or ""),
+        tuple(ObjectIdentity(*fields) for fields in record.get("refused") or ()),
+        tuple(record["picked"]) if "picked" in record else None,
+        str(record.get("said") or ""),
+    )
+
+
+def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
+    return tuple(objects[digest] for digest in digests if digest in objects)
+
+
+def write_applied_resources(applied: AppliedResources, bindings: Iterable[Binding]) -> dict[str, Any]:
+    """Return the applied resources as members of a note, for these bindings."""
+    bodies = _BodyCollector()
+    snapshots = [
+        {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.add_manifests(snapshot.objects)}
+        for snapshot in applied.snapshots
+    ]
+    digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}
+    # Only clusters that differ from their snapshot.
+    content: dict[str, Any] = {}
+    for binding in bindings:
+        rendered = applied.on_cluster.get(binding.cluster)
+        if rendered is None:
+            continue
+        objects = bodies.add_manifests(rendered.manifests)
+        has_differences = rendered.digest or rendered.failure or rendered.overrides
+        if has_differences or objects != digests_of.get(binding.resource_snapshot):
+            content[binding.cluster] = {
+                "objects": objects,
+                "overrides": rendered.digest,
+                "failure": rendered.failure,
+            }
+            if rendered.overrides is not None:
+                content[binding.cluster]["picked"] = list(rendered.overrides)
+            if rendered.reported_failure:
+                content[binding.cluster]["said"] = rendered.reported_failure
+            if rendered.conflicting_objects:
+                content[binding.cluster]["refused"] = [list(names) for names in rendered.conflicting_objects]
+    return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
+
+
+class _BodyCollector:
+    # Bodies of objects, each once. Many clusters share lists and manifests.
+    """Collector of object bodies, each once. Shared lists and manifests are processed once."""
+
+    def __init__(self) -> None:
+        self.by_digest: dict[str, Any] = {}
+        self._digests: dict[int, str] = {}  # by the identity of a manifest
+        self._lists: dict[int, list[str]] = {}  # by that of a list
+
+    def add_manifests(self, manifests: Sequence[Manifest]) -> list[str]:
+        """Add these objects and return their digests."""
+        digests = self._lists.get(id(manifests))
+        if digests is None:
+            digests = self._lists[id(manifests)] = [self._add_manifest(manifest) for manifest in manifests]
+        return digests
+
+    def _add_manifest(self, manifest: Manifest) -> str:
+        digest = self._digests.get(id(manifest))
+        if digest is None:
+            digest = self._digests[id(manifest)] = compute_body_hash(manifest)
+            self.by_digest[digest] = manifest.body
+        return digest
+
+
+def list_cluster_objects(
+    attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> dict[str, tuple[Manifest, ...]] | None:
+    """Return the recorded objects of a placement by cluster; None if state does not record them."""
+    if not note or not has_resource_record(note):
+        return None
+    if not note.get(_BODIES):
+        return {}
+    contents = read_applied_resources(note, read_bindings(attributes))
+    return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
+
+
+# --- computed attributes ------------------------------------------------------------------------
+
+
+def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
+    """Return the bindings of an object in state, by cluster name."""
+    bindings = attributes.get("bindings")
+    if not isinstance(bindings, Mapping):
+        return ()
+    return tuple(_read_binding(cluster, bindings[cluster]) for cluster in sorted(bindings))
+
+
+def _read_binding(cluster: str, values: Mapping[str, Any]) -> Binding:
+    previous = values.get("previous_state")
+    return Binding(
+        cluster=cluster,
+        state=BindingState(values["state"]),
+        policy_snapshot=int(values.get("policy_snapshot") or 0),
+        affinity_score=_read_integer(values.get("affinity_score")),
+        topology_spread_score=_read_integer(values.get("topology_spread_score")),
+        previous_state=BindingState(previous) if previous else None,
+        resource_snapshot=_read_integer(values.get("resource_snapshot")),
+        is_deleting=values.get("deleting") is True,  # only a hub shows that
+    )
+
+
+def _read_integer(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
+    """Return bindings as an attribute; `provenance` applies to unchanged ones."""
+    return {
+        binding.cluster: {
+            "state": str(binding.state),
+            "previous_state": str(binding.previous_state) if binding.previous_state else None,
+            "affinity_score": binding.affinity_score,
+            "topology_spread_score": binding.topology_spread_score,
+            "policy_snapshot": binding.policy_snapshot,
+            "resource_snapshot": binding.resource_snapshot,
+            "provenance": provenance.get(binding.cluster, PREDICTED),
+        }
+        for binding in bindings
+    }
+
+
+def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
+    """Return the policy snapshot of an object in state."""
+    values = attributes.get("policy_snapshot")
+    if not isinstance(values, Mapping) or has_unknown(dict(values)):
+        return None
+    return PolicySnapshot(
+        int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters"))
+    )
+
+
+def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
+    """Return the policy snapshot as an attribute."""
+    return {
+        "index": snapshot.index,
+        "hash": snapshot.hash,
+        "number_of_clusters": snapshot.number_of_clusters,
+    }
+
+
+def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    """Return conditions as an attribute."""
+    return [
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        for condition in conditions
+    ]
+
+
+def read_conditions(values: Any) -> tuple[Condition, ...]:
+    """Return the conditions of an object in state."""
+    return tuple(
+        Condition(
+            str(condition["type"]),
+            str(condition["status"]),
+            str(condition["reason"]),
+            str(condition["message"]),
+        )
+        for condition in values or ()
+    )
+
+
+def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
+    """Return the status of each cluster as an attribute."""
+    return list(map(_write_cluster_status, status.clusters))
+
+
+def _write_cluster_status(status: ClusterStatus) -> dict[str, Any]:
+    attribute: dict[str, Any] = {
+        "cluster_name": status.cluster,
+        "observed_resource_index": status.observed_resource_index,
+        "conditions": write_conditions(status.conditions),
+    }
+    if status.failed_objects:
+        attribute["failed_placements"] = [asdict(failed) for failed in status.failed_objects]
+    return attribute
+
+
+def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
+    """Return the status of an object in state."""
+    statuses = attributes.get("placement_statuses") or ()
+    clusters = tuple(map(_read_cluster_status, statuses))
+    return PlacementStatus(read_conditions(attributes.get("conditions")), clusters)
+
+
+def _read_cluster_status(attribute: Mapping[str, Any]) -> ClusterStatus:
+    failed_placements = attribute.get("failed_placements") or ()
+    return ClusterStatus(
+        str(attribute["cluster_name"] or ""),
+        read_conditions(attribute["conditions"]),
+        _read_integer(attribute.get("observed_resource_index")),
+        tuple(FailedObject(**failed) for failed in failed_placements),
+    )
+
+
+class SelectedObject(Struct, frozen=True):
+    """Hub object selected by a placement; "" for a missing group or namespace."""
+
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+class RecordedPlacement(Struct, frozen=True):
+    """Placement in state. `api_version` is that of its manifest, "" for blocks."""
+
+    configuration: FleetPlacement
+    api_version: str
+    bindings: tuple[Binding, ...]
+    status: PlacementStatus
+    selected_objects: tuple[SelectedObject, ...]
+
+
+def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
+    """Return a placement from state. `configuration` is read from the same attributes by its resource
+    type.
+    """
+    selected = attributes.get("selected_resources") or ()
+    return RecordedPlacement(
+        configuration,
+        _read_api_version(attributes.get("manifest")),
+        read_bindings(attributes),
+        read_status(attributes),
+        tuple(map(_read_selected_object, selected)),
+    )
+
+
+def _read_selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
+    names = SelectedObject.__struct_fields__
+    return SelectedObject(**{name: attribute.get(name) or "" for name in names})
+
+
+def _read_api_version(manifest: Any) -> str:
+    """Return the apiVersion of a manifest's text, "" if there is none."""
+    documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
+    body = documents[0].data if documents else None
+    version = body.get("apiVersion") if isinstance(body, dict) else None
+    return version if isinstance(version, str) else ""
+
+
+def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) -> SchedulingStatus | None:
+    """Return the last scheduling status of an object in state, with its current bindings."""
+    conditions = attributes.get("conditions")
+    if not conditions:
+        return None
+    statuses = attributes.get("placement_statuses") or ()
+    by_cluster = {binding.cluster: binding for binding in bindings}
+    cluster_names = [str(status.get("cluster_name") or "") for status in statuses]
+    unselected = [
+        Decision("", False, str(status["conditions"][0]["message"]))
+        for status in statuses
+        if not status.get("cluster_name") and status.get("conditions")
+    ]
+    scheduled = read_conditions(conditions[:1])[0]
+    return SchedulingStatus(
+        Condition(SCHEDULED, scheduled.status, scheduled.reason, scheduled.message),
+        tuple(by_cluster[name] for name in cluster_names if name in by_cluster),
+        tuple(unselected),
+    )
+
+
+def is_fulfilled(attributes: Mapping[str, Any]) -> bool:
+    """Return True if the Scheduled condition of an object in state is True."""
+    conditions = attributes.get("conditions")
+    if not isinstance(conditions, list) or not conditions:
+        return False
+    return bool(conditions[0].get("status") == "True")
+
+
+def write_eviction(name: str, eviction: Eviction) -> dict[str, Any]:
+    """Return the result of an eviction as recorded by the placement."""
+    return {
+        "name": name,
+        "cluster_name": eviction.cluster,
+        "valid": eviction.is_valid,
+        "executed": eviction.is_executed,
+        "reason": eviction.message,
+    }

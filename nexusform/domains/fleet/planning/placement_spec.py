@@ -1,0 +1,186 @@
+"""Specification of a placement and its prior bindings: the first stage of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct, json
+
+from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
+from nexusform.domains.fleet.planning.legacy_property_names import normalize_policy
+from nexusform.domains.fleet.planning.placement_records import (
+    is_fulfilled,
+    read_bindings,
+    read_policy_snapshot,
+)
+from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement
+from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
+from nexusform.planning.instances.instance import Instance
+
+_NEWEST: Final = 1 << 62
+NOT_OBSERVED: Final[Mapping[str, Any]] = {}
+
+
+class PlacementSpec(Struct, frozen=True):
+    """Specification of one placement. `previous_configuration` is None for a new placement. `prior_bindings`
+    are empty for a new or replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot`
+    may be one newer than the last. `was_fulfilled`: all requested clusters were bound before the plan.
+    `observed_attributes` come from a hub and take precedence over state.
+    """
+
+    instance: Instance
+    configuration: FleetPlacement
+    previous_configuration: FleetPlacement | None
+    prior_bindings: tuple[Binding, ...]
+    deleting_clusters: frozenset[str]
+    policy_snapshot: PolicySnapshot
+    policy_changed: bool
+    number_changed: bool
+    number_increased: bool
+    was_fulfilled: bool
+    observed_attributes: Mapping[str, Any] = NOT_OBSERVED
+
+    @property
+    def address(self) -> str:
+        """Address as text."""
+        return str(self.instance.address)
+
+    @property
+    def creation_order(self) -> int:
+        """Position in creation order; new objects are last."""
+        return _NEWEST if self.is_new or self.instance.prior is None else self.instance.prior.creation
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the plan creates the object; False if state or a hub has it."""
+        return not self.observed_attributes and (self.instance.prior is None or self.instance.is_replaced)
+
+    @property
+    def is_first_scheduling(self) -> bool:
+        """Whether the scheduler processes the placement for the first time."""
+        return self.is_new or (not self.prior_bindings and (self.is_pending or not self._was_scheduled))
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a hub reports that its scheduler has not processed the placement yet."""
+        return self.observed_attributes.get("pending") is True
+
+    @property
+    def _was_scheduled(self) -> bool:
+        return read_policy_snapshot(self.prior_attributes) is not None
+
+    @property
+    def prior_attributes(self) -> Mapping[str, Any]:
+        """Attributes of the existing object from state, overridden by the hub's; empty for a new one."""
+        return {} if self.is_new else {**(self.instance.before or {}), **self.observed_attributes}
+
+    @property
+    def is_external(self) -> bool:
+        """Whether staged runs roll out the placement."""
+        return self.configuration.strategy == EXTERNAL
+
+    @property
+    def strategy_changed(self) -> bool:
+        """Whether only the rollout strategy changed."""
+        return self.previous_configuration is not None and _get_rollout_settings(
+            self.previous_configuration
+        ) != _get_rollout_settings(self.configuration)
+
+    @property
+    def apply_strategy_changed(self) -> bool:
+        """Whether the apply strategy changed, which affects all clusters at once. False with staged runs."""
+        if self.is_external:
+            return False
+        if (
+            self.previous_configuration is not None
+            and self.previous_configuration.apply != self.configuration.apply
+        ):
+            return True
+        if not self.observed_attributes:
+            return False
+        observed_strategies = (
+            self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()
+        )
+        return any(apply is not None and apply != self.configuration.apply for apply in observed_strategies)
+
+    def find_apply_strategy(self, cluster: str) -> ApplyStrategy | None:
+        """Return the apply strategy on a cluster before the plan; None if unknown."""
+        if not self.observed_attributes:
+            return None if self.previous_configuration is None else self.previous_configuration.apply
+        binding = (self.observed_attributes.get("bindings") or {}).get(cluster) or {}
+        if binding.get("deleting") or not binding.get("apply"):
+            return None
+        return json.decode(binding["apply"], type=ApplyStrategy)
+
+    @property
+    def spec_changed(self) -> bool:
+        """Whether the configuration changed."""
+        return self.previous_configuration is not None and self.previous_configuration != self.configuration
+
+    def resolve_policy(self, member_list: MemberList) -> Policy | None:
+        """Return the policy for these members. The old name of node-count is replaced by the current one
+        unless a member has the old property or the configuration is strict.
+        """
+        configuration = self.configuration
+        return (
+            normalize_policy(configuration.policy, member_list)
+            if configuration.accepts_old_names
+            else configuration.policy
+        )
+
+    @property
+    def _was_report_only(self) -> bool:
+        """Whether differences were only reported before the plan."""
+        strategies = [
+            self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()
+        ]
+        if self.previous_configuration is not None:
+            strategies.append(self.previous_configuration.apply)
+        return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
+
+    @property
+    def starts_applying(self) -> bool:
+        """Whether the plan switches from reporting differences to applying the existing Works."""
+        return self.apply_strategy_changed and not self.configuration.is_report_only and self._was_report_only
+
+
+def build_placement_spec(
+    instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
+) -> PlacementSpec:
+    """Build the specification of an instance; `observed_attributes` are those from a hub."""
+    is_kept = instance.prior is not None and not instance.is_replaced
+    recorded = instance.before if is_kept and instance.before is not None else {}
+    attributes = {**recorded, **observed_attributes}
+    previous = build_merged_placement(instance, attributes) if attributes else None
+    bindings = read_bindings(attributes)
+    last_snapshot = read_policy_snapshot(attributes)
+    snapshot = build_next_snapshot(last_snapshot, configuration.policy)
+    return PlacementSpec(
+        instance=instance,
+        configuration=configuration,
+        previous_configuration=previous,
+        prior_bindings=bindings,
+        deleting_clusters=frozenset(binding.cluster for binding in bindings if binding.is_deleting),
+        policy_snapshot=snapshot,
+        policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
+        number_changed=last_snapshot is not None
+        and last_snapshot.number_of_clusters != configuration.number_of_clusters,
+        number_increased=_is_number_increased(last_snapshot, configuration.number_of_clusters),
+        was_fulfilled=is_fulfilled(attributes),
+        observed_attributes=observed_attributes,
+    )
+
+
+def _is_number_increased(last: PolicySnapshot | None, number: int | None) -> bool:
+    """Return True if number_of_clusters increased."""
+    if last is None or last.number_of_clusters is None or number is None:
+        return False
+    return number > last.number_of_clusters
+
+
+def _get_rollout_settings(placement: FleetPlacement) -> tuple[object, ...]:
+    """Return the settings that control how changes reach the clusters."""
+    return placement.strategy, placement.rolling_update, placement.apply

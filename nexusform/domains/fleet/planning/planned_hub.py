@@ -1,0 +1,412 @@
+"""Hub objects of a plan: manifests, overrides, budgets, evictions and runs, in state and after the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.fleet.importers.fleet_model import (
+    FleetApproval,
+    FleetBudget,
+    FleetEviction,
+    FleetOverride,
+    FleetRun,
+    FleetStrategy,
+    HubObjects,
+)
+from nexusform.domains.fleet.planning.applied_objects import merge_applied_objects
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    FleetMemberState,
+    ObservedHub,
+)
+from nexusform.domains.fleet.planning.immutable_fields import check_immutable_fields
+from nexusform.domains.fleet.planning.overrides import (
+    ObjectIdentity,
+    OverrideIndex,
+    collect_identities,
+    find_override_conflicts,
+    get_identity,
+)
+from nexusform.domains.fleet.planning.placement_records import (
+    compute_body_hash,
+)
+from nexusform.domains.fleet.planning.resource_selectors import HubIndex
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.staged_update import check_transition
+from nexusform.domains.fleet.scheduling.validation import format_sentence
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_reserved_namespace,
+    unwrap_envelopes,
+)
+from nexusform.json_data.plain_data import Path
+from nexusform.planning.instances.instance import Instance
+from nexusform.plans.plan import Action
+
+# Key of an override's snapshot number in its note; absent for the first.
+OVERRIDE_SNAPSHOT = "override_snapshot"
+MISSING_NAMESPACE = "namespace-is-not-on-the-hub"
+_MAX_NAMES = 4
+_NO_BINDINGS_MESSAGE = "no scheduled or to-be-deleted bindings found"
+_WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+
+class PlannedHub(Struct, dict=True):
+    """Hub objects of a plan. `manifests` are in the order of resources and documents. `evictions` and `runs`
+    are executed by this plan, each with its instance; `waiting_runs` are unchanged, and those in
+    `resumed_runs` continue because of new `approvals`. `override_instances` belong to the first `overrides`;
+    further ones exist on the hub unmanaged. `prior_instances` have an object in state. `direct_objects` are
+    the objects of single clusters by cluster id; `configured_objects` are those on the hub by instance.
+    `observed` is the content read from a real hub; completed evictions and runs there are not repeated.
+    """
+
+    manifests: list[Manifest] = field(default_factory=list)
+    overrides: list[FleetOverride] = field(default_factory=list)
+    override_instances: list[Instance] = field(default_factory=list)
+    budgets: dict[str, tuple[Instance, FleetBudget]] = field(default_factory=dict)
+    evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
+    strategies: dict[str, FleetStrategy] = field(default_factory=dict)
+    runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    waiting_runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    approvals: dict[str, set[str]] = field(default_factory=dict)
+    resumed_runs: set[str] = field(default_factory=set)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    prior_instances: list[Instance] = field(default_factory=list)
+    direct_objects: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
+    configured_objects: list[tuple[Instance, tuple[Manifest, ...]]] = field(default_factory=list)
+    observed: ObservedHub = ObservedHub()
+
+    @cached_property
+    def manifests_by_hash(self) -> Mapping[str, Manifest]:
+        """Objects by their hash in the applied resources."""
+        return {compute_body_hash(manifest): manifest for manifest in self.manifests}
+
+    @cached_property
+    def prior_objects(self) -> tuple[Sequence[Manifest], Sequence[FleetOverride]]:
+        """Objects and overrides in state."""
+        manifests: list[Manifest] = []
+        overrides: list[FleetOverride] = []
+        for instance in self.prior_instances:
+            assert instance.type.build_fleet_object is not None
+            fleet_object = instance.type.build_fleet_object(instance.before or {})
+            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+                manifests += fleet_object.manifests
+            elif isinstance(fleet_object, FleetOverride):
+                overrides.append(replace(fleet_object, snapshot=_get_prior_snapshot(instance)))
+        return manifests, overrides
+
+    @cached_property
+    def object_index(self) -> HubIndex:
+        """Index of the objects for selectors."""
+        return HubIndex(self.manifests)
+
+    @cached_property
+    def prior_object_index(self) -> HubIndex:
+        """Index of the objects in state."""
+        return HubIndex(self.prior_objects[0])
+
+    def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
+        """Return the overrides of a placement (its key) in the order of application."""
+        return self._override_index.list_overrides(placement)
+
+    def list_prior_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
+        """Return the overrides of a placement in state, in the order of application."""
+        return self._prior_override_index.list_overrides(placement)
+
+    @cached_property
+    def _override_index(self) -> OverrideIndex:
+        return OverrideIndex(self.overrides)
+
+    @cached_property
+    def _prior_override_index(self) -> OverrideIndex:
+        return OverrideIndex(self.prior_objects[1])
+
+    @property
+    def recreated_workloads(self) -> frozenset[str]:
+        """Keys of the workloads re-created on the hub, themselves or with their namespace."""
+        replaced: list[Manifest] = []
+        for instance in self.prior_instances:
+            assert instance.type.build_fleet_object is not None
+            fleet_object = (
+                instance.type.build_fleet_object(instance.before or {}) if instance.is_replaced else None
+            )
+            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+                replaced += unwrap_envelopes(fleet_object.manifests).manifests
+        namespaces = {
+            manifest.name for manifest in replaced if (manifest.group, manifest.kind) == ("", "Namespace")
+        }
+        namespaced = [
+            manifest
+            for manifest in unwrap_envelopes(self.prior_objects[0]).manifests
+            if manifest.namespace in namespaces
+        ]
+        return frozenset(workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads)
+
+    def find_budget(self, placement: str) -> DisruptionBudget | None:
+        """Return the disruption budget of a placement, from this plan or existing; None without one."""
+        _, budget = self.budgets.get(placement, (None, None))
+        return budget.budget if budget is not None else self._existing_budgets.get(placement)
+
+    @cached_property
+    def _existing_budgets(self) -> Mapping[str, DisruptionBudget]:
+        """Observed budgets, and those in state that this plan neither changes nor deletes."""
+        budgets = dict(self.observed.budgets)
+        for instance in self.prior_instances:
+            assert instance.type.build_fleet_object is not None
+            prior_object = instance.type.build_fleet_object(instance.before or {})
+            if isinstance(prior_object, FleetBudget) and instance.is_removed:
+                budgets.pop(prior_object.placement, None)
+            elif isinstance(prior_object, FleetBudget):
+                budgets.setdefault(prior_object.placement, prior_object.budget)
+        return budgets
+
+    def add_instance(self, instance: Instance) -> None:
+        """Add the object of an instance."""
+        assert instance.type.build_fleet_object is not None
+        assert instance.planned is not None
+        fleet_object = instance.type.build_fleet_object(instance.planned)
+        self.diagnostics += check_immutable_fields(instance, fleet_object)
+        match fleet_object:
+            case HubObjects():
+                self._add_objects(instance, fleet_object)
+            case FleetOverride():
+                self.overrides.append(self._assign_snapshot_number(instance, fleet_object))
+                self.override_instances.append(instance)
+            case FleetBudget():
+                self.budgets[fleet_object.placement] = (instance, fleet_object)
+            case FleetEviction() if (
+                instance.action in _CREATE_ACTIONS or fleet_object.name in self.observed.pending_requests
+            ):
+                if fleet_object.name not in self.observed.evictions:
+                    self.evictions.append((instance, fleet_object))
+            case FleetStrategy():
+                self.strategies[fleet_object.key] = fleet_object
+            case FleetRun():
+                self._add_run(instance, fleet_object)
+            case FleetApproval() if fleet_object.is_approved:
+                self._add_approval(instance, fleet_object)
+            case _:
+                return
+
+    def collect_direct_objects(
+        self, members: Mapping[str, FleetMemberState]
+    ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
+        """Return the objects added to members' clusters without a placement, by member."""
+        by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
+        for name, member in members.items():
+            cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
+            for instance, manifests in self.direct_objects.get(cluster_id, ()) if cluster_id else ():
+                member_objects = by_member.setdefault(name, {})
+                member_objects |= {get_identity(m): (str(instance.address), m) for m in manifests}
+        return by_member
+
+    def _add_objects(self, instance: Instance, objects: HubObjects) -> None:
+        """Add objects of the hub, or of one cluster."""
+        if objects.cluster_id:
+            self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
+        else:
+            self.manifests += self._merge_applied(instance, objects.manifests)
+            self.configured_objects.append((instance, objects.manifests))
+        for finding in unwrap_envelopes(objects.manifests).findings:
+            line = f":{finding.line}" if finding.line else ""
+            detail = f"yaml_body{line}: {finding.detail}"
+            problem = Problem(("yaml_body",), finding.id, detail, finding.severity, line=finding.line)
+            self.diagnostics.append(instance.build_diagnostic(problem))
+
+    def _merge_applied(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
+        """Return the objects on the hub after this plan, with fields of other managers."""
+        if instance.before is None or instance.is_replaced or not self.observed.objects:
+            return manifests
+        assert instance.type.build_fleet_object is not None
+        prior_object = instance.type.build_fleet_object(instance.before)
+        prior_manifests = prior_object.manifests if isinstance(prior_object, HubObjects) else ()
+        return merge_applied_objects(manifests, prior_manifests, self.observed.objects)
+
+    def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
+        """Return the override with its snapshot number: the existing one if unchanged, else the next."""
+        if instance.is_replaced or (instance.before is None and not self.observed.overrides):
+            return override
+        observed_snapshots = [
+            snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key
+        ]
+        if observed_snapshots:
+            latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
+        elif instance.before is not None and instance.type.build_fleet_object is not None:
+            recorded = instance.type.build_fleet_object(instance.before)
+            assert isinstance(recorded, FleetOverride)
+            latest = replace(recorded, snapshot=_get_prior_snapshot(instance))
+        else:
+            return override
+        is_unchanged = replace(latest, snapshot=0) == override
+        number = latest.snapshot if is_unchanged else latest.snapshot + 1
+        if number:
+            prior_note = instance.prior.private if instance.prior is not None else None
+            instance.private = {**(prior_note or {}), OVERRIDE_SNAPSHOT: number}
+        return replace(override, snapshot=number)
+
+    def _add_approval(self, instance: Instance, approval: FleetApproval) -> None:
+        """Record an approval of a run; a new approval resumes the run."""
+        self.approvals.setdefault(approval.run_key, set()).add(approval.name)
+        if instance.action in _WRITE_ACTIONS:
+            self.resumed_runs.add(approval.run_key)
+
+    def apply_approvals(self) -> None:
+        """Add granted approvals to the runs, and resume runs waiting for one."""
+        active_runs = list(self.runs)
+        for instance, run in self.waiting_runs:
+            if run.build_key(run.name) in self.resumed_runs:
+                active_runs.append((instance, run))
+        self.runs = []
+        for instance, run in active_runs:
+            key = run.build_key(run.name)
+            granted = self.approvals.get(key, set()) | self.observed.approvals.get(key, frozenset())
+            self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
+
+    def _add_run(self, instance: Instance, run: FleetRun) -> None:
+        """Add a staged run, unless its state transition is invalid."""
+        if (
+            instance.before is not None
+            and not instance.is_replaced
+            and instance.type.build_fleet_object is not None
+        ):
+            prior_run = instance.type.build_fleet_object(instance.before)
+            transition_error = None
+            if isinstance(prior_run, FleetRun):
+                transition_error = check_transition(prior_run.state, run.state)
+            if transition_error is not None:
+                text = (
+                    f"{transition_error[:1].upper()}{transition_error[1:]}. Make another run, or replace "
+                    f"it with -replace."
+                )
+                self.diagnostics.append(
+                    instance.build_error("invalid-state-of-a-staged-run", text, ("state",))
+                )
+                return
+        observed_run = None if instance.is_replaced else self.observed.runs.get(run.build_key(run.name))
+        if observed_run is not None and observed_run.ended:
+            self._warn_failed_run(instance, run)
+            return
+        is_requested = run.build_key(run.name) in self.observed.pending_requests
+        is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested
+        (self.runs if is_active else self.waiting_runs).append((instance, run))
+
+    def _warn_failed_run(self, instance: Instance, run: FleetRun) -> None:
+        """Warn about a run to create if it failed on the hub already."""
+        reason = self.observed.failed_runs.get(run.build_key(run.name))
+        if reason is not None and instance.action in _CREATE_ACTIONS:
+            advice = "It goes no further; make another run."
+            if _NO_BINDINGS_MESSAGE in reason:
+                advice = "That is what a hub says of a run that only deletes: nothing of it is left to do."
+            text = f"On the hub the run ended without success: {reason}. {advice}"
+            problem = Problem((), "staged-run-failed-on-the-hub", text, Severity.WARNING)
+            self.diagnostics.append(instance.build_diagnostic(problem))
+
+
+def _get_prior_snapshot(instance: Instance) -> int:
+    """Return the snapshot number of an override in state."""
+    prior_note = instance.prior.private if instance.prior is not None else None
+    return int((prior_note or {}).get(OVERRIDE_SNAPSHOT) or 0)
+
+
+def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:
+    """Build the hub of a plan; `observed` is the content read from real hubs."""
+    hub = PlannedHub(observed=observed)
+    for instance in instances:
+        if instance.type.build_fleet_object is not None and instance.before is not None:
+            hub.prior_instances.append(instance)
+        if (
+            instance.type.build_fleet_object is None
+            or instance.is_removed
+            or instance.is_invalid
+            or instance.planned is None
+        ):
+            continue
+        hub.add_instance(instance)
+    hub.manifests += _find_unmanaged_objects(hub)
+    hub.apply_approvals()
+    hub.diagnostics += _check_override_conflicts(hub)
+    hub.overrides += _find_unmanaged_overrides(hub)
+    hub.diagnostics += _warn_missing_namespaces(hub)
+    return hub
+
+
+def _find_unmanaged_objects(hub: PlannedHub) -> Iterator[Manifest]:
+    """Yield the hub objects outside the configuration and state."""
+    managed = collect_identities((*hub.manifests, *hub.prior_objects[0]))
+    yield from (manifest for manifest in hub.observed.objects if get_identity(manifest) not in managed)
+
+
+def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
+    """Yield the hub's unmanaged overrides with their snapshot numbers."""
+    managed = {override.key for override in (*hub.overrides, *hub.prior_objects[1])}
+    latest: dict[str, int] = {}
+    for snapshot in hub.observed.overrides.values():
+        latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
+    for override in hub.observed.current_overrides:
+        if override.key not in managed:
+            yield replace(override, snapshot=latest.get(override.key, 0))
+
+
+def _list_existing_objects(instance: Instance) -> Sequence[Manifest]:
+    """Return an instance's objects on the hub from state; `-target` may exclude it from the plan."""
+    if instance.planned is not None:
+        return ()
+    assert instance.type.build_fleet_object is not None
+    fleet_object = instance.type.build_fleet_object(instance.before or {})
+    if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+        return fleet_object.manifests
+    return ()
+
+
+def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
+    """Yield warnings about hub objects in missing namespaces."""
+    kept_instances = [instance for instance in hub.prior_instances if not instance.is_removed]
+    existing_objects = chain(hub.manifests, chain.from_iterable(map(_list_existing_objects, kept_instances)))
+    namespaces = {
+        namespaced.name
+        for namespaced in existing_objects
+        if (namespaced.group, namespaced.kind) == ("", "Namespace")
+    }
+    for instance, manifests in hub.configured_objects:
+        missing: dict[str, list[Manifest]] = {}
+        for manifest in manifests:
+            has_namespace = not manifest.namespace or manifest.namespace in namespaces
+            if not has_namespace and not is_reserved_namespace(manifest.namespace):
+                missing.setdefault(manifest.namespace, []).append(manifest)
+        for namespace, objects in missing.items():
+            titles = format_first([namespaced.title for namespaced in objects], _MAX_NAMES)
+            detail = (
+                f"yaml_body:{objects[0].line}: nothing brings the namespace {namespace} to the hub, which "
+                f"refuses {titles} without it.{suggest_name(namespace, sorted(namespaces))} Add a Namespace "
+                "to a fleet_hub_manifest, or write the one that is meant."
+            )
+            summary = f"{namespace}: nothing brings this namespace to the hub, which refuses {titles}"
+            line = objects[0].line
+            problem = Problem(
+                ("yaml_body",), MISSING_NAMESPACE, detail, Severity.WARNING, brief=summary, line=line
+            )
+            yield instance.build_diagnostic(problem)
+
+
+def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
+    """Yield errors for overrides that a hub rejects because of other overrides."""
+    are_new = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]
+    for position, problems in find_override_conflicts(list(zip(hub.overrides, are_new, strict=True))).items():
+        instance = hub.override_instances[position]
+        namespaced = bool(hub.overrides[position].namespace)
+        block = "resource_selector" if namespaced else "cluster_resource_selector"
+        in_blocks = bool(instance.config and instance.config.get(block))
+        for selector, text in problems:
+            path: Path = ("manifest",) if selector is not None else ()
+            if in_blocks and selector is not None:
+                path = (block, selector)
+            detail = f"{format_sentence(text)} Put the rules together, or leave one of them out."
+            yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))

@@ -1,0 +1,201 @@
+"""Fleet members before and after a plan. For members on a hub, a plan changes labels and taints only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem
+from nexusform.domains.fleet.importers.fleet_model import FleetMember
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    UNNOTIFIED_PLACEMENTS,
+    UNPROCESSED,
+    FleetMemberState,
+    PodPredictor,
+    build_member,
+    read_member_record,
+    write_member_record,
+)
+from nexusform.domains.fleet.scheduling.bindings import Member
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.instances.instance import Instance
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address
+
+
+def build_planned_member(
+    instance: Instance, configuration: FleetMember, observed: Mapping[str, FleetMember]
+) -> FleetMember:
+    """Build the planned member: the observed one with configured fields if a provider writes it, else the
+    configured one.
+    """
+    if not _is_on_hub(instance, configuration.name, observed):
+        return configuration
+    return _merge_observed(configuration, observed[configuration.name], _read_previous_member(instance))
+
+
+def _is_on_hub(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
+    """Return True if a provider writes the member to a hub that has it."""
+    return name in observed and instance.block is not None and bool(instance.block.provider)
+
+
+def _read_previous_member(instance: Instance) -> FleetMember | None:
+    """Return the previously configured member, if any."""
+    previous = (
+        instance.type.build_fleet_object(instance.before)
+        if instance.type.build_fleet_object and instance.before
+        else None
+    )
+    return previous if isinstance(previous, FleetMember) else None
+
+
+def _merge_observed(
+    configuration: FleetMember, observed: FleetMember, previous: FleetMember | None
+) -> FleetMember:
+    """Return the observed member with configured labels and taints. Labels removed from the configuration are
+    dropped; taints are one list.
+    """
+    removed_labels = (previous.labels.keys() if previous is not None else set()) - configuration.labels.keys()
+    labels = {name: value for name, value in observed.labels.items() if name not in removed_labels}
+    had_taints = previous is not None and bool(previous.taints)
+    taints = configuration.taints if configuration.taints or had_taints else observed.taints
+    return replace(
+        observed,
+        labels={**labels, **configuration.labels},
+        taints=taints,
+        cluster_id=configuration.cluster_id,
+        apply_fails=configuration.apply_fails,
+    )
+
+
+def build_members(
+    instances: Iterable[Instance],
+    clusters: Mapping[str, NodeCluster],
+    pods: PodPredictor,
+    observed: Mapping[str, FleetMember],
+    missing_members: AbstractSet[str],
+) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
+    """Build the members of the plan by name, kept, added or removed. `clusters` are possible clusters of
+    members, by id; `observed` are the members of a hub, configured or not; `missing_members` are those of
+    state that a provider did not find.
+    """
+    instances = list(instances)
+    members: dict[str, FleetMemberState] = {}
+    removed = set(missing_members) | set(_list_removed_names(instances))
+    problems: list[Diagnostic] = []
+    for instance in instances:
+        if instance.type.kind is not PlanningKind.MEMBER or instance.type.build_fleet_object is None:
+            continue
+        leaving_member = _build_leaving_member(instance)
+        if leaving_member is not None and leaving_member.previous is not None:
+            members.setdefault(leaving_member.previous.name, leaving_member)
+        if instance.is_removed or instance.is_invalid or instance.planned is None:
+            continue
+        configuration = instance.type.build_fleet_object(instance.planned)
+        if not isinstance(configuration, FleetMember):
+            continue
+        configuration = build_planned_member(instance, configuration, observed)
+        cluster = clusters.get(configuration.cluster_id) if configuration.cluster_id else None
+        if configuration.cluster_id and cluster is None:
+            problems.append(_build_unknown_cluster_problem(instance, configuration.cluster_id, clusters))
+            instance.is_invalid = True
+        # A hub reports the figures of its members; the nodes are used for pods only.
+        figures = None if _is_on_hub(instance, configuration.name, observed) else cluster
+        requests = pods.sum_requests(figures.id) if figures is not None else (0, 0)
+        planned = build_member(configuration, figures, requests)
+        previous = _find_previous_member(instance, planned, observed if figures is None else {})
+        members[configuration.name] = FleetMemberState(
+            instance.address,
+            configuration,
+            cluster,
+            previous,
+            planned,
+            is_rejoining=previous is None and planned.name in removed,
+            unnotified_placements=_get_unnotified_placements(instance),
+        )
+    for name, observed_member in observed.items():
+        if name not in members and name not in removed:
+            planned = build_member(observed_member, None, (0, 0))
+            members[name] = FleetMemberState(None, observed_member, None, planned, planned)
+    return members, problems
+
+
+def _list_removed_names(instances: Iterable[Instance]) -> Iterator[str]:
+    """Yield the names of destroyed or re-created members."""
+    for instance in instances:
+        if instance.type.kind is PlanningKind.MEMBER and (
+            instance.action is Action.DELETE or instance.is_replaced
+        ):
+            yield str((instance.before or {}).get("name"))
+
+
+def _get_unnotified_placements(instance: Instance) -> frozenset[str]:
+    """Return the placements excluded from the plan that re-created the member."""
+    note = instance.prior.private if instance.prior is not None else None
+    addresses = (note or {}).get(UNNOTIFIED_PLACEMENTS)
+    return frozenset(map(str, addresses)) if isinstance(addresses, list | tuple) else frozenset()
+
+
+def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
+    """Build the removed or replaced member of an instance, if any."""
+    if instance.before is None or not (instance.is_removed or instance.is_replaced):
+        return None
+    note = instance.prior.private if instance.prior is not None else None
+    previous = read_member_record(str(instance.before.get("name")), note or {})
+    return FleetMemberState(instance.address, None, None, previous, None)
+
+
+def _find_previous_member(
+    instance: Instance, planned: Member, observed: Mapping[str, FleetMember]
+) -> Member | None:
+    """Return the member as last processed by placements, from the hub or the note; None if never processed.
+    Without a note, a member in state counts as unchanged.
+    """
+    if planned.name in observed and not instance.is_replaced:
+        return build_member(observed[planned.name], None, (0, 0))
+    note = instance.prior.private if instance.prior is not None else None
+    if instance.prior is None or instance.is_replaced or (note or {}).get("seen") is False:
+        return None
+    return read_member_record(planned.name, note) if note else planned
+
+
+def record_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
+    """Record the members as processed by all placements; for excluded placements the change stays pending."""
+    placements = [instance for instance in instances.values() if instance.type.kind is PlanningKind.PLACEMENT]
+    excluded = [
+        str(placement.address)
+        for placement in placements
+        if placement.block is None and not placement.is_removed
+    ]
+    for member in members:
+        instance = instances.get(member.address) if member.address is not None else None
+        if member.planned is None or instance is None:
+            continue
+        if not excluded:
+            instance.private = write_member_record(member.planned)
+        elif member.previous is None:
+            unnotified = (
+                excluded
+                if member.is_rejoining
+                else sorted(member.unnotified_placements.intersection(excluded))
+            )
+            instance.private = (
+                {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
+            )
+
+
+def _build_unknown_cluster_problem(
+    instance: Instance, cluster_id: str, known_clusters: Mapping[str, NodeCluster]
+) -> Diagnostic:
+    listed = f" Known clusters: {', '.join(sorted(known_clusters)[:8])}." if known_clusters else ""
+    return instance.build_diagnostic(
+        Problem(
+            ("kubernetes_cluster_id",),
+            "unknown-cluster",
+            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Write a reference '
+            "such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
+        )
+    )

@@ -1,0 +1,363 @@
+"""Selected resources of a placement: objects, resource snapshots, and the resources already on clusters, from
+state or a hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import json
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY
+from nexusform.domains.fleet.importers.fleet_model import FleetOverride
+from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
+from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources, select_overrides
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import (
+    AppliedResources,
+    ResourceSnapshot,
+    compute_comparable_hash,
+    has_resource_record,
+    has_resources,
+    read_applied_resources,
+    write_applied_resources,
+)
+from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub
+from nexusform.domains.fleet.planning.resource_selection import (
+    CurrentResources,
+    ResourceSelection,
+    SnapshotStore,
+)
+from nexusform.domains.fleet.planning.resource_selectors import (
+    find_empty_selectors,
+    find_selector_problem,
+    select_resources,
+)
+from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
+from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.fleet.scheduling.watcher import Trigger
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, compute_fingerprint
+from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_placed
+
+
+class PreparedResources(NamedTuple):
+    """Selected resources, current resources and snapshots of a placement."""
+
+    selection: ResourceSelection
+    current: CurrentResources
+    snapshot_store: SnapshotStore
+
+
+def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PreparedResources:
+    """Select the objects, take a resource snapshot if they changed, and find clusters with changed overrides.
+    `clusters` are the members.
+    """
+    manifests = select_resources(spec.configuration, hub.object_index)
+    selection = ResourceSelection(
+        manifests=manifests,
+        overrides=hub.list_overrides(spec.configuration.key),
+        empty_selectors=find_empty_selectors(spec.configuration, manifests),
+        selector_problem=find_selector_problem(spec.configuration, hub.object_index),
+        clusters=clusters,
+    )
+    applied = _read_applied_resources(spec, selection, hub)
+    snapshot_store = SnapshotStore(selection, applied.snapshots)
+    prepared = _Preparation(spec, selection, applied, snapshot_store)
+    # Staged runs take their own snapshots; invalid selectors get none.
+    if spec.is_external or selection.selector_problem:
+        staged_trigger = _find_staged_trigger(prepared, hub) if spec.is_external else None
+        is_selection_changed = _is_selection_changed(spec, selection, hub)
+        return PreparedResources(
+            selection,
+            CurrentResources(
+                applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed
+            ),
+            snapshot_store,
+        )
+    latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
+    outdated_clusters = frozenset(_find_outdated_clusters(prepared, latest.index))
+    current = CurrentResources(
+        applied,
+        resources_changed=previous is not None and previous.hash != latest.hash,
+        outdated_clusters=outdated_clusters,
+        differing_clusters=frozenset(_find_differing_clusters(prepared, latest.index)),
+        has_override_change=bool(outdated_clusters) and _has_own_override_changes(prepared, hub),
+    )
+    return PreparedResources(selection, current, snapshot_store)
+
+
+class _Preparation(NamedTuple):
+    """Inputs of the comparison between selected and applied resources."""
+
+    spec: PlacementSpec
+    selection: ResourceSelection
+    applied: AppliedResources
+    snapshot_store: SnapshotStore
+
+
+def _find_staged_trigger(preparation: _Preparation, hub: PlannedHub) -> Trigger | None:
+    """Return the trigger of a resource change distributed only by a staged run; None without a change."""
+    previous = preparation.spec.previous_configuration
+    if previous is None or preparation.spec.is_new:
+        return None
+    if preparation.spec.observed_attributes:
+        return _find_observed_staged_trigger(preparation)
+    if compute_fingerprint(select_resources(previous, hub.prior_object_index)) != compute_fingerprint(
+        preparation.selection.manifests
+    ):
+        return Trigger.RESOURCES_CHANGED
+    if hub.list_prior_overrides(previous.key) != preparation.selection.overrides:
+        return Trigger.OVERRIDES_CHANGED
+    return None
+
+
+def _is_selection_changed(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> bool:
+    """Return True if the plan changes the selection; a hub processes that under any strategy. Changes known
+    only from a dump do not count, because the hub may have processed them.
+    """
+    if spec.previous_configuration is None or spec.is_new:
+        return False
+    previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
+    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(
+        selection.manifests
+    )
+
+
+def _find_observed_staged_trigger(preparation: _Preparation) -> Trigger | None:
+    """Return the trigger of changes that staged runs have not distributed yet, from a hub; None before the
+    first run.
+    """
+    latest = preparation.applied.latest
+    if latest is None:
+        return None
+    if latest.hash != compute_fingerprint(preparation.selection.manifests):
+        return Trigger.RESOURCES_CHANGED
+    return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(preparation, latest.index)) else None
+
+
+def _has_own_override_changes(preparation: _Preparation, hub: PlannedHub) -> bool:
+    """Return True if the overrides naming the placement differ from those on its clusters. Other overrides
+    start no rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with
+    a placement name.
+    """
+    key = preparation.spec.configuration.key
+    own_overrides = [override for override in preparation.selection.overrides if override.placement == key]
+    if not preparation.spec.observed_attributes:
+        return own_overrides != [
+            candidate for candidate in hub.list_prior_overrides(key) if candidate.placement == key
+        ]
+    override_snapshots: Mapping[str, FleetOverride] = (
+        preparation.spec.observed_attributes.get("override_snapshots") or {}
+    )
+    # An override on any cluster is part of a rollout already; other clusters match it because of label
+    # changes.
+    captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
+    for cluster, binding in (preparation.spec.observed_attributes.get("bindings") or {}).items():
+        snapshot = preparation.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
+        if snapshot is None or cluster not in preparation.selection.clusters.labels:
+            continue
+        names = binding.get("overrides") or ()
+        if any(name not in override_snapshots for name in names):
+            continue  # uncaptured overrides count as unchanged
+        bound_overrides = [
+            override_snapshots[name] for name in names if override_snapshots[name].placement == key
+        ]
+        current_overrides = select_overrides(
+            own_overrides, snapshot.objects, preparation.selection.clusters.labels[cluster]
+        )
+        has_removed = any(candidate not in own_overrides for candidate in bound_overrides)
+        has_added = any(candidate not in captured_overrides for candidate in current_overrides)
+        if has_removed or has_added:
+            return True
+    return False
+
+
+def _find_outdated_clusters(preparation: _Preparation, index: int) -> Iterator[str]:
+    """Yield the clusters with outdated override snapshots in their bindings."""
+    for cluster, previous, updated in _compare_clusters(preparation, index):
+        if not previous.has_same_overrides(updated):
+            yield cluster
+
+
+def _find_differing_clusters(preparation: _Preparation, index: int) -> Iterator[str]:
+    """Yield the clusters with a changed result of overrides."""
+    for cluster, previous, updated in _compare_clusters(preparation, index):
+        if not previous.has_same_result(updated):
+            yield cluster
+
+
+def _compare_clusters(
+    preparation: _Preparation, index: int
+) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
+    """Yield each bound cluster with its current resources and those of a snapshot rendered now."""
+    for binding in preparation.spec.prior_bindings:
+        previous = preparation.applied.on_cluster.get(binding.cluster)
+        updated = preparation.snapshot_store.render_cluster(index, binding.cluster)
+        if previous is not None and updated is not None and binding.state is BindingState.BOUND:
+            yield binding.cluster, previous, updated
+
+
+def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
+    """Return the private note of an existing placement from state."""
+    prior = spec.instance.prior
+    return (prior.private if prior is not None and not spec.is_new else None) or {}
+
+
+def _read_applied_resources(
+    spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub
+) -> AppliedResources:
+    """Return the applied resources from the note; for older states with hashes only, derive them from objects
+    and overrides.
+    """
+    note = get_prior_note(spec)
+    if spec.observed_attributes:
+        return _read_observed_resources(spec, selection, hub, note)
+    if has_resource_record(note) or spec.is_new or spec.previous_configuration is None:
+        return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
+    snapshots = (binding.resource_snapshot for binding in spec.prior_bindings)
+    indices = [index for index in snapshots if index is not None]
+    if spec.is_external and not indices:
+        return AppliedResources()
+    digest_now = compute_fingerprint(selection.manifests)
+    digest, index = digest_now, max(indices, default=0)
+    last_resources = note.get("resources")
+    if last_resources is not None:
+        digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
+    is_changed = digest != digest_now
+    objects = (
+        select_resources(spec.previous_configuration, hub.prior_object_index)
+        if is_changed
+        else selection.manifests
+    )
+    on_cluster = _restore_clusters(spec, selection, hub, objects, note.get("overrides"))
+    return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
+
+
+def _read_observed_resources(
+    spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub, note: Mapping[str, Any]
+) -> AppliedResources:
+    """Return the resources observed on a hub: its resource snapshots, and the resources of each binding.
+    Without captured snapshots, use the newest index in the bindings with the objects last recorded in state,
+    else the current ones.
+    """
+    snapshots = tuple(_read_observed_snapshots(spec, selection))
+    if snapshots:
+        return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
+    indices = [b.resource_snapshot for b in spec.prior_bindings if b.resource_snapshot is not None]
+    if not indices:
+        return AppliedResources()
+    recorded = (
+        read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
+        if has_resource_record(note)
+        else None
+    )
+    objects = recorded.objects if recorded is not None else selection.manifests
+    digest = recorded.hash if recorded is not None else compute_fingerprint(objects)
+    on_cluster = _restore_clusters(spec, selection, hub, objects, None)
+    return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
+
+
+def _read_observed_snapshots(spec: PlacementSpec, selection: ResourceSelection) -> Iterator[ResourceSnapshot]:
+    """Yield the observed snapshots. One equal to the current selection in any order is replaced by it."""
+    selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
+    digest_now = compute_fingerprint(selection.manifests)
+    for snapshot in spec.observed_attributes.get("resource_snapshots") or ():
+        read_objects = (build_manifest(json.decode(text)) for text in snapshot["objects"])
+        objects = tuple(manifest for manifest in read_objects if manifest is not None)
+        if {compute_comparable_hash(manifest) for manifest in objects} == selected_hashes:
+            yield ResourceSnapshot(int(snapshot["index"]), digest_now, selection.manifests)
+        else:
+            yield ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects)
+
+
+def _render_observed_clusters(
+    spec: PlacementSpec, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...]
+) -> Iterator[tuple[str, RenderedResources]]:
+    """Yield the resources on each cluster: the objects of its snapshot under the overrides of its binding."""
+    by_index = {snapshot.index: snapshot for snapshot in snapshots}
+    override_snapshots: Mapping[str, FleetOverride] = spec.observed_attributes.get("override_snapshots") or {}
+    observed_bindings = spec.observed_attributes.get("bindings") or {}
+    renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}
+    for binding in spec.prior_bindings:
+        snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
+        if snapshot is None or not has_resources(binding):
+            continue
+        names = tuple(observed_bindings[binding.cluster].get("overrides") or ())
+        key = snapshot.index, names
+        is_captured = all(name in override_snapshots for name in names)
+        if key not in renderers:
+            # In the order of the binding's list: cluster overrides first.
+            overrides = (
+                tuple(override_snapshots[name] for name in names) if is_captured else selection.overrides
+            )
+            renderers[key] = ClusterRenderer(snapshot.objects, overrides, selection.clusters.labels)
+        rendered = renderers[key].render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
+        failure = _find_observed_failure(observed_bindings[binding.cluster], rendered)
+        if is_captured:
+            rendered = replace(rendered, overrides=names)
+        if failure != rendered.failure_message:  # the full text of a truncated failure is known
+            rendered = replace(rendered, failure=failure, reported_failure="")
+        yield binding.cluster, rendered
+
+
+def _find_observed_failure(binding: Mapping[str, Any], rendered: RenderedResources) -> str:
+    """Return the override failure of a cluster, from its binding; a hub's report precedes the current result,
+    because labels may have changed.
+    """
+    state = binding.get("standing")
+    if state == OVERRIDE_FAILED:
+        return binding.get("failure") or rendered.failure_message or "overriding failed on the hub"
+    has_succeeded = state in (READY, FAILED) and not rendered.has_envelope_failure
+    return "" if has_succeeded else rendered.failure_message
+
+
+def _restore_clusters(
+    spec: PlacementSpec,
+    selection: ResourceSelection,
+    hub: PlannedHub,
+    objects: tuple[Manifest, ...],
+    digests: Mapping[str, str] | None,
+) -> dict[str, RenderedResources]:
+    """Return the resources of each cluster, for states with only the hash of the override result."""
+    prior_overrides = hub.list_prior_overrides(spec.configuration.key)
+    # State recorded no overrides: try the current ones, then those of state.
+    renderers = [
+        ClusterRenderer(objects, overrides, selection.clusters.labels)
+        for overrides in (selection.overrides, prior_overrides)
+    ]
+    on_cluster: dict[str, RenderedResources] = {}
+    for binding in spec.prior_bindings:
+        if not has_resources(binding):
+            continue
+        candidates = [
+            renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers
+        ]
+        digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
+        matching = (rendered for rendered in candidates if rendered.digest == digest)
+        on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest))
+    return on_cluster
+
+
+def record_resources(placement: PlacementPlan, serial: int) -> None:
+    """Record the resources on each cluster and the trigger of each binding in the private note, after all
+    rollouts. `serial` is that of the state after the apply; `predicted` is the record of its pods.
+    """
+    prior_note = get_prior_note(placement.spec)
+    prior_clusters = {
+        binding.cluster for binding in placement.spec.prior_bindings
+    } - placement.released_clusters
+    bound_clusters = [binding.cluster for binding in placement.bindings]
+    new_clusters = [cluster for cluster in bound_clusters if cluster not in prior_clusters]
+    pick_triggers = [
+        (cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters
+    ]
+    # Only these members of the note are kept; the resources are rewritten.
+    prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
+    hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
+    placed_note = record_placed(prior_placed, pick_triggers, bound_clusters, serial) or {}
+    applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
+    resource_note = write_applied_resources(applied, placement.bindings)
+    placement.spec.instance.private = {**placed_note, **hub_record, **resource_note}

@@ -1,0 +1,439 @@
+"""Staged update runs of a plan: values fixed at their start, and their progress. A run may wait for approvals
+across plans; the values fixed at its start are recorded in its note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
+from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.domains.fleet.importers.fleet_export import FAILED
+from nexusform.domains.fleet.importers.fleet_model import FleetOverride, FleetRun, RunRecord
+from nexusform.domains.fleet.planning.overrides import ClusterRenderer, select_overrides
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub
+from nexusform.domains.fleet.planning.rows import build_run_timeline
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.staged_update import (
+    APPROVAL,
+    RunPlan,
+    RunProblem,
+    RunState,
+    StepKind,
+    initialize_run,
+    list_run_steps,
+    simulate_run,
+)
+from nexusform.domains.fleet.scheduling.status import format_run_text
+from nexusform.planning.instances.instance import Instance
+
+
+def execute_runs(
+    placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList
+) -> Iterator[Diagnostic]:
+    """Execute the staged runs of this plan in planning order."""
+    by_key = {placement.key: placement for placement in placements}
+    for instance, run in hub.runs:
+        yield from _execute_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)
+
+
+class _RunRejection(Struct, frozen=True):
+    """Rejected run: the kind of warning and its text."""
+
+    kind: str
+    text: str
+
+
+class _RunContext(Struct, frozen=True):
+    """Inputs of a run: its stages, its resource snapshot, and the values fixed at its start."""
+
+    plan: RunPlan
+    resource_snapshot: int
+    record: RunRecord
+
+
+def _execute_run(
+    instance: Instance,
+    run: FleetRun,
+    placement: PlacementPlan | None,
+    hub: PlannedHub,
+    member_list: MemberList,
+) -> Iterator[Diagnostic]:
+    """Execute one staged run as far as possible; update the placement's bindings and rollout."""
+
+    def build_warning(kind: str, text: str) -> Diagnostic:
+        return instance.build_diagnostic(Problem((), kind, text, Severity.WARNING))
+
+    if placement is None or not placement.spec.is_external:
+        obstacle = "no such placement" if placement is None else "its strategy is not External"
+        yield build_warning("staged-run-has-nothing-to-do", f"{run.placement}: {obstacle}.")
+        return
+    record = _read_run_record(instance, run, hub)
+    if record.ended:
+        return
+    context = _build_run_context(run, placement, hub, member_list, record)
+    if isinstance(context, _RunRejection):
+        yield build_warning(context.kind, context.text)
+        return
+    instance.private = context.record.build_note()
+    yield from _warn_unused_approvals(instance, run, context)
+    if run.state is not RunState.RUN:
+        return
+    yield from _warn_skipped_stages(instance, context)
+    yield from _warn_pruned_snapshot(instance, run, placement)
+    yield from _warn_delete_only_run(instance, context)
+    _lock_overrides(placement, context)
+    failures = _find_failures(placement, context)
+    progress = simulate_run(
+        context.plan,
+        run.name,
+        placement.bindings,
+        context.resource_snapshot,
+        approved=run.approvals,
+        failing=frozenset(failures),
+        finished=frozenset(record.done),
+    )
+    updated_groups = [step.clusters for step in progress.steps if step.kind is not StepKind.APPROVAL]
+    finished_clusters = sorted(
+        {*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters}
+    )
+    is_finished = not progress.pending_approval and not progress.blocking_clusters
+    instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
+    steps = list_run_steps(context.plan, run.name, frozenset(failures))
+    timeline = build_run_timeline(placement, run.name, context.resource_snapshot, steps, progress)
+    placement.rollout = placement.rollout.add_timeline(timeline)
+    placement.bindings = progress.bindings
+    for step in progress.steps:
+        if step.kind is StepKind.UPDATE:
+            newly_updated = set(step.clusters) - {*record.done}
+            run_text = format_run_text(run.resource_index, run.name)
+            changed_clusters = _find_changed_clusters(placement, context, newly_updated)
+            rollout = placement.rollout
+            run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
+            clusters = rollout.clusters | newly_updated
+            placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
+    if progress.blocking_clusters:
+        yield build_warning(
+            "staged-run-is-stuck", _format_blocked_message(progress.blocking_clusters, failures)
+        )
+    if progress.pending_approval:
+        yield build_warning(
+            "staged-run-waits-for-an-approval", _format_approval_message(progress.pending_approval)
+        )
+
+
+def _find_changed_clusters(
+    placement: PlacementPlan, context: _RunContext, clusters: set[str]
+) -> Iterator[str]:
+    """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and the earlier
+    run's message.
+    """
+    prior = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    for cluster in clusters:
+        binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
+        rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
+        if (
+            binding is None
+            or binding.state is not BindingState.BOUND
+            or binding.is_deleting
+            or binding.resource_snapshot != context.resource_snapshot
+            or cluster in placement.rollout.clusters | placement.released_clusters
+            or resources is None
+            or rendered is None
+            or not resources.has_same_overrides(rendered)
+            or cluster in placement.uncertain_clusters
+            or placement.spec.find_apply_strategy(cluster) != placement.spec.configuration.apply
+        ):
+            yield cluster
+
+
+def _format_blocked_message(blocked_clusters: Sequence[str], failures: Mapping[str, str]) -> str:
+    return (
+        f"The run goes no further than {format_list(blocked_clusters, 4)}: {failures[blocked_clusters[0]]}. "
+        f"Where applying fails it "
+        "goes on by itself once that is mended; where an override does, mend it and make another run."
+    )
+
+
+def _format_approval_message(approval: str) -> str:
+    return (
+        f'The run stops before {approval}; add "{approval}" to its approvals, or write an approval request '
+        "of that name, to go on."
+    )
+
+
+def _read_run_record(instance: Instance, run: FleetRun, hub: PlannedHub) -> RunRecord:
+    """Return the values fixed at the start of a run, from a hub, else from state."""
+    if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
+        return RunRecord()
+    observed = hub.observed.runs.get(run.build_key(run.name))
+    prior_note = instance.prior.private if instance.prior is not None else None
+    recorded = convert(prior_note or {}, RunRecord)
+    if observed is None:
+        return recorded
+    overrides, per_cluster = _read_run_overrides(run, hub)
+    if overrides is None:  # some snapshots were not captured; use those recorded in state
+        overrides, per_cluster = recorded.overrides, recorded.picked
+    return replace(observed, overrides=overrides, picked=per_cluster)
+
+
+def _read_run_overrides(
+    run: FleetRun, hub: PlannedHub
+) -> tuple[tuple[FleetOverride, ...] | None, dict[str, tuple[int, ...]] | None]:
+    """Return the overrides of a run as reported by a hub, and by cluster their positions; None if any was not
+    captured.
+    """
+    by_cluster = hub.observed.run_overrides.get(run.build_key(run.name)) or {}
+    names = sorted({*chain.from_iterable(by_cluster.values())})
+    if any(name not in hub.observed.overrides for name in names):
+        return None, None
+    position_of = {name: position for position, name in enumerate(names)}
+    positions = {
+        cluster: tuple(position_of[name] for name in override_names)
+        for cluster, override_names in by_cluster.items()
+    }
+    return tuple(hub.observed.overrides[name] for name in names), positions
+
+
+def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _RunContext) -> Iterator[Diagnostic]:
+    """Warn about approvals that no stage requests."""
+    approvals = (instance.config or {}).get("approvals")
+    if not isinstance(approvals, list | tuple | set | frozenset):
+        return
+    requested: list[str] = []
+    for stage in context.plan.stages:
+        if any(task.type == APPROVAL for task in stage.before):
+            requested.append(f"{run.name}-before-{stage.name}")
+        if any(task.type == APPROVAL for task in stage.after):
+            requested.append(f"{run.name}-after-{stage.name}")
+    choice = f"It asks for {format_list(requested)}." if requested else "No stage of it asks for any."
+    for name in sorted(set(approvals) - set(requested)):
+        text = f'The run never asks for "{name}".{suggest_name(name, requested)} {choice}'
+        problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
+        yield instance.build_diagnostic(problem)
+
+
+def _warn_skipped_stages(instance: Instance, context: _RunContext) -> Iterator[Diagnostic]:
+    """Warn about stages skipped with their tasks because no cluster matches."""
+    stages = context.plan.stages
+    names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
+    if names:
+        text = (
+            f"No cluster is in {select_form(len(names), 'stage')} {format_list(names, 4)}: the run skips "
+            f"{select_form(len(names), 'it', 'them')}, asks for no approval and waits for nothing there."
+        )
+        yield instance.build_diagnostic(Problem((), "staged-run-skips-a-stage", text, Severity.WARNING))
+
+
+def _warn_pruned_snapshot(
+    instance: Instance, run: FleetRun, placement: PlacementPlan
+) -> Iterator[Diagnostic]:
+    """Warn about a run with an old snapshot that a hub may have pruned. Seen on a running hub: of eight under
+    a limit of three, 4, 6 and 8 remained.
+    """
+    newest, limit = (
+        placement.snapshot_store.snapshots[-1].index,
+        placement.spec.configuration.revision_history_limit,
+    )
+    observed_indexes = {
+        int(snapshot["index"])
+        for snapshot in placement.spec.observed_attributes.get("resource_snapshots") or ()
+    }
+    if run.resource_index in (None, newest) or newest < limit:
+        return
+    if run.resource_index in observed_indexes and newest in observed_indexes:
+        return  # the hub has it and creates no snapshot that could evict it
+    text = (
+        f"The run names resource snapshot {run.resource_index} of {run.placement}, which has had "
+        f"{newest + 1}. A hub keeps about {limit} (revision_history_limit), and which old ones remain "
+        "is chance: it may be gone. Look with kubectl get clusterresourcesnapshots, or bring the old "
+        "objects back as new content."
+    )
+    summary = f"whether a hub still has resource snapshot {run.resource_index} is chance"
+    path = ("resource_snapshot_index",) if (instance.config or {}).get("resource_snapshot_index") else ()
+    problem = Problem(path, "old-snapshot-may-be-gone", text, Severity.WARNING, brief=summary)
+    yield instance.build_diagnostic(problem)
+
+
+def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[Diagnostic]:
+    """Warn about a run that only deletes: a hub executes it and reports a failure. Source: seen on a running
+    hub ("no scheduled or to-be-deleted bindings found").
+    """
+    if context.plan.deletes and not any(stage.clusters for stage in context.plan.stages):
+        text = (
+            f"The run updates no cluster and removes {format_list(context.plan.deletes, 4)}. A hub does so "
+            f"and then "
+            "says Succeeded False of it, as nothing is left to look at: that is no failure."
+        )
+        summary = "it only deletes, which a hub does and calls failed (Succeeded False)"
+        yield instance.build_diagnostic(
+            Problem((), "staged-run-only-deletes", text, Severity.WARNING, brief=summary)
+        )
+
+
+def _find_failures(placement: PlacementPlan, context: _RunContext) -> dict[str, str]:
+    """Return the clusters of a run with failing resources, and the causes."""
+    failures = dict.fromkeys(_find_apply_failures(placement, context), "what is applied there fails")
+    for stage in context.plan.stages:
+        for cluster in stage.clusters:
+            rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
+            if rendered is not None and rendered.failure:
+                failures[cluster] = rendered.failure
+    return failures
+
+
+def _find_apply_failures(placement: PlacementPlan, context: _RunContext) -> frozenset[str]:
+    """Return the clusters with apply failures of a run's resources, by configuration or from a hub's
+    report.
+    """
+    if placement.spec.configuration.is_report_only:
+        return frozenset()
+    in_run = frozenset(chain.from_iterable(stage.clusters for stage in context.plan.stages))
+    observed_bindings = placement.spec.observed_attributes.get("bindings") or {}
+    failed = {
+        binding.cluster
+        for binding in placement.spec.prior_bindings
+        if binding.resource_snapshot == context.resource_snapshot
+        and (observed_bindings.get(binding.cluster) or {}).get("standing") == FAILED
+    }
+    return in_run & (failed | placement.selection.clusters.failing) - {*context.record.done}
+
+
+def _build_run_context(
+    run: FleetRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
+) -> _RunContext | _RunRejection:
+    """Build the inputs of a run; `record` holds the values fixed in an earlier plan."""
+    strategy = hub.strategies.get(run.build_key(run.strategy))
+    if strategy is None and record.strategy is None:
+        text = f'There is no staged update strategy "{run.strategy}".'
+        return _RunRejection("staged-run-has-no-strategy", text)
+    stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
+    plan = initialize_run(
+        placement.bindings,
+        placement.spec.policy_snapshot,
+        _count_requested_clusters(placement),
+        placement.scheduling.is_fulfilled,
+        member_list.members,
+        stages or (),
+    )
+    if isinstance(plan, RunProblem):
+        return _RunRejection("staged-run-cannot-begin", f"{plan.message}.")
+    outdated_reason = _explain_outdated_run(run, placement, plan, record)
+    if outdated_reason:
+        return _RunRejection(
+            "staged-run-is-aborted", f"{outdated_reason}. Make another run, or replace it with -replace."
+        )
+    index = _select_resource_snapshot(run, placement, record)
+    snapshot = placement.snapshot_store.find_snapshot(index)
+    if snapshot is None:
+        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`"
+        return _RunRejection("staged-run-cannot-begin", f"{text}.{_describe_snapshots(placement)}")
+    overrides, per_cluster = record.overrides, record.picked
+    if overrides is None or per_cluster is None:
+        overrides, per_cluster = _select_run_overrides(placement, plan, snapshot)
+    new_record = RunRecord(
+        policy_snapshot=plan.policy_snapshot,
+        cluster_count=plan.cluster_count,
+        resource_snapshot=index,
+        strategy=stages,
+        stages=tuple((stage.name, stage.clusters) for stage in plan.stages),
+        apply=placement.spec.configuration.apply,
+        overrides=overrides,
+        picked=per_cluster,
+        done=record.done,
+    )
+    return _RunContext(plan, index, new_record)
+
+
+def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: RunPlan, record: RunRecord) -> str:
+    """Return why an earlier run cannot continue, "" if it can."""
+    # What nobody noted is taken as it is now.
+    snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
+    count = plan.cluster_count if record.cluster_count is None else record.cluster_count
+    if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):
+        return (
+            f"{run.name} began under policy snapshot {snapshot} with {count} cluster(s); now it is "
+            f"{plan.policy_snapshot} with {plan.cluster_count}"
+        )
+    if record.apply is not None and record.apply != placement.spec.configuration.apply:
+        return f"The applyStrategy in the updateRun is outdated: {run.name} began with another"
+    for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
+        if stage.clusters != clusters:
+            listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
+            return f"The clusters in index `{number}` stage {stage.name} have changed, {listing}"
+    return ""
+
+
+def _select_run_overrides(
+    placement: PlacementPlan, plan: RunPlan, snapshot: ResourceSnapshot
+) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
+    """Return the overrides of a run, and by cluster their positions."""
+    by_cluster: dict[str, Sequence[FleetOverride]] = {}
+    for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
+        cluster_overrides = select_overrides(
+            placement.selection.overrides, snapshot.objects, placement.selection.clusters.labels[cluster]
+        )
+        if cluster_overrides:
+            by_cluster[cluster] = cluster_overrides
+    # Overrides contain mappings, so identity distinguishes them.
+    used_ids = {id(override) for override in chain.from_iterable(by_cluster.values())}
+    run_overrides = tuple(override for override in placement.selection.overrides if id(override) in used_ids)
+    position_of = {id(override): position for position, override in enumerate(run_overrides)}
+    positions = {}
+    for cluster, overrides in by_cluster.items():
+        positions[cluster] = tuple(position_of[id(override)] for override in overrides)
+    return run_overrides, positions
+
+
+def _lock_overrides(placement: PlacementPlan, context: _RunContext) -> None:
+    """Lock the resources of the run's clusters to its snapshot and overrides."""
+    overrides, snapshot = (
+        context.record.overrides or (),
+        placement.snapshot_store.find_snapshot(context.resource_snapshot),
+    )
+    assert snapshot is not None, "a run of a missing snapshot does not begin"
+    renderers: dict[tuple[int, ...], ClusterRenderer] = {}
+    for cluster in chain.from_iterable(stage.clusters for stage in context.plan.stages):
+        positions = (context.record.picked or {}).get(cluster, ())
+        if positions not in renderers:
+            cluster_overrides = tuple(overrides[position] for position in positions)
+            renderers[positions] = ClusterRenderer(
+                snapshot.objects, cluster_overrides, placement.selection.clusters.labels
+            )
+        placement.snapshot_store.lock_cluster(cluster, context.resource_snapshot, renderers[positions])
+
+
+def _count_requested_clusters(placement: PlacementPlan) -> int | None:
+    """Return the number of requested clusters; None for all."""
+    if placement.spec.configuration.placement_type is PlacementType.PICK_N:
+        return placement.spec.policy_snapshot.number_of_clusters
+    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
+        return (
+            len(placement.spec.configuration.policy.cluster_names)
+            if placement.spec.configuration.policy
+            else 0
+        )
+    return None
+
+
+def _select_resource_snapshot(run: FleetRun, placement: PlacementPlan, record: RunRecord) -> int:
+    """Return the snapshot index of a run: the configured one, the one fixed at its start, or a new one."""
+    if run.resource_index is not None:
+        return run.resource_index
+    if record.resource_snapshot is not None:
+        return record.resource_snapshot
+    return placement.snapshot_store.add_snapshot(placement.spec.configuration.revision_history_limit).index
+
+
+def _describe_snapshots(placement: PlacementPlan) -> str:
+    """Describe the snapshots available to a run."""
+    numbers = [str(snapshot.index) for snapshot in placement.snapshot_store.snapshots]
+    listing = f" There are: {', '.join(numbers)}." if numbers else " There is none yet."
+    return f"{listing} A run without resource_snapshot_index takes one when it begins."

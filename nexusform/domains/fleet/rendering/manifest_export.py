@@ -1,0 +1,295 @@
+"""Kubernetes YAML of a plan's fleet objects for GitOps tools, and a script with node labels. Blocks mirror
+the API in snake case, repeated ones in the singular; the schemas give the API names.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.fleet.importers.fleet_documents import (
+    NODE_COUNT,
+    OLD_NODE_COUNT,
+    read_fleet_document,
+)
+from nexusform.domains.fleet.importers.fleet_model import FleetRun
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.interfaces.plugins import Registries
+from nexusform.plans.plan import Action, Plan
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+
+_PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
+_KINDS: Final = {
+    "fleet_cluster_resource_override": "ClusterResourceOverride",
+    "fleet_resource_override": "ResourceOverride",
+    "fleet_cluster_resource_placement": "ClusterResourcePlacement",
+    "fleet_resource_placement": "ResourcePlacement",
+    "fleet_cluster_staged_update_strategy": "ClusterStagedUpdateStrategy",
+    "fleet_placement_disruption_budget": "ClusterResourcePlacementDisruptionBudget",
+    "fleet_staged_update_strategy": "StagedUpdateStrategy",
+    "fleet_cluster_staged_update_run": "ClusterStagedUpdateRun",
+    "fleet_staged_update_run": "StagedUpdateRun",
+    "fleet_placement_eviction": "ClusterResourcePlacementEviction",
+}
+_MEMBER: Final = "fleet_member_cluster"
+_HUB_OBJECTS: Final = "fleet_hub_manifest"
+_PLACEMENTS: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
+_EVICTION: Final = "fleet_placement_eviction"
+_APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
+# The order for a hub: referenced objects first. Overrides precede placements: one without a placement name
+# affects only placements created later.
+_ORDER: Final = (_HUB_OBJECTS, _MEMBER, *_KINDS)
+_METADATA_ARGUMENTS: Final = frozenset(
+    {"id", "name", "namespace", "manifest", "lenient", "force_conflicts", "approvals"}
+)
+_SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
+_AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
+_SCRIPT_HEAD: Final = """\
+#!/usr/bin/env bash
+# Written by nexusform from a plan: the machine of each worker, as foretold.
+set -euo pipefail"""
+_YAML_HEAD: Final = (
+    "# Written by nexusform from a plan. Apply server-side: member clusters are labels and taints alone.\n"
+)
+
+
+class FleetExport(Struct, frozen=True):
+    """YAML of a fleet, "" if empty, and its limitations, a sentence each."""
+
+    text: str
+    limitations: tuple[str, ...] = ()
+
+
+def render_fleet_manifests(plan: Plan, registries: Registries) -> FleetExport:
+    """Render the fleet after the plan: objects, labels and taints of members, placements, related objects,
+    and evictions of this plan.
+    """
+    changes = [change for change in plan.changes if change.after and change.address.type in _ORDER]
+    documents: list[str] = []
+    for change in sorted(changes, key=lambda change: _ORDER.index(change.address.type)):
+        if change.address.type == _EVICTION and change.action is not Action.CREATE:
+            continue
+        schema = registries.resource_types[change.address.type].schema
+        documents += _render_documents(change.address.type, schema, change.after or {})
+    text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
+    return FleetExport(text, tuple(_find_limitations(plan, registries)))
+
+
+def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
+    """Yield the limitations of the export."""
+    after = {change.address: change.after for change in plan.changes if change.after}
+    titles: dict[str, list[str]] = {}
+    for address, attributes in after.items():
+        kind = address.type
+        if kind in _APPROVALS or (attributes.get("approvals") and kind.endswith("_run")):
+            titles.setdefault("approvals", []).append(str(address))
+        elif kind == _HUB_OBJECTS and attributes.get("cluster_id"):
+            titles.setdefault("clusters", []).append(str(address))
+        elif kind == _MEMBER and any(attributes.get(name) for name in ("properties", "resources")):
+            titles.setdefault("members", []).append(str(address))
+    evictions = [
+        str(change.address)
+        for change in plan.changes
+        if change.address.type == _EVICTION and change.after and change.action is not Action.CREATE
+    ]
+    if evictions:
+        titles["evictions"] = evictions
+    runs = list(_find_early_runs(plan, registries))
+    if runs:
+        titles["runs"] = runs
+    for name, addresses in titles.items():
+        yield f"{format_first(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[name]}"
+
+
+def _find_early_runs(plan: Plan, registries: Registries) -> Iterator[str]:
+    """Yield the runs created together with their placement."""
+    created = [change for change in plan.changes if change.after and change.action is Action.CREATE]
+    placement_ids = {
+        (change.after or {}).get("id") for change in created if change.address.type in _PLACEMENTS
+    }
+    for change in created:
+        read_object = registries.resource_types[change.address.type].build_fleet_object
+        run = read_object(change.after or {}) if read_object is not None else None
+        if isinstance(run, FleetRun) and run.build_key(run.placement) in placement_ids:
+            yield str(change.address)
+
+
+_MAX_NAMES: Final = 4
+_LIMITATION_TEXTS: Final = {
+    "approvals": "an approval is a condition on the status of a request that the hub makes itself; grant it "
+    "there once it stands, by a patch of the status.",
+    "clusters": "its objects go to a cluster without a placement; apply them there.",
+    "members": "properties and resources are what a member's agent reports; labels and taints are written.",
+    "runs": "a hub fails a run for good that comes before its placement is scheduled; it stands here all the "
+    "same: apply it once the placement's condition Scheduled is True.",
+    "evictions": "it was made before, and applied anew to a hub it would evict again; it is left out.",
+}
+
+
+def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the manifests of one fleet object."""
+    if type_name == _MEMBER:
+        yield from _render_member(attributes)
+    elif type_name == _HUB_OBJECTS:
+        yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)
+    else:
+        manifest = attributes.get("manifest")
+        if isinstance(manifest, str) and attributes.get("lenient") is not True:
+            yield manifest.strip().removeprefix("---").strip() + "\n"
+            return
+        text = _render_yaml(_build_fleet_object(type_name, schema, attributes))
+        # The old name accepted by a lenient reading.
+        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if attributes.get("lenient") is True else text
+
+
+def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Build a fleet object configured as blocks, or as a manifest with corrections."""
+    kind = _KINDS[type_name]
+    manifest = attributes.get("manifest")
+    metadata = {name: attributes[name] for name in ("name", "namespace") if attributes.get(name)}
+    arguments = attributes if not isinstance(manifest, str) else _read_corrected(kind, schema, manifest)
+    return {
+        "apiVersion": _PLACEMENT,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": _build_body(schema, arguments),
+    }
+
+
+def build_hub_bodies(
+    type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Build the objects of a resource as sent to a hub, in order."""
+    import yaml
+
+    if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
+        return [_build_fleet_object(type_name, schema, attributes)]
+    return [yaml.safe_load(text) for text in _render_documents(type_name, schema, attributes)]
+
+
+def _read_corrected(kind: str, schema: BlockSchema, manifest: str) -> Mapping[str, Any]:
+    """Return the arguments of a manifest read with corrections."""
+    return read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
+
+
+def _render_member(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the labels and taints of a member, the fields writable besides its agent."""
+    labels, taints = attributes.get("labels"), attributes.get("taint") or ()
+    if not labels and not taints:
+        return
+    metadata = {"name": attributes["name"], **({"labels": labels} if labels else {})}
+    document: dict[str, Any] = {"apiVersion": _MEMBER_API, "kind": "MemberCluster", "metadata": metadata}
+    if taints:
+        names = ("key", "value", "effect")
+        taint_documents = [{name: taint.get(name) for name in names if taint.get(name)} for taint in taints]
+        document["spec"] = {"taints": taint_documents}
+    yield _render_yaml(document)
+
+
+_MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
+
+
+def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the parsed hub objects, namespaces first."""
+    manifests = parse_manifests("yaml_body", str(attributes.get("yaml_body") or "")).manifests
+    for manifest in sorted(manifests, key=lambda manifest: manifest.kind != "Namespace"):
+        yield _render_yaml(manifest.body)
+
+
+def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
+    """Return True if an argument differs from its default."""
+    if name == "group":  # required by the API, even for the core group
+        return True
+    value = arguments.get(name)
+    return value is not None and (attribute.required or value != attribute.default)
+
+
+def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a body that differ from their defaults."""
+    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
+    body: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        if (
+            attribute.is_configurable
+            and name not in metadata_arguments
+            and _has_value(name, attribute, arguments)
+        ):
+            body[_convert_to_camel_case(name)] = _convert_value(name, arguments.get(name))
+    for name, block in schema.blocks.items():
+        value = arguments.get(name)
+        if value is not None and value != []:
+            body[_get_api_name(name, block)] = _build_block(block, value)
+    # An empty selector selects every cluster; the API requires its terms.
+    if "clusterSelector" in body and not body["clusterSelector"]:
+        body["clusterSelector"] = {"clusterSelectorTerms": []}
+    return body
+
+
+def _build_block(block: NestedBlock, content: Any) -> Any:
+    """Return the content of a nested block, a list if repeated."""
+    if block.nesting is Nesting.LIST:
+        return [_build_body(block.schema, body) for body in content]
+    return _build_body(block.schema, content)
+
+
+def _get_api_name(name: str, block: NestedBlock) -> str:
+    """Return the API name of a block: plural if repeated."""
+    is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
+    return _convert_to_camel_case(name) + ("s" if is_plural else "")
+
+
+def _convert_value(name: str, value: Any) -> Any:
+    """Return a value as in Kubernetes: amounts as numbers, JSON parsed."""
+    if name in _AMOUNT_ARGUMENTS and isinstance(value, str) and value.isdecimal():
+        return int(value)
+    if name == "value" and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _convert_to_camel_case(name: str) -> str:
+    """Convert `max_unavailable` to `maxUnavailable`."""
+    first_word, *further_words = name.split("_")
+    return first_word + "".join(word.capitalize() for word in further_words)
+
+
+def _render_yaml(document: Mapping[str, Any]) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    return text
+
+
+# --- labels of nodes ---------------------------------------------------------------------------
+
+
+def render_node_labels(plan: Plan) -> str:
+    """Render `kubectl label` commands for the keys of `hardware_label_keys`: the machine of each worker after
+    the plan; "" without such keys. Nodes have the platform's name if it is known.
+    """
+    lines: list[str] = []
+    for change in plan.changes:
+        attributes = change.after or {}
+        keys = attributes.get("hardware_label_keys")
+        if change.address.type != "nexus_kubernetes_cluster" or not keys:
+            continue
+        lines.append(f"\n# {change.address}; the context of kubectl is called as the cluster is.")
+        context = shlex.quote(str(attributes["name"]))
+        nodes = attributes.get("nodes")
+        if not isinstance(nodes, Mapping):
+            continue
+        for name, node in nodes.items():
+            if node.get("role") == "Worker" and node.get("machine"):
+                node_name = shlex.quote(node.get("platform_name") or name)
+                labels = " ".join(shlex.quote(f"{key}={node['machine']}") for key in keys)
+                lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
+    return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""

@@ -1,0 +1,358 @@
+"""Answer about a placement's clusters: verdicts, scores and overridden objects."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.domains.fleet.scheduling.bindings import PlacementType
+from nexusform.domains.fleet.scheduling.explanation import (
+    ClusterExplanation,
+    PlacementExplanation,
+    PolicyDrift,
+    Preference,
+)
+from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.plans.plan import PlacementAction
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.json.json_placements import REJECTION_FORM
+
+_ACTION_TEXTS = {
+    PlacementAction.PLACE: "placed",
+    PlacementAction.REMOVE: "removed",
+    PlacementAction.UPDATE: "updated",
+    PlacementAction.MOVE: "moved",
+    PlacementAction.LOSE: "without its cluster",
+    PlacementAction.FORGET: "forgotten",
+}
+
+
+def build_placement_report(reason: PlacementReason) -> AnswerReport:
+    """Build the report of one placement, or of one of its clusters."""
+    cluster, explanation = reason.cluster, reason.explanation
+    clusters = _select_clusters(reason)
+    history = _describe_history(clusters, reason)
+    current_facts = _describe_current_state(reason)
+    facts = [
+        _format_policy(explanation),
+        *current_facts,
+        *_describe_batches(explanation),
+        *history,
+        *_describe_drift(reason.drift),
+    ]
+    sections: list[Section] = []
+    if cluster:
+        sections += [
+            _build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters
+        ]
+    else:
+        sections.append(Section("Clusters", table=_build_table(explanation)))
+    sections += [
+        _build_preference_section(cluster_explanation)
+        for cluster_explanation in clusters
+        if cluster_explanation.preferences
+    ]
+    for name, failure in reason.failures.items():
+        location = "there" if cluster else f"on {name}"
+        text = f"{failure}. What was there before stays."
+        sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
+    if cluster and not reason.failures:
+        sections += _build_override_sections(reason.objects, reason.rendered)
+    return AnswerReport(
+        f"{reason.address} {cluster}".strip(),
+        _format_verdict(explanation),
+        explanation.abort is not None,
+        tuple(facts),
+        tuple(sections),
+    )
+
+
+def _select_clusters(reason: PlacementReason) -> list[ClusterExplanation]:
+    """Return the requested clusters."""
+    return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
+
+
+def _format_verdict(explanation: PlacementExplanation) -> str:
+    """Return the bound clusters, or the scheduler's error."""
+    if explanation.abort is not None:
+        location = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
+        return f"the scheduler stops{location}: {explanation.abort.message}"
+    bound_clusters = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
+    return f"held by {format_list(bound_clusters)}" if bound_clusters else "held by no cluster"
+
+
+def _format_policy(explanation: PlacementExplanation) -> str:
+    """Return the policy as a sentence."""
+    kind = str(explanation.policy.placement_type)
+    if explanation.policy.placement_type is PlacementType.PICK_N:
+        number = explanation.number
+        kind = f"PickN, {'every eligible cluster' if number is None else number}"
+    return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
+
+
+def _describe_current_state(reason: PlacementReason) -> Iterator[str]:
+    """Yield sentences about missing clusters and unscheduled bindings."""
+    if not reason.is_fulfilled and reason.explanation.abort is None:
+        yield "Not fulfilled: the policy asks for more clusters than it gets."
+    unscheduled = reason.unscheduled
+    if unscheduled:
+        clause = select_form(len(unscheduled), "It goes", "They go")
+        yield (
+            f"Unscheduled, and still there: {format_list(unscheduled)}. {clause} when others make room "
+            f"for it."
+        )
+
+
+def _describe_batches(explanation: PlacementExplanation) -> Iterator[str]:
+    """Yield sentences about batches of picks and the meaning of ranks."""
+    batches = explanation.batches
+    if len(batches) > 1:
+        batch_texts = ", ".join(f"{number}. {format_list(batch)}" for number, batch in enumerate(batches, 1))
+        yield f"Picks are spread, so clusters are picked one by one, each scored anew: {batch_texts}."
+        yield "Of the others, scores and ranks are those of the last batch."
+    elif not batches and any(cluster.rank is not None for cluster in explanation.clusters):
+        yield "No cluster is picked now. Ranks say which of the others would come next."
+
+
+def _describe_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
+    """Yield the action of this plan on each cluster, or the start of its binding."""
+    for cluster in clusters:
+        name = cluster.cluster
+        row = reason.rows.get(name)
+        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):
+            action_text = _ACTION_TEXTS.get(row.action, "kept")
+            if action_text == "kept" and cluster.is_bound and cluster.rejections:
+                yield (
+                    f"In this plan {name} stays ({row.trigger}) although {_describe_rejection(cluster)}: "
+                    f"{reason.kept_reason}."
+                )
+            else:
+                yield f"In this plan {name} is {action_text} ({row.trigger}): {row.reason}."
+        elif name in reason.recorded and cluster.binding is not None:
+            trigger, serial = reason.recorded[name]
+            yield f"{name} holds it since state serial {serial} ({trigger})."
+
+
+def _describe_rejection(cluster: ClusterExplanation) -> str:
+    """Return the details of a cluster's first rejection, else its reason."""
+    return "; ".join(cluster.details) or cluster.rejections[0].reason
+
+
+def _describe_drift(drift: PolicyDrift) -> Iterator[str]:
+    """Yield the difference to fresh scheduling; nothing if equal."""
+    if drift.gained_clusters or drift.lost_clusters:
+        gained_text = (
+            f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick nothing else"
+        )
+        lost_text = f" and not {format_list(drift.lost_clusters)}" if drift.lost_clusters else ""
+        yield f"For information: a fresh schedule would {gained_text}{lost_text}. Nothing is moved for that."
+
+
+def _build_table(explanation: PlacementExplanation) -> Table:
+    """Build a row per cluster, with ranks and scores if there are any, and batches if there are several."""
+    clusters = explanation.clusters
+    if all(cluster.affinity_score is None for cluster in clusters):
+        plain_rows = tuple(
+            Row((cluster.cluster, _get_state(cluster), _format_short_verdict(cluster)))
+            for cluster in clusters
+        )
+        return Table(("cluster", "holds it", "verdict"), plain_rows)
+    has_batches = len(explanation.batches) > 1
+    rows = tuple(
+        Row(_build_scored_cells(cluster, explanation, has_batches=has_batches)) for cluster in clusters
+    )
+    scores = ("rank", "spread", "affinity", "margin", "verdict")
+    heads = ("cluster", "holds it", *(("batch",) if has_batches else ()), *scores)
+    return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
+
+
+def _get_state(cluster: ClusterExplanation) -> str:
+    """Return the state of the cluster's binding, "" without one."""
+    return str(cluster.binding.state) if cluster.binding is not None else ""
+
+
+def _build_scored_cells(
+    cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
+) -> tuple[str, ...]:
+    """Build the cells of one cluster; picked ones have neither rank nor margin."""
+    is_picked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
+    batch = (_format_number(cluster.batch),) if has_batches else ()
+    margin = "last picked" if cluster.cluster == explanation.last_pick else _format_margin(cluster)
+    return (
+        cluster.cluster,
+        _get_state(cluster),
+        *batch,
+        "" if is_picked else _format_number(cluster.rank),
+        _format_number(cluster.topology_spread_score),
+        _format_number(cluster.affinity_score),
+        "" if is_picked else margin,
+        _format_short_verdict(cluster),
+    )
+
+
+def _format_number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _format_margin(cluster: ClusterExplanation) -> str:
+    """Return the difference to the last pick: the first nonzero part."""
+    margin = cluster.margin
+    if margin is None:
+        return ""
+    match margin.deciding_part:
+        case "topology_spread":
+            return f"{margin.topology_spread:+d} spread"
+        case "affinity":
+            return f"{margin.affinity:+d} affinity"
+        case "obsolete":
+            return "stays" if margin.obsolete > 0 else "would be new"
+        case _:
+            return "by name"
+
+
+def _format_short_verdict(cluster: ClusterExplanation) -> str:
+    """Return the verdict: bound, picked, rejected by a rule, or outscored."""
+    rejection_text = ""
+    if cluster.rejections:
+        first_rejection = cluster.rejections[0]
+        more_text = f" (and {len(cluster.rejections) - 1} more)" if len(cluster.rejections) > 1 else ""
+        rejection_text = f"{first_rejection.rule}: {_describe_rejection(cluster)}{more_text}"
+    if cluster.is_bound:
+        return f"held; would be refused today by {rejection_text}" if rejection_text else "held"
+    if cluster.is_picked:
+        return "picked"
+    if rejection_text:
+        return rejection_text
+    return "outscored" if cluster.margin is not None else "passes"
+
+
+def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
+    """Build the section with every rule's verdict on one cluster, and its rank."""
+    # The hub's message of the pick does not explain a present rejection.
+    lines = (
+        [cluster.reported_reason]
+        if cluster.reported_reason and not (cluster.is_bound and cluster.rejections)
+        else []
+    )
+    if cluster.is_bound:
+        lines.append("It is held already: what holds a placement is not scheduled again.")
+    verb = "would refuse it today" if cluster.is_bound else "refuses"
+    lines += [f"{rejection.rule} {verb}: {rejection.reason}" for rejection in cluster.rejections]
+    lines += [f"  {detail}" for detail in cluster.details]
+    if not cluster.rejections:
+        lines.append("No rule refuses it.")
+    if not cluster.is_bound and cluster.batch is not None and len(explanation.batches) > 1:
+        lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
+    if cluster.rank is not None and not cluster.is_bound:
+        margin = _format_margin(cluster)
+        comparison = f", against the last one picked ({explanation.last_pick}): {margin}" if margin else ""
+        if cluster.cluster == explanation.last_pick:
+            comparison = ", the last one picked"
+        lines.append(
+            f"Rank {cluster.rank}: topology spread {_format_number(cluster.topology_spread_score)}, affinity "
+            f"{_format_number(cluster.affinity_score)}{comparison}."
+        )
+    return Section(f"What the rules say of {cluster.cluster}", tuple(lines))
+
+
+def _build_preference_section(cluster: ClusterExplanation) -> Section:
+    lines = tuple(
+        _format_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1)
+    )
+    return Section(f"Preferences of {cluster.cluster}", lines, is_folded=True)
+
+
+def _format_preference(number: int, preference: Preference) -> str:
+    """Return the points of a cluster from one preferred term, with the reason."""
+    text = f"{number}. {preference.points} of {preference.weight}"
+    if preference.share is not None:
+        return (
+            f"{text}: {preference.property} is {preference.value}, {preference.format_share()} of the weight"
+        )
+    return f"{text}: no value of {preference.property}" if preference.property else text
+
+
+def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> list[Section]:
+    """Build sections for objects changed by overrides: the cluster's version and the difference."""
+    on_cluster = {_get_identity(manifest): manifest for manifest in rendered}
+    sections: list[Section] = []
+    for manifest in objects:
+        rendered_manifest = on_cluster.get(_get_identity(manifest))
+        if rendered_manifest is None:
+            sections.append(Section(f"{manifest.title} is left out by an override"))
+        elif rendered_manifest.body != manifest.body:
+            hub_lines, cluster_lines = (
+                _render_yaml_lines(manifest.body),
+                _render_yaml_lines(rendered_manifest.body),
+            )
+            lines = difflib.unified_diff(
+                hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm=""
+            )
+            sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
+            sections.append(
+                Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True)
+            )
+    return sections
+
+
+def _get_identity(manifest: Manifest) -> tuple[str, str, str, str]:
+    """Return the identity of an object."""
+    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+
+
+def _render_yaml_lines(body: Mapping[str, Any]) -> list[str]:
+    import yaml
+
+    text: str = yaml.safe_dump(dict(body), sort_keys=False, default_flow_style=False, allow_unicode=True)
+    return text.splitlines()
+
+
+_PLACEMENT_FORM: Final = RecordForm(
+    PlacementReason,
+    "address policy_snapshot=explanation.snapshot.index wanted=explanation.number "
+    "last_picked=explanation.last_pick batches=explanation.batches clusters=. fresh_schedule=drift "
+    "override_failures=failures fulfilled=is_fulfilled unscheduled",
+    clusters=lambda reason: [
+        _build_cluster_document(cluster, reason) for cluster in _select_clusters(reason)
+    ],
+    fresh_schedule="gained lost",
+)
+_BINDING_FORM: Final = RecordForm(
+    ClusterExplanation, "cluster state=binding.state picked=is_picked held=is_bound batch"
+)
+_CLUSTER_FORM: Final = RecordForm(
+    ClusterExplanation,
+    "rank topology_spread_score affinity_score margin reported=reported_reason rejected=rejections "
+    "observed=details preferences",
+    margin="topology_spread affinity obsolete decided_by=deciding_part",
+    rejected=REJECTION_FORM,
+    preferences=RecordForm(
+        Preference,
+        "weight points share=. property? value?",
+        share=lambda preference: preference.format_share() or None,
+    ),
+)
+
+
+def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
+    """Return the report of a placement as JSON data."""
+    document = _PLACEMENT_FORM(reason)
+    if reason.cluster:
+        document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
+        document["overrides_fail"] = reason.failures.get(reason.cluster)
+    return document
+
+
+def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
+    row = reason.rows.get(cluster.cluster)
+    known_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
+    return {
+        **_BINDING_FORM(cluster),
+        "trigger": (row.trigger if row is not None else "") or known_trigger,
+        "serial": serial,
+        **_CLUSTER_FORM(cluster),
+    }

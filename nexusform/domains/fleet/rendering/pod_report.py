@@ -1,0 +1,126 @@
+"""Answer about one pod's node: location, certainty and every node's verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from nexusform.domains.fleet.workflow.reasons import PodReason
+from nexusform.domains.pods.planning.rows import REASONS
+from nexusform.domains.pods.scheduling.explanation import NodeVerdict
+from nexusform.domains.pods.scheduling.workloads import PodState
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+
+_UNSCHEDULED_TEXTS: Final = {
+    PodState.PENDING: "stays Pending",
+    PodState.GATED: "is not looked at: SchedulingGated",
+    PodState.FAILED: "is Failed: kubelet refuses it",
+}
+
+
+def build_pod_report(reason: PodReason) -> AnswerReport:
+    """Build the report of one pod on one cluster."""
+    outcome = reason.outcome
+    zone = f"zone {reason.zone}" if reason.zone else ""
+    location = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)
+    sections = []
+    if any(verdict.total is not None for verdict in reason.nodes):
+        sections.append(_build_points_section(reason))
+    if any(verdict.rejections for verdict in reason.nodes):
+        sections.append(_build_rejections_section(reason.nodes))
+    return AnswerReport(
+        f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
+        f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
+        not outcome.node,
+        tuple(_build_facts(reason)),
+        tuple(sections),
+    )
+
+
+def _build_facts(reason: PodReason) -> Iterable[str]:
+    """Yield sentences about the reason for the pod's node."""
+    outcome = reason.outcome
+    if outcome.trigger:
+        cause = REASONS.get(outcome.trigger, outcome.trigger)
+        if outcome.preempted_by:
+            cause = f"{outcome.preempted_by}, of higher priority, takes its place"
+        yield f"This plan decides it ({outcome.trigger}): {cause}."
+    elif outcome.is_pending:
+        yield "It was Pending before and is still: the rules are asked again in every plan."
+    else:
+        yield "It stands and stays: rules are not asked again while a pod runs."
+    if outcome.victims:
+        victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
+        yield f"No node was free, so it evicts {victims}: what follows are the nodes before that."
+    if reason.is_current:
+        yield "What follows is what the rules say of every node today."
+    elif outcome.node and outcome.is_certain:
+        yield "Certain: every run of the scheduler would choose this node."
+    elif outcome.node:
+        yield _describe_uncertainty(reason)
+    if not outcome.node and outcome.reason:
+        yield outcome.reason
+
+
+def _describe_uncertainty(reason: PodReason) -> str:
+    """Return a sentence about random choices that lead to this node."""
+    if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
+        return "One possible outcome: what else decides about it is not known here, as a warning says."
+    feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
+    if reason.outcome.victims:
+        return "One possible outcome: of nodes or victims that matter equally, some are drawn by lot."
+    if feasible_count > 1:
+        return f"One possible outcome: {feasible_count} nodes would do, and equal ones are drawn by lot."
+    return "One possible outcome: the only node left, after lots were drawn for pods before it."
+
+
+def _build_points_section(reason: PodReason) -> Section:
+    """Build the section with the points of feasible nodes by rule."""
+    feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
+    rules: dict[str, None] = {}
+    for verdict in feasible:
+        rules.update(dict.fromkeys(verdict.points))
+    rows = tuple(_build_points_row(verdict, rules, selected_node=reason.outcome.node) for verdict in feasible)
+    figures = frozenset(range(1, len(rules) + 2))
+    return Section("Nodes that would do, by points", table=Table(("node", *rules, "total"), rows, figures))
+
+
+def _build_points_row(verdict: NodeVerdict, rules: Iterable[str], *, selected_node: str) -> Row:
+    name = f"{verdict.node} (chosen)" if verdict.node == selected_node else verdict.node
+    points = [str(verdict.points.get(rule, 0)) for rule in rules]
+    return Row((name, *points, f"{verdict.total:,}"))
+
+
+def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
+    """Build the section with a row per node and rejecting rule."""
+    rows: list[Row] = []
+    for verdict in nodes:
+        for rejection in verdict.rejections:
+            hint = verdict.hints.get(rejection.rule)
+            reason = f"{rejection.reason}: {hint}" if hint else rejection.reason
+            rows.append(Row((verdict.node, rejection.rule, reason)))
+    return Section("Nodes that are refused", table=Table(("node", "rule", "reason"), tuple(rows)))
+
+
+def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
+    return {
+        "node": verdict.node,
+        "total": verdict.total,
+        "points": dict(verdict.points),
+        "refusals": [
+            {"rule": rejection.rule, "reason": rejection.reason, "hint": verdict.hints.get(rejection.rule)}
+            for rejection in verdict.rejections
+        ],
+    }
+
+
+# The answer about a pod's node, as JSON data.
+POD_FORM: Final = RecordForm(
+    PodReason,
+    "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? machine? "
+    "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason today=is_current nodes",
+    kind=lambda _: "pod",
+    certain=lambda reason: None if reason.today else reason.outcome.certain,
+    nodes=_build_node_document,
+)

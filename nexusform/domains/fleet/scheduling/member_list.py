@@ -1,0 +1,232 @@
+"""Members of a fleet in name order, indexed for rules over sets of members, and a placement's bindings as
+such sets (`BindingTable`). A set of members is an integer with bits in name order: member i is `1 << i`. The
+highest bit is the largest name, KubeFleet's tie-break. Results of rules (members with a label, values of a
+property) are cached in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingAction,
+    BindingChange,
+    BindingState,
+    ChangeCause,
+    Member,
+)
+from nexusform.kubernetes.matching import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    IN,
+    NOT_IN,
+    LabelSelector,
+    Requirement,
+    Taint,
+    validate_selector,
+)
+
+T = TypeVar("T")
+Mask = int
+
+
+class MemberList:
+    """Members by name, with cached sets. Treat it as frozen."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members: tuple[Member, ...] = tuple(sorted(members, key=lambda member: member.name))
+        self.positions = {member.name: i for i, member in enumerate(self.members)}
+        self.all_members: Mask = (1 << len(self.members)) - 1
+        self._cache: dict[Any, Any] = {}
+
+    def get_cached(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return the cached result for a hashable key, computed on first use."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        result: T = self._cache[key]
+        return result
+
+    def select_members(self, test: Callable[[Member], bool]) -> Mask:
+        """Return the members that pass a test."""
+        return sum(1 << i for i, member in enumerate(self.members) if test(member))
+
+    @cached_property
+    def members_by_label(self) -> dict[str, dict[str, Mask]]:
+        """Members by label key and value."""
+        index: dict[str, dict[str, Mask]] = {}
+        for i, member in enumerate(self.members):
+            for key, value in member.labels.items():
+                by_value = index.setdefault(key, {})
+                by_value[value] = by_value.get(value, 0) | 1 << i
+        return index
+
+    @cached_property
+    def members_by_taints(self) -> dict[tuple[Taint, ...], Mask]:
+        """Members by their exact list of taints."""
+        index: dict[tuple[Taint, ...], Mask] = {}
+        for i, member in enumerate(self.members):
+            index[member.taints] = index.get(member.taints, 0) | 1 << i
+        return index
+
+    def select_by_labels(self, selector: LabelSelector | None) -> Mask | str:
+        """Return the members of a label selector (None: all), or its error."""
+        if selector is None:
+            return self.all_members
+        return self.get_cached(("selected", selector), lambda: self._match_selector(selector))
+
+    def _match_selector(self, selector: LabelSelector) -> Mask | str:
+        """Return the members that match a selector, or its error."""
+        problems = validate_selector(selector)
+        if problems:
+            return f"failed to parse label selector: {problems[0]}"
+        selected = self.all_members
+        for key, value in selector.match_labels:
+            selected &= self.members_by_label.get(key, {}).get(value, 0)
+        for requirement in selector.match_expressions:
+            selected &= self._match_requirement(requirement)
+        return selected
+
+    def _match_requirement(self, requirement: Requirement) -> Mask:
+        """Return the members that match one requirement."""
+        by_value = self.members_by_label.get(requirement.key, {})
+        accepted_values = {*requirement.values}
+        with_key, with_value = 0, 0
+        for value, members in by_value.items():
+            with_key |= members
+            with_value |= members if value in accepted_values else 0
+        results = {
+            IN: with_value,
+            NOT_IN: self.all_members & ~with_value,
+            EXISTS: with_key,
+            DOES_NOT_EXIST: self.all_members & ~with_key,
+        }
+        return results[requirement.operator]
+
+
+class BindingMasks(Struct, frozen=True):
+    """Bindings of a placement as sets, input of rules in one cycle. `current`: members scheduled or bound
+    under the present policy snapshot; `obsolete`: bound under an earlier one.
+    """
+
+    current: Mask = 0
+    obsolete: Mask = 0
+
+
+def iterate_ascending(mask: Mask) -> Iterator[int]:
+    """Yield the positions of a set in name order."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def iterate_descending(mask: Mask) -> Iterator[int]:
+    """Yield the positions of a set, largest name first."""
+    while mask:
+        position = mask.bit_length() - 1
+        yield position
+        mask ^= 1 << position
+
+
+class BindingTable:
+    """Bindings by cluster and as sets of members by class. Classes in order of the test: deleting (dropped),
+    unscheduled, dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health
+    is ignored.
+    """
+
+    def __init__(self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int) -> None:
+        self.member_list = member_list
+        self.policy_snapshot = policy_snapshot
+        self.changes: list[BindingChange] = []
+        self.by_cluster: dict[str, Binding] = {}
+        self.scheduled: Mask = 0
+        self.bound: Mask = 0
+        self.obsolete: Mask = 0
+        self.unscheduled: Mask = 0
+        for binding in prior:
+            self._add_binding(binding)
+
+    def _add_binding(self, binding: Binding) -> None:
+        """Add a binding to its class by state, snapshot and existence of its cluster."""
+        cluster = binding.cluster
+        if binding.is_deleting:
+            self.changes.append(BindingChange(cluster, BindingAction.DROPPED, ChangeCause.DELETED))
+            return
+        self.by_cluster[cluster] = binding
+        position = self.member_list.positions.get(cluster)
+        if binding.state is BindingState.UNSCHEDULED:
+            self.unscheduled |= 0 if position is None else 1 << position
+        elif position is None or self.member_list.members[position].is_leaving:
+            self._mark_unscheduled(cluster, ChangeCause.CLUSTER_LEFT)
+        elif binding.policy_snapshot != self.policy_snapshot:
+            self.obsolete |= 1 << position
+        elif binding.state is BindingState.SCHEDULED:
+            self.scheduled |= 1 << position
+        else:
+            self.bound |= 1 << position
+
+    @property
+    def current(self) -> Mask:
+        """Members bound under the present policy snapshot."""
+        return self.scheduled | self.bound
+
+    @property
+    def masks(self) -> BindingMasks:
+        """Sets used by rules."""
+        return BindingMasks(self.current, self.obsolete)
+
+    def get_binding(self, position: int) -> Binding:
+        """Return the binding on a member."""
+        return self.by_cluster[self.member_list.members[position].name]
+
+    def is_unrecoverable(self, position: int) -> bool:
+        """Return True if an unscheduled binding has no previous state."""
+        return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
+
+    def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
+        """Bind a picked member: keep an obsolete binding, recover an unscheduled one, or create one."""
+        name = self.member_list.members[position].name
+        bit = 1 << position
+        action, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None
+        existing = self.by_cluster.get(name)
+        if existing is not None and self.obsolete & bit:
+            action, state = BindingAction.REPOINTED, existing.state
+            resources = existing.resource_snapshot
+        elif existing is not None and self.unscheduled & bit:
+            action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
+            resources = existing.resource_snapshot
+        self.obsolete &= ~bit
+        self.unscheduled &= ~bit
+        if state is BindingState.BOUND:
+            self.bound |= bit
+        else:
+            self.scheduled |= bit
+        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, None, resources)
+        self.changes.append(BindingChange(name, action, ChangeCause.PICKED))
+        return action
+
+    def release_member(self, position: int, cause: ChangeCause) -> None:
+        """Mark a member's binding Unscheduled."""
+        bit = 1 << position
+        self.scheduled &= ~bit
+        self.bound &= ~bit
+        self.obsolete &= ~bit
+        self.unscheduled |= bit
+        self._mark_unscheduled(self.member_list.members[position].name, cause)
+
+    def _mark_unscheduled(self, cluster: str, cause: ChangeCause) -> None:
+        binding = self.by_cluster[cluster]
+        self.by_cluster[cluster] = replace(
+            binding, state=BindingState.UNSCHEDULED, previous_state=binding.state
+        )
+        self.changes.append(BindingChange(cluster, BindingAction.UNSCHEDULED, cause))
+
+    def list_bindings(self) -> tuple[Binding, ...]:
+        """Return all remaining bindings in name order."""
+        return tuple(self.by_cluster[cluster] for cluster in sorted(self.by_cluster))

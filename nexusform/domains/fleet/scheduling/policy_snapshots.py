@@ -1,0 +1,106 @@
+"""Policy snapshots: detection of policy changes. The hash covers the policy's JSON without the number of
+clusters, like KubeFleet's: any other edit, an added toleration or another order, creates a new snapshot; only
+the latest is compared.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from nexusform.domains.fleet.scheduling.bindings import ClusterTerm, Policy, PolicySnapshot
+from nexusform.kubernetes.matching import LabelSelector
+
+
+def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) -> PolicySnapshot:
+    """Return the previous snapshot if the policy's hash is unchanged, else the next one."""
+    digest = compute_policy_hash(policy)
+    number = policy.number_of_clusters if policy else None
+    if previous is None:
+        return PolicySnapshot(0, digest, number)
+    return PolicySnapshot(previous.index + (previous.hash != digest), digest, number)
+
+
+def compute_policy_hash(policy: Policy | None) -> str:
+    """Return the SHA-256 (hex) of the policy's JSON; no policy is `null`, different from an explicit
+    PickAll.
+    """
+    text = json.dumps(_build_policy(policy) if policy else None, separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&":  # Go escapes HTML characters
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return sha256(text.encode()).hexdigest()
+
+
+def build_policy_document(policy: Policy) -> dict[str, Any]:
+    """Return the policy as in the API, without empty fields."""
+    document = _build_policy(policy)
+    if policy.number_of_clusters is not None:
+        document["numberOfClusters"] = policy.number_of_clusters
+    return document
+
+
+def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
+    """Return a label selector as in the API."""
+    return _build_selector(selector)
+
+
+def _build_policy(policy: Policy) -> dict[str, Any]:
+    """Return the policy as in the API, without its number of clusters."""
+    required = None
+    if policy.required_terms is not None:
+        required = {"clusterSelectorTerms": [_build_term(term) for term in policy.required_terms]}
+    preferred = [
+        {"weight": term.weight, "preference": _build_term(term.preference)} for term in policy.preferred_terms
+    ]
+    affinity = _remove_empty(
+        requiredDuringSchedulingIgnoredDuringExecution=required,
+        preferredDuringSchedulingIgnoredDuringExecution=preferred,
+    )
+    return _remove_empty(
+        placementType=str(policy.placement_type),
+        clusterNames=list(policy.cluster_names),
+        affinity={"clusterAffinity": affinity} if affinity else None,
+        topologySpreadConstraints=[
+            {"maxSkew": c.max_skew, "topologyKey": c.topology_key, "whenUnsatisfiable": c.when_unsatisfiable}
+            for c in policy.spread_constraints
+        ],
+        tolerations=[
+            _remove_empty(key=t.key, operator=t.operator, value=t.value, effect=t.effect)
+            for t in policy.tolerations
+        ],
+    )
+
+
+def _build_term(term: ClusterTerm) -> dict[str, Any]:
+    """Return a term as in a KubeFleet manifest."""
+    document: dict[str, Any] = {}
+    if term.label_selector is not None:
+        document["labelSelector"] = _build_selector(term.label_selector)
+    if term.property_selector is not None:
+        document["propertySelector"] = {
+            "matchExpressions": [
+                {"name": r.name, "operator": r.operator, "values": list(r.values)}
+                for r in term.property_selector
+            ]
+        }
+    if term.property_sorter is not None:
+        sorter = term.property_sorter
+        document["propertySorter"] = {"name": sorter.name, "sortOrder": sorter.sort_order}
+    return document
+
+
+def _build_selector(selector: LabelSelector) -> dict[str, Any]:
+    """Return a label selector as in a manifest."""
+    return _remove_empty(
+        matchLabels=dict(selector.match_labels),
+        matchExpressions=[
+            _remove_empty(key=r.key, operator=r.operator, values=list(r.values))
+            for r in selector.match_expressions
+        ],
+    )
+
+
+def _remove_empty(**fields: Any) -> dict[str, Any]:
+    """Return the fields with a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

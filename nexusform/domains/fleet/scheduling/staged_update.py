@@ -1,0 +1,302 @@
+"""Staged update runs: the rollout of a placement with strategy External. Source: KubeFleet
+pkg/controllers/updaterun. A run fixes its stages at initialization, updates the clusters of each stage with
+at most max_concurrency at a time, and deletes unscheduled bindings at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, PolicySnapshot
+from nexusform.kubernetes.matching import LabelSelector, is_selected, validate_selector
+from nexusform.kubernetes.quantity import IntOrPercent
+
+APPROVAL, TIMED_WAIT = "Approval", "TimedWait"
+DELETE_STAGE = "kubernetes-fleet.io/deleteStage"
+_MAX_NAMES = 10
+
+
+class RunState(StrEnum):
+    """Requested state of a run."""
+
+    INITIALIZE = "Initialize"
+    RUN = "Run"
+    STOP = "Stop"
+
+
+class Task(Struct, frozen=True):
+    """Task before or after a stage: an approval, or a wait in seconds."""
+
+    type: str
+    wait_seconds: float | None = None
+
+
+class Stage(Struct, frozen=True):
+    """Stage of a strategy. `label_selector` None selects no cluster, an empty one every picked cluster. With
+    a sorting key, clusters are sorted by that label as an integer, then by name.
+    """
+
+    name: str
+    label_selector: LabelSelector | None = None
+    sorting_label_key: str | None = None
+    max_concurrency: IntOrPercent = IntOrPercent(1)
+    before: tuple[Task, ...] = ()
+    after: tuple[Task, ...] = ()
+
+
+class StagePlan(Struct, frozen=True):
+    """Stage with its ordered clusters and the number updated at a time."""
+
+    name: str
+    clusters: tuple[str, ...]
+    concurrency: int
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+
+
+class RunPlan(Struct, frozen=True):
+    """Values fixed at the initialization of a run; `deletes` are the unscheduled clusters, by name."""
+
+    policy_snapshot: int
+    cluster_count: int
+    stages: tuple[StagePlan, ...]
+    deletes: tuple[str, ...]
+
+
+class RunProblem(Struct, frozen=True):
+    """Error that prevents the initialization of a run."""
+
+    message: str
+
+
+def initialize_run(
+    bindings: Iterable[Binding],
+    snapshot: PolicySnapshot,
+    number: int | None,
+    is_fulfilled: bool,
+    members: Iterable[Member],
+    stages: Iterable[Stage],
+) -> RunPlan | RunProblem:
+    """Assign every picked cluster to its stage. `number` is N of a PickN, the number of names of a PickFixed,
+    None for a PickAll.
+    """
+    if not is_fulfilled:
+        return RunProblem("policy snapshot not fully scheduled yet")
+    active = sorted((binding for binding in bindings if not binding.is_deleting), key=lambda b: b.cluster)
+    scheduled = [binding for binding in active if binding.state is not BindingState.UNSCHEDULED]
+    picked_clusters = [binding.cluster for binding in scheduled]
+    deletes = tuple(binding.cluster for binding in active if binding.state is BindingState.UNSCHEDULED)
+    outdated = next((binding for binding in scheduled if binding.policy_snapshot != snapshot.index), None)
+    if outdated is not None:
+        return RunProblem(
+            f"binding on {outdated.cluster} with old policy snapshot {outdated.policy_snapshot} has state"
+            f" {outdated.state}, we might observe a transient state, need retry",
+        )
+    if not picked_clusters and not deletes:
+        return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
+    if number is not None and number != len(picked_clusters):
+        return RunProblem(
+            f"the number of selected bindings {len(picked_clusters)} is not equal to the observed cluster "
+            f"count"
+            f" {number}"
+        )
+    by_name = {member.name: member for member in members}
+    plans = _assign_stages(tuple(stages), picked_clusters, by_name)
+    if isinstance(plans, RunProblem):
+        return plans
+    return RunPlan(snapshot.index, len(picked_clusters), plans, deletes)
+
+
+def _assign_stages(
+    stages: tuple[Stage, ...], picked_clusters: list[str], members: Mapping[str, Member]
+) -> tuple[StagePlan, ...] | RunProblem:
+    """Return the stages with their ordered clusters; every picked cluster must be in exactly one stage."""
+    assigned: set[str] = set()
+    plans: list[StagePlan] = []
+    for stage in stages:
+        stage_clusters = _select_clusters(stage, picked_clusters, members)
+        if isinstance(stage_clusters, RunProblem):
+            return stage_clusters
+        duplicate = next((name for name in stage_clusters if name in assigned), None)
+        if duplicate is not None:
+            return RunProblem(f"cluster `{duplicate}` appears in more than one stages")
+        assigned |= {*stage_clusters}
+        ordered = _sort_clusters(stage, stage_clusters, members)
+        if isinstance(ordered, RunProblem):
+            return ordered
+        concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))
+        plans.append(StagePlan(stage.name, ordered, concurrency, stage.before, stage.after))
+    missing = [name for name in picked_clusters if name not in assigned]
+    if missing:
+        return RunProblem(
+            f"some clusters are not placed in any stage, total {len(missing)}, showing up to {_MAX_NAMES}:"
+            f" {', '.join(missing[:_MAX_NAMES])}"
+        )
+    return tuple(plans)
+
+
+def _select_clusters(
+    stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]
+) -> list[str] | RunProblem:
+    """Return the clusters selected by a stage."""
+    if stage.label_selector is None:
+        return []
+    problems = validate_selector(stage.label_selector)
+    if problems:
+        return RunProblem(f"the stage label selector is invalid, stage: {stage.name}, err: {problems[0]}")
+    return [
+        name
+        for name in picked_clusters
+        if name in members and is_selected(stage.label_selector, members[name].labels)
+    ]
+
+
+def _sort_clusters(
+    stage: Stage, clusters: list[str], members: Mapping[str, Member]
+) -> tuple[str, ...] | RunProblem:
+    """Return the clusters of a stage in update order."""
+    key = stage.sorting_label_key
+    if key is None:
+        return tuple(sorted(clusters))
+    for name in clusters:
+        value = members[name].labels.get(key, "")
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII):
+            return RunProblem(
+                f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: not an integer"
+            )
+    return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))
+
+
+class StepKind(StrEnum):
+    """Kind of a step in a run."""
+
+    APPROVAL = "approval"
+    UPDATE = "update"
+    WAIT = "wait"
+    DELETE = "delete"
+
+
+class RunStep(Struct, frozen=True):
+    """Step of a run: clusters to update or delete, or a task (an approval's name). `is_blocked`: failing
+    clusters use up the concurrency, so these never start.
+    """
+
+    kind: StepKind
+    stage: str
+    clusters: tuple[str, ...] = ()
+    task: str = ""
+    wait_seconds: float = 0
+    is_blocked: bool = False
+
+
+class RunOutcome(Struct, frozen=True):
+    """Steps taken, bindings after them, the approval the run waits for ("": none), and the failing clusters
+    that block it.
+    """
+
+    steps: tuple[RunStep, ...]
+    bindings: tuple[Binding, ...]
+    pending_approval: str = ""
+    blocking_clusters: tuple[str, ...] = ()
+
+
+def list_run_steps(plan: RunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:
+    """Return every step of a run: tasks before each stage, its clusters by group, tasks after it; deletions
+    last. Tasks of one stage run in parallel. A stage without clusters is skipped with its tasks. A run starts
+    the next cluster once one is ready, so at most `concurrency` are in progress; the groups assume equal
+    durations. A cluster in `failing` is never ready and keeps its slot.
+    """
+    steps: list[RunStep] = []
+    for stage in plan.stages:
+        if not stage.clusters:
+            continue
+        steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
+        steps += _build_groups(stage, failing)
+        steps += _build_task_steps(stage.after, stage.name, f"{run}-after-{stage.name}")
+    if plan.deletes:
+        steps.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
+    return tuple(steps)
+
+
+def _build_groups(stage: StagePlan, failing: frozenset[str]) -> Iterator[RunStep]:
+    """Yield the clusters of a stage in start order; last those without a free slot."""
+    started_count, free_slots = 0, stage.concurrency
+    while free_slots and started_count < len(stage.clusters):
+        group = stage.clusters[started_count : started_count + free_slots]
+        yield RunStep(StepKind.UPDATE, stage.name, group)
+        started_count += len(group)
+        free_slots -= sum(name in failing for name in group)
+    if started_count < len(stage.clusters):
+        yield RunStep(StepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True)
+
+
+def _build_task_steps(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:
+    """Return the steps of the tasks before or after a stage."""
+    steps: list[RunStep] = []
+    for task in tasks:
+        if task.type == APPROVAL:
+            steps.append(RunStep(StepKind.APPROVAL, stage, task=approval))
+        else:
+            steps.append(RunStep(StepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0))
+    return steps
+
+
+def simulate_run(
+    plan: RunPlan,
+    run: str,
+    bindings: Iterable[Binding],
+    resource_snapshot: int,
+    *,
+    approved: frozenset[str] | None = None,
+    failing: frozenset[str] = frozenset(),
+    finished: frozenset[str] = frozenset(),
+) -> RunOutcome:
+    """Execute a run as far as possible. `approved` None: all approvals are granted. Clusters in `finished`
+    are not updated again, even if changed since. A cluster in `failing` gets the resources but is never
+    ready: its stage continues in the remaining slots and does not end.
+    """
+    by_cluster = sorted(bindings, key=lambda binding: binding.cluster)
+    active = {binding.cluster: binding for binding in by_cluster if not binding.is_deleting}
+    completed_steps: list[RunStep] = []
+    blocking: list[str] = []
+    for step in list_run_steps(plan, run, failing):
+        # A blocked stage still starts its other clusters; no later step starts.
+        is_blocked_stage = (
+            step.kind is StepKind.UPDATE and bool(completed_steps) and step.stage == completed_steps[-1].stage
+        )
+        if step.is_blocked or (blocking and not is_blocked_stage):
+            break
+        if step.kind is StepKind.APPROVAL and approved is not None and step.task not in approved:
+            return RunOutcome(tuple(completed_steps), tuple(active.values()), pending_approval=step.task)
+        completed_steps.append(step)
+        if step.kind is StepKind.DELETE:
+            for name in step.clusters:
+                active.pop(name, None)
+        elif step.kind is StepKind.UPDATE:
+            for name in step.clusters:
+                binding = active.get(name)
+                if binding is not None and name not in finished:
+                    active[name] = replace(
+                        binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot
+                    )
+            blocking += [name for name in step.clusters if name in failing]
+    return RunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
+
+
+_FORBIDDEN_TRANSITIONS = {
+    (RunState.INITIALIZE, RunState.STOP),
+    (RunState.RUN, RunState.INITIALIZE),
+    (RunState.STOP, RunState.INITIALIZE),
+}
+
+
+def check_transition(old_state: RunState, new_state: RunState) -> str | None:
+    """Return why a requested state transition is invalid; None if it is valid."""
+    if (old_state, new_state) in _FORBIDDEN_TRANSITIONS:
+        return f"invalid state transition: cannot transition from {old_state} to {new_state}"
+    return None

@@ -1,0 +1,296 @@
+"""Conversion of fleet arguments, from blocks or a manifest, to scheduler records. Unknown arguments read as
+absent; `filter_known_problems` removes problems about them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_document
+from nexusform.domains.fleet.importers.fleet_model import (
+    CLUSTER_SCOPE_ONLY,
+    DELETE,
+    MIRROR,
+    ROLLING_UPDATE,
+    WITH_RESOURCES,
+    ApplyStrategy,
+    FleetPlacement,
+    ObjectSelector,
+)
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.scheduling.bindings import (
+    ClusterTerm,
+    PlacementType,
+    Policy,
+    PreferredTerm,
+    PropertyRequirement,
+    PropertySorter,
+    SpreadConstraint,
+)
+from nexusform.domains.fleet.scheduling.rollout import DEFAULT_PERIOD, QUARTER, RollingUpdate
+from nexusform.domains.fleet.scheduling.validation import build_error, format_sentence
+from nexusform.json_data.plain_data import Path, list_unknown_paths
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.quantity import IntOrPercent, parse_int_or_percent
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.values.value import UNKNOWN
+
+Values = Mapping[str, Any]
+
+
+# --- manifests ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bool) -> FleetDocument:
+    """Return the manifest of an object, parsed once per text."""
+    return read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=lenient)
+
+
+def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
+    """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all
+    lines.
+    """
+    errors: list[Problem] = []
+    grouped: dict[str, list[str]] = {}
+    first_lines: dict[str, int] = {}
+    for finding in findings:
+        line = f":{finding.line}" if finding.line else ""
+        detail = finding.detail if finding.detail.endswith((".", "?")) else f"{finding.detail}."
+        text = f"{argument}{line}: {detail}"
+        if finding.severity is Severity.ERROR:
+            errors.append(Problem((argument,), finding.id, text, line=finding.line))
+        else:
+            grouped.setdefault(finding.id, []).append(text)
+            first_lines.setdefault(finding.id, finding.line)
+    warnings = (
+        Problem((argument,), kind, "\n".join(lines), Severity.WARNING, line=first_lines[kind])
+        for kind, lines in grouped.items()
+    )
+    return [*errors, *warnings]
+
+
+def build_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
+    """Return validation findings as problems at the block, or at the manifest's line. Parts already reported
+    by the manifest parser are skipped.
+    """
+    problems = []
+    for finding in findings:
+        path, text, line = finding.path, format_sentence(finding.detail), 0
+        if document is not None:
+            if document.is_reported(path):
+                continue
+            line = document.find_line(path)
+            text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
+        problems.append(Problem(path, finding.id, text, finding.severity, line=line))
+    return problems
+
+
+def remove_unknown(values: Any) -> Any:
+    """Return a copy without unknown parts."""
+    if values is UNKNOWN:
+        return None
+    if isinstance(values, Mapping):
+        return {name: remove_unknown(value) for name, value in values.items()}
+    if isinstance(values, list):
+        return [remove_unknown(value) for value in values]
+    return values
+
+
+def filter_known_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems without those about an unknown part."""
+    unknown_parts = [path for path in list_unknown_paths(dict(attributes)) if path]
+    return [problem for problem in problems if not _is_overlapping(problem.path, unknown_parts)]
+
+
+def _is_overlapping(path: Path, unknown_parts: Iterable[Path]) -> bool:
+    """Return True if one path is a prefix of the other."""
+    for unknown_path in unknown_parts:
+        length = min(len(path), len(unknown_path))
+        if length > 0 and path[:length] == unknown_path[:length]:
+            return True
+    return False
+
+
+# --- selectors ---------------------------------------------------------------------------------
+
+
+def read_label_selector(values: Values | None) -> LabelSelector | None:
+    """Return a label_selector block; None if it is absent."""
+    if values is None:
+        return None
+    expressions = [
+        Requirement(_read_text(e, "key"), _read_text(e, "operator"), _read_texts(e, "values"))
+        for e in values.get("match_expression") or ()
+    ]
+    pairs = {str(k): "" if v is None else str(v) for k, v in (values.get("match_labels") or {}).items()}
+    return build_label_selector(pairs, expressions)
+
+
+def read_term(values: Values) -> ClusterTerm:
+    """Return a cluster selector term or a preference."""
+    properties = values.get("property_selector")
+    sorter = values.get("property_sorter") or values.get("metric_sorter")
+    return ClusterTerm(
+        read_label_selector(values.get("label_selector")),
+        None
+        if properties is None
+        else tuple(
+            PropertyRequirement(_read_text(e, "name"), _read_text(e, "operator"), _read_texts(e, "values"))
+            for e in properties.get("match_expression") or ()
+        ),
+        PropertySorter(_read_text(sorter, "name"), _read_text(sorter, "sort_order")) if sorter else None,
+    )
+
+
+def read_resource_selectors(blocks: Iterable[Values] | None) -> tuple[ObjectSelector, ...]:
+    """Return the resource_selector blocks of a placement."""
+    return tuple(
+        ObjectSelector(
+            group=_read_text(block, "group"),
+            version=_read_text(block, "version"),
+            kind=_read_text(block, "kind"),
+            name=_read_text(block, "name"),
+            labels=read_label_selector(block.get("label_selector")),
+            scope=block.get("selection_scope") or WITH_RESOURCES,
+        )
+        for block in blocks or ()
+    )
+
+
+def read_taints(blocks: Iterable[Values] | None) -> tuple[Taint, ...]:
+    """Return the taint blocks of a member."""
+    return tuple(
+        Taint(_read_text(b, "key"), _read_text(b, "value"), b.get("effect") or "NoSchedule")
+        for b in blocks or ()
+    )
+
+
+# --- policy and strategy -----------------------------------------------------------------------
+
+
+def read_policy(values: Values | None) -> Policy | None:
+    """Return a policy block; None if it is absent."""
+    if values is None:
+        return None
+    affinity = ((values.get("affinity") or {}).get("cluster_affinity")) or {}
+    required_block = affinity.get("required_during_scheduling_ignored_during_execution")
+    preferred_blocks = affinity.get("preferred_during_scheduling_ignored_during_execution") or ()
+    number = values.get("number_of_clusters")
+    return Policy(
+        placement_type=PlacementType(values.get("placement_type") or PlacementType.PICK_ALL),
+        number_of_clusters=None if number is None else int(number),
+        cluster_names=_read_texts(values, "cluster_names"),
+        required_terms=None
+        if required_block is None
+        else tuple(read_term(term) for term in required_block.get("cluster_selector_term") or ()),
+        preferred_terms=tuple(
+            PreferredTerm(int(term.get("weight") or 0), read_term(term.get("preference") or {}))
+            for term in preferred_blocks
+        ),
+        spread_constraints=tuple(
+            SpreadConstraint(
+                _read_text(c, "topology_key"),
+                1 if c.get("max_skew") is None else int(c["max_skew"]),
+                c.get("when_unsatisfiable") or "DoNotSchedule",
+            )
+            for c in values.get("topology_spread_constraint") or ()
+        ),
+        tolerations=tuple(
+            Toleration(
+                _read_text(t, "key"),
+                t.get("operator") or "Equal",
+                _read_text(t, "value"),
+                _read_text(t, "effect"),
+            )
+            for t in values.get("toleration") or ()
+        ),
+    )
+
+
+def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
+    """Return a placement. `arguments` are its blocks, from the configuration or its manifest."""
+    strategy = arguments.get("strategy") or {}
+    report_back = strategy.get("report_back_strategy") or {}
+    return FleetPlacement(
+        name=_read_text(attributes, "name"),
+        namespace=_read_text(attributes, "namespace"),
+        policy=read_policy(arguments.get("policy")),
+        selectors=read_resource_selectors(arguments.get("resource_selector")),
+        strategy=strategy.get("type") or ROLLING_UPDATE,
+        rolling_update=read_rolling_update(strategy.get("rolling_update")),
+        apply=read_apply_strategy(strategy.get("apply_strategy") or {}),
+        revision_history_limit=int(arguments.get("revision_history_limit") or 10),
+        status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
+        propagation_policy=(strategy.get("delete_strategy") or {}).get("propagation_policy") or DELETE,
+        report_back_to=_read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
+        accepts_old_names=not isinstance(attributes.get("manifest"), str)
+        or attributes.get("lenient") is True,
+    )
+
+
+def read_apply_strategy(values: Values) -> ApplyStrategy:
+    """Return an apply_strategy block; absent arguments get their default."""
+    texts = {
+        name: str(values[name])
+        for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
+        if values.get(name) is not None
+    }
+    return ApplyStrategy(
+        **texts,
+        allow_co_ownership=bool(values.get("allow_co_ownership")),
+        force=bool((values.get("server_side_apply_config") or {}).get("force")),
+    )
+
+
+def read_rolling_update(values: Values | None) -> RollingUpdate:
+    """Return a rolling_update block; invalid amounts count as the default."""
+    values = values or {}
+    period = values.get("unavailable_period_seconds")
+    return RollingUpdate(
+        read_amount(values.get("max_unavailable"), QUARTER) or QUARTER,
+        read_amount(values.get("max_surge"), QUARTER) or QUARTER,
+        DEFAULT_PERIOD if period is None else int(period),
+    )
+
+
+def read_amount(value: Any, default: IntOrPercent | None = None) -> IntOrPercent | None:
+    """Return a number or percentage; the default for anything else (`check_amounts` reports it)."""
+    if value is None:
+        return default
+    amount = parse_int_or_percent(str(value))
+    return amount if isinstance(amount, IntOrPercent) else default
+
+
+def check_amounts(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:
+    """Return problems for the named arguments that are neither an integer nor a percentage."""
+    problems = []
+    for name in names:
+        value = (values or {}).get(name)
+        amount = parse_int_or_percent(str(value)) if value is not None else None
+        if isinstance(amount, str):
+            problems.append(build_error((*path, name), amount))
+    return problems
+
+
+def parse_json(text: str | None) -> Any:
+    """Return the value of a JSON text, else the text itself."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _read_text(values: Values, name: str) -> str:
+    value = values.get(name)
+    return "" if value is None else str(value)
+
+
+def _read_texts(values: Values, name: str) -> tuple[str, ...]:
+    return tuple("" if v is None else str(v) for v in values.get(name) or ())

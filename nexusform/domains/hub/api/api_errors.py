@@ -1,0 +1,128 @@
+"""Errors of an API server: classification and messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.documents.field_shapes import list_mappings
+
+_WEBHOOK_DENIAL: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
+_WEBHOOK_TIMEOUT: Final = re.compile(
+    r'failed calling webhook "([^"]*)": ?(?:failed to call webhook: ?)?(.*)', re.DOTALL
+)
+_POLICY_DENIAL: Final = re.compile(r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL)
+_MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
+_TYPED_PATCH_ERROR: Final = re.compile(r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL)
+_PERMISSION_ERROR: Final = re.compile(
+    r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?'
+)
+_UNCHECKED_RULES: Final = "<nil>: Invalid value: null: some validation rules were not checked"
+
+
+class ErrorKind(StrEnum):
+    """Kind of an API error."""
+
+    SCHEMA = "schema"  # missing field, wrong type, violated rule
+    WEBHOOK = "webhook"
+    WEBHOOK_TIMEOUT = "webhook that does not answer"
+    PERMISSION = "rights"
+    OTHER_MANAGER = "other manager"
+    CONFLICT = "conflict"  # different version or uid
+    UNAUTHENTICATED = "not signed in"
+    UNKNOWN_KIND = "no such kind"
+    NOT_FOUND = "no such object"
+    EXPIRED = "too old"
+    TEMPORARY = "later"
+    OTHER = "other"
+
+
+class ErrorCause(Struct, frozen=True):
+    """Cause of an API error: field and message. `manager` owns the field."""
+
+    field: str
+    message: str
+    manager: str = ""
+
+
+class ApiError(Exception):
+    """Response without success."""
+
+    def __init__(self, status: int, body: Any, retry_after: float | None = None) -> None:
+        self.status = status
+        self.body = body
+        self.retry_after = retry_after
+        self.message = _read_message(body)
+        self.causes = _read_causes(body)
+        self.kind = _determine_kind(status, body, self.message, self.causes)
+        super().__init__(f"{status}: {self.message}")
+
+    @property
+    def server_message(self) -> str:
+        """Message of the server, without unchecked rules."""
+        webhook = _WEBHOOK_DENIAL.search(self.message)
+        if webhook is not None:
+            return f'webhook "{webhook[1]}": {webhook[2].strip()}'
+        timeout = _WEBHOOK_TIMEOUT.search(self.message)
+        if timeout is not None:
+            return f'its webhook "{timeout[1]}" does not answer ({timeout[2].strip()})'
+        policy = _POLICY_DENIAL.search(self.message)
+        if policy is not None:
+            return f'policy "{policy[1]}": {policy[2].strip()}'
+        typed_error = _TYPED_PATCH_ERROR.search(self.message)
+        if typed_error is not None:
+            return typed_error[1].strip()
+        return self.message.strip()
+
+    @property
+    def missing_permission(self) -> str:
+        """Missing permission: `User "bob" may not patch clusterresourceplacements`, "" for other errors."""
+        match = _PERMISSION_ERROR.search(self.message)
+        if match is None:
+            return ""
+        group = f".{match[4]}" if match[4] else ""
+        return f'user "{match[1]}" may not {match[2]} {match[3]}{group}'
+
+
+def _read_message(body: Any) -> str:
+    if isinstance(body, Mapping):
+        return str(body.get("message") or body.get("reason") or "it does not say why")
+    return str(body).strip() or "it does not say why"
+
+
+def _read_causes(body: Any) -> Sequence[ErrorCause]:
+    causes: list[ErrorCause] = []
+    for item in list_mappings(body, "details", "causes"):
+        if _UNCHECKED_RULES in f"{item.get('field')}: {item.get('message')}":
+            continue
+        message, manager = str(item.get("message") or ""), ""
+        if item.get("reason") == "FieldManagerConflict":
+            match = _MANAGER.search(message)
+            manager = match[1] if match is not None else message
+        causes.append(ErrorCause(str(item.get("field") or ""), message, manager))
+    return causes
+
+
+def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ErrorCause]) -> ErrorKind:
+    if status == 409:
+        return ErrorKind.OTHER_MANAGER if any(cause.manager for cause in causes) else ErrorKind.CONFLICT
+    if status in (400, 422) or _TYPED_PATCH_ERROR.search(message) is not None:
+        return ErrorKind.WEBHOOK if _POLICY_DENIAL.search(message) else ErrorKind.SCHEMA
+    if status == 403:
+        return (
+            ErrorKind.PERMISSION
+            if _PERMISSION_ERROR.search(message) or "forbidden: User" in message
+            else ErrorKind.WEBHOOK
+        )
+    if status == 404:
+        return ErrorKind.NOT_FOUND if isinstance(body, Mapping) else ErrorKind.UNKNOWN_KIND
+    if _WEBHOOK_TIMEOUT.search(message) is not None:
+        return ErrorKind.WEBHOOK_TIMEOUT
+    if status in (429, 500, 502, 503, 504):
+        return ErrorKind.TEMPORARY
+    kinds_by_status = {401: ErrorKind.UNAUTHENTICATED, 410: ErrorKind.EXPIRED}
+    return kinds_by_status.get(status, ErrorKind.OTHER)

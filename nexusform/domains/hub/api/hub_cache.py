@@ -1,0 +1,173 @@
+"""Cache of a hub's collections, updated by a list and a watch. An apply of many objects would read each
+before writing and poll it afterwards. From the fifth object of a collection, one list and one watch replace
+these reads. If a collection cannot be watched, or its watch fails, objects are read one by one: a cache
+responds only while its watch is active.
+"""
+
+from __future__ import annotations
+
+from threading import Lock, Thread
+from typing import Any, Final
+
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_client import HubClient, Timing
+from nexusform.files.log import log_event
+
+CACHE_THRESHOLD: Final = 5  # number of objects from which a collection is listed
+_MAX_FAILURES: Final = 5  # consecutive failures that end the watch
+_RETRY_SECONDS: Final = 1.0  # seconds before a failed watch restarts
+PARENT_LABEL: Final = "kubernetes-fleet.io/parent-CRP"  # the label that names the placement
+ObjectName = tuple[str, str]  # namespace and name
+
+
+class CollectionCache:
+    """Cache of one collection; safe for use by several threads."""
+
+    def __init__(self, hub: HubClient, collection: str, timing: Timing) -> None:
+        self._hub = hub
+        self._collection = collection
+        self._timing = timing
+        self._lock = Lock()
+        self._bodies: dict[ObjectName, dict[str, Any]] = {}
+        self._change_counts: dict[ObjectName, int] = {}
+        # by the placement of each object
+        self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}
+        self._version = 0  # latest version received
+        self.is_active = False
+        Thread(target=self._run_watch, daemon=True, name=f"watch {collection}").start()
+
+    def get(self, name: ObjectName) -> dict[str, Any] | None:
+        """Return an object as last received, None if it does not exist."""
+        with self._lock:
+            return self._bodies.get(name)
+
+    def count_changes(self, name: ObjectName) -> int:
+        """Return the number of changes received for an object."""
+        return self._change_counts.get(name, 0)
+
+    def list_placement_objects(self, placement: ObjectName, since: str) -> list[dict[str, Any]] | None:
+        """Return the objects created by the hub for a placement; None unless the cache has reached the
+        version `since`.
+        """
+        with self._lock:
+            if not since.isdecimal() or self._version < int(since):
+                return None
+            return list(self._by_placement.get(placement, {}).values())
+
+    def _run_watch(self) -> None:
+        """List, then watch; restart on failure."""
+        failures = 0
+        while failures < _MAX_FAILURES and not self._hub.is_closed:
+            try:
+                version = self._load_list()
+                while not self._hub.is_closed:
+                    version = self._process_events(version)
+                    failures = 0
+                    self._timing.sleep(_RETRY_SECONDS)  # servers end watches occasionally, some immediately
+            except Exception as problem:  # noqa: BLE001 - whatever the hub sent: better not to follow than to be stale
+                self.is_active = False
+                failures += 1
+                log_event("debug", "watch ended", collection=self._collection, why=str(problem))
+                if isinstance(problem, ApiError) and problem.kind is ErrorKind.PERMISSION:
+                    return
+                self._timing.sleep(_RETRY_SECONDS)
+
+    def _load_list(self) -> str:
+        object_list = self._hub.list_at_version(self._collection)
+        with self._lock:
+            old_bodies = self._bodies
+            self._bodies, self._by_placement = {}, {}
+            for body in object_list.items:
+                self._store_body(body)
+            self._update_version(object_list.version)
+            for name in {*old_bodies, *self._bodies}:
+                self._change_counts[name] = self._change_counts.get(name, 0) + 1
+        return object_list.version
+
+    def _process_events(self, version: str) -> str:
+        """Process events until the server ends the watch; return the version to continue from."""
+        events = self._hub.watch(self._collection, version)
+        self.is_active = True
+        for kind, body in events:
+            name = _get_name(body)
+            version = str((body.get("metadata") or {}).get("resourceVersion") or version)
+            with self._lock:
+                if kind == "DELETED":
+                    self._bodies.pop(name, None)
+                    self._by_placement.get(_get_placement(body), {}).pop(name, None)
+                elif kind != "BOOKMARK":
+                    self._store_body(body)
+                self._change_counts[name] = self._change_counts.get(name, 0) + 1
+                self._update_version(version)
+        return version
+
+    def _store_body(self, body: dict[str, Any]) -> None:
+        name = _get_name(body)
+        self._bodies[name] = body
+        self._by_placement.setdefault(_get_placement(body), {})[name] = body
+
+    def _update_version(self, version: str) -> None:
+        if version.isdecimal():
+            self._version = max(self._version, int(version))
+
+
+class HubCache:
+    """Caches of a hub, each started after enough requests for its collection."""
+
+    def __init__(self, hub: HubClient, timing: Timing) -> None:
+        self._hub = hub
+        self._timing = timing
+        self._requested: dict[str, set[ObjectName]] = {}
+        self._caches: dict[str, CollectionCache] = {}
+        self._lock = Lock()
+
+    def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:
+        """Return the active cache for the object at a path, if any, and its name."""
+        collection, name = _split_path(path)
+        return self.find_collection_cache(collection, name), name
+
+    def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:
+        """Return the active cache of a collection, if any; `name` is the requested object."""
+        with self._lock:
+            requested = self._requested.setdefault(collection, set())
+            if len(requested) < CACHE_THRESHOLD:
+                requested.add(name)
+            if len(requested) == CACHE_THRESHOLD and collection not in self._caches:
+                self._caches[collection] = CollectionCache(self._hub, collection, self._timing)
+            cache = self._caches.get(collection)
+        return cache if cache is not None and cache.is_active else None
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
+        cache, name = self.find_cache(path)
+        return cache.get(name) if cache is not None else self._hub.get(path)
+
+    def count_changes(self, path: str) -> int | None:
+        """Return the number of changes received for the object; None without an active cache."""
+        cache, name = self.find_cache(path)
+        return cache.count_changes(name) if cache is not None else None
+
+
+def _get_name(body: dict[str, Any]) -> ObjectName:
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name"))
+
+
+def _get_placement(body: dict[str, Any]) -> ObjectName:
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT_LABEL))
+
+
+def _split_path(path: str) -> tuple[str, ObjectName]:
+    """Return the path of the collection and the name of the object at a path. Fleet kinds are listed for all
+    namespaces, others per namespace to limit the size.
+    """
+    parent, _, name = path.rpartition("/")
+    head, _, namespaced_part = parent.partition("/namespaces/")
+    namespace, _, plural = namespaced_part.partition("/")
+    if not plural:  # cluster-scoped, or a namespace
+        return parent, ("", name)
+    return (f"{head}/{plural}" if _FLEET_GROUP_SUFFIX in head else parent), (namespace, name)
+
+
+_FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"

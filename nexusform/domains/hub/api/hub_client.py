@@ -1,0 +1,442 @@
+"""API server of a hub over lightkube: location, credentials, and requests with retries. Reads and server-side
+applies may be repeated because an apply declares the desired state; a deletion carries the uid of its object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.connection_errors import describe_connection_error
+from nexusform.files.log import log_event
+from nexusform.providers.kubeconfig import (
+    Account,
+    KubeconfigProblem,
+    build_http_client,
+    read_account,
+    read_pod_account,
+)
+
+if TYPE_CHECKING:
+    from httpx2 import Client
+
+KUBECONFIG: Final = "NF_FLEET_KUBECONFIG"
+CONTEXT: Final = "NF_FLEET_CONTEXT"
+_KUBECTL_VARIABLE: Final = "KUBECONFIG"
+_DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+_POD_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
+_PAGE_SIZE: Final = 500
+_LIST_ATTEMPTS: Final = 3  # attempts to list a collection if its version expires
+_RETRY_SECONDS: Final = 90.0  # seconds of retries
+_WEBHOOK_RETRY_SECONDS: Final = 8.0  # of dry runs in total: they share the webhook
+_FIRST_RETRY_SECONDS: Final = 5.0  # of a server without any response so far
+_REQUEST_SECONDS: Final = 30.0  # of one request
+_MAX_CONCURRENT: Final = 16  # requests at a time, however many steps wait
+_MAX_BYTES: Final = 1 << 28  # bytes of a response
+_WATCH_SECONDS: Final = 240  # seconds of one watch
+_EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
+APPLY: Final = "application/apply-patch+yaml"
+MERGE: Final = "application/merge-patch+json"
+_JSON: Final = "application/json"
+
+
+class HubProblem(Exception):
+    """Unreachable hub; the message names the hub and the cause."""
+
+
+class HubLocation(Struct, frozen=True):
+    """Location of a hub: a kubeconfig ("": as found by kubectl) and a context ("": the current one)."""
+
+    kubeconfig: str = ""
+    context: str = ""
+
+
+class ObjectList(Struct, frozen=True):
+    """Objects of a collection at one resource version."""
+
+    items: list[dict[str, Any]]
+    version: str
+
+
+class Timing(Struct, frozen=True):
+    """Sleep function and clock."""
+
+    sleep: Callable[[float], None] = time.sleep
+    read_time: Callable[[], float] = time.monotonic
+
+
+def resolve_location(settings: Mapping[str, Any], *, confined: bool) -> HubLocation:
+    """Return the location from the environment, else the settings; a confined run uses the environment only.
+    Raises HubProblem.
+    """
+    configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
+    environment = {"kubeconfig": os.environ.get(KUBECONFIG, ""), "context": os.environ.get(CONTEXT, "")}
+    rejected = [
+        name for name in configured if confined and configured[name] and configured[name] != environment[name]
+    ]
+    if rejected:
+        raise HubProblem(
+            f"{' and '.join(rejected)} of the configuration {'is' if len(rejected) == 1 else 'are'} not read "
+            f"in a confined run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
+            f"{CONTEXT} where nexusform runs."
+        )
+    return HubLocation(**{name: environment[name] or configured[name] for name in configured})
+
+
+class HubClient:
+    """Client of one API server; safe for use by several threads."""
+
+    def __init__(self, location: HubLocation, timing: Timing | None = None) -> None:
+        self._location = location
+        self._timing = timing or Timing()
+        account = _read_account(location)
+        self._client, self.server = _make_client(account), account.server
+        # clients with expired credentials; other threads may still use them
+        self._expired_clients: list[Client] = []
+        self._credentials_lock = Lock()
+        self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
+        self._discovery_lock = Lock()
+        self._send_slots = Semaphore(_MAX_CONCURRENT)
+        self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
+        self._has_answered = False
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.is_closed = True
+        for client in (*self._expired_clients, self._client):
+            client.close()
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def get(self, path: str, **query: str) -> dict[str, Any] | None:
+        """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
+        try:
+            return self._request_object("GET", path, query)
+        except ApiError as api_error:
+            if api_error.status == 404 and api_error.kind is ErrorKind.NOT_FOUND:
+                return None
+            raise
+
+    def apply(
+        self, path: str, body: Mapping[str, Any], manager: str, *, force: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        return self._request_object("PATCH", path, query | _build_dry_run_query(dry_run), body, APPLY)
+
+    def merge(
+        self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Send a merge patch and return the result. Raises ApiError and HubProblem."""
+        query = {"fieldManager": manager, "fieldValidation": "Strict"}
+        return self._request_object("PATCH", path, query | _build_dry_run_query(dry_run), body, MERGE)
+
+    def delete(self, path: str, uid: str = "", *, dry_run: bool = False) -> None:
+        """Delete the object with this uid; a missing one is no error. Raises ApiError."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            self._request_object("DELETE", path, _build_dry_run_query(dry_run), options)
+        except ApiError as api_error:
+            if api_error.status != 404:
+                raise
+
+    def list_objects(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """Return all objects of a collection at one version. Raises ApiError and HubProblem."""
+        return self.list_at_version(path, **query).items
+
+    def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
+        """Return all objects of a collection with their version: the latest, or `version`, which may be
+        expired. Raises ApiError and HubProblem.
+        """
+        if version:
+            version_query = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+            return self._list_pages(path, query, version_query)
+        for number in range(_LIST_ATTEMPTS):
+            try:
+                return self._list_pages(path, query, {})
+            except ApiError as api_error:
+                if api_error.kind is not ErrorKind.EXPIRED or number == _LIST_ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
+        """Return all pages; `first_query` is added to the first request, since later pages continue its
+        version.
+        """
+        items: list[dict[str, Any]] = []
+        continue_token = ""
+        while True:
+            page_query = {
+                **query,
+                "limit": str(_PAGE_SIZE),
+                **({"continue": continue_token} if continue_token else first_query),
+            }
+            response = self._request_object("GET", path, page_query)
+            page = response.get("items")
+            if not isinstance(page, list):
+                raise HubProblem(f"{self.server} answers {path} with something that is no list.")
+            kind = str(response.get("kind") or "").removesuffix("List")
+            items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
+            metadata = response.get("metadata") or {}
+            continue_token = str(metadata.get("continue") or "")
+            if not continue_token:
+                return ObjectList(items, str(metadata.get("resourceVersion") or ""))
+
+    def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield changes of a collection since a version until the server ends the watch: ADDED, MODIFIED or
+        DELETED with the object; BOOKMARK reports progress. Raises ApiError and HubProblem.
+        """
+        query = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        }
+        timeouts = (
+            _REQUEST_SECONDS,
+            _WATCH_SECONDS + _REQUEST_SECONDS,
+            _REQUEST_SECONDS,
+            _REQUEST_SECONDS,
+        )  # to connect, read, write, wait
+        headers = {"Accept": _JSON}
+        try:
+            with self._client.stream(
+                "GET", path, params=query, headers=headers, timeout=timeouts
+            ) as response:
+                _check_response(response)
+                for line in response.iter_lines():
+                    yield self._parse_event(path, line)
+        except (ApiError, HubProblem):
+            raise
+        except Exception as problem:  # noqa: BLE001 - of httpx, of sockets
+            raise HubProblem(
+                f"{self.server} cannot be watched: {describe_connection_error(problem)}."
+            ) from None
+
+    def _parse_event(self, path: str, line: str) -> tuple[str, dict[str, Any]]:
+        event = _decode_json(line)
+        body = event.get("object") if isinstance(event, dict) else None
+        kind = str(event.get("type")) if isinstance(event, dict) else ""
+        if not isinstance(body, dict) or kind not in _EVENT_TYPES:
+            raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
+        if kind == "ERROR":
+            raise ApiError(int(body.get("code") or 500), body)
+        return kind, body
+
+    def get_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
+        """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
+        served. Raises ApiError and HubProblem.
+        """
+        with self._discovery_lock:  # concurrent steps request the same kinds
+            return self._fetch_kinds(version)
+
+    def _fetch_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
+        if version not in self._kinds:
+            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            try:
+                response = self._request_object("GET", path, {})
+            except ApiError as api_error:
+                if api_error.status != 404:
+                    raise
+                return {}  # it may be served later
+            self._kinds[version] = {
+                str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
+                for resource in response.get("resources") or ()
+                if "/" not in str(resource.get("name"))
+            }
+        return self._kinds[version]
+
+    # --- one request ---------------------------------------------------------------------------
+
+    def _request_object(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        content_type: str = _JSON,
+    ) -> dict[str, Any]:
+        """Send a request with retries until a response. Raises ApiError and HubProblem."""
+        retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
+        deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
+        while True:
+            client = self._client
+            try:
+                return self._send_request(client, method, path, query, body, content_type)
+            except ApiError as api_error:
+                if api_error.kind is ErrorKind.UNAUTHENTICATED and not has_new_credentials:
+                    has_new_credentials = True
+                    self._refresh_credentials(client)
+                    continue
+                if api_error.kind is ErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
+                    deadline = self._compute_webhook_deadline()
+                if not _is_retryable(method, api_error) or self._timing.read_time() + wait > deadline:
+                    raise
+                self._timing.sleep(
+                    wait if api_error.retry_after is None else min(api_error.retry_after, 30.0)
+                )
+            except HubProblem as problem:
+                if self.is_closed or self._timing.read_time() + wait > deadline:
+                    raise
+                log_event("debug", "hub asked again", path=path, why=str(problem))
+                self._timing.sleep(wait)
+            wait = min(wait * 2, 15.0)
+
+    def _refresh_credentials(self, expired_client: Client) -> None:
+        """Read the credentials again, once for all threads rejected with the former ones. Raises
+        HubProblem.
+        """
+        with self._credentials_lock:
+            if self._client is expired_client and not self.is_closed:
+                self._client = _make_client(_read_account(self._location))
+                self._expired_clients.append(expired_client)
+
+    def _compute_webhook_deadline(self) -> float:
+        """Return the deadline for retries of dry runs without a webhook's response."""
+        self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
+        return self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
+
+    def _send_request(
+        self,
+        client: Client,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        content_type: str,
+    ) -> dict[str, Any]:
+        if self.is_closed:
+            raise HubProblem(f"{self.server} is not asked any more.")
+        headers = {"Accept": _JSON, "Content-Type": content_type}
+        content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
+        try:
+            request = client.build_request(method, path, params=dict(query), content=content, headers=headers)
+            with self._send_slots:
+                response = client.send(request)
+        except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
+            raise HubProblem(
+                f"{self.server} cannot be asked: {describe_connection_error(problem)}."
+            ) from None
+        log_event("debug", "hub answered", method=method, path=path, status=response.status_code)
+        self._has_answered = True
+        text = response.text
+        if not response.is_success:
+            raise ApiError(
+                response.status_code, _decode_json(text), _parse_seconds(response.headers.get("Retry-After"))
+            )
+        document = _decode_json(text)
+        if not isinstance(document, dict) or len(text) > _MAX_BYTES:
+            raise HubProblem(f"{self.server} answers {path} with something that is no object of Kubernetes.")
+        return document
+
+
+class HubConnection(Struct):
+    """Connection to a hub, opened once on first use; safe for concurrent steps."""
+
+    location: HubLocation
+    timing: Timing = field(default_factory=Timing)
+    _client: HubClient | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def connect(self) -> HubClient:
+        """Return the client. Raises HubProblem."""
+        with self._lock:
+            if self._client is None:
+                self._client = HubClient(self.location, self.timing)
+            return self._client
+
+    def close(self) -> None:
+        """Close the client if it was opened."""
+        if self._client is not None:
+            self._client.close()
+
+
+def _check_response(response: Any) -> None:
+    """Raise ApiError for a response without a stream."""
+    if not response.is_success:
+        raise ApiError(response.status_code, _decode_json(response.read().decode()))
+
+
+def _is_retryable(method: str, api_error: ApiError) -> bool:
+    """Return True if a retry may succeed. A version conflict is temporary for requests that declare the
+    desired state.
+    """
+    if api_error.kind in (ErrorKind.TEMPORARY, ErrorKind.WEBHOOK_TIMEOUT):
+        return True
+    return api_error.kind is ErrorKind.CONFLICT and method == "PATCH"
+
+
+def _build_dry_run_query(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _decode_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text[:2000]
+
+
+def _parse_seconds(header: str | None) -> float | None:
+    return float(header) if header is not None and header.isdecimal() else None
+
+
+# --- connecting ----------------------------------------------------------------------------------
+
+
+def _read_account(location: HubLocation) -> Account:
+    """Return server and credentials. Raises HubProblem."""
+    try:
+        paths = _find_kubeconfigs(location)
+        return read_account(paths, location.context) if paths else read_pod_account()
+    except KubeconfigProblem as problem:
+        raise HubProblem(str(problem)) from None
+
+
+def _make_client(account: Account) -> Client:
+    """Create the HTTP client. Raises HubProblem."""
+    try:
+        return build_http_client(account, _REQUEST_SECONDS)
+    except KubeconfigProblem as problem:
+        raise HubProblem(str(problem)) from None
+
+
+def _find_kubeconfigs(location: HubLocation) -> list[Path]:
+    """Return the kubeconfigs in kubectl's order; none for the service account of a pod. Raises HubProblem."""
+    if location.kubeconfig:
+        return [_require_file(location.kubeconfig)]
+    listed_paths = [
+        Path(entry).expanduser() for entry in os.environ.get(_KUBECTL_VARIABLE, "").split(os.pathsep) if entry
+    ]
+    existing = [path for path in listed_paths if path.is_file()]
+    if listed_paths and not existing:
+        # The default kubeconfig may be for another cluster; kubectl ignores it too.
+        raise HubProblem(f"None of the kubeconfigs is there that {_KUBECTL_VARIABLE} names.")
+    default_path = Path(_DEFAULT_KUBECONFIG).expanduser()
+    if existing or default_path.is_file():
+        return existing or [default_path]
+    if os.environ.get(_POD_VARIABLE):
+        return []
+    raise HubProblem(
+        f"Which hub is meant is not said: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "
+        f"{_KUBECTL_VARIABLE} to a "
+        "kubeconfig, or write kubeconfig."
+    )
+
+
+def _require_file(file_name: str) -> Path:
+    path = Path(file_name).expanduser()
+    if not path.is_file():
+        raise HubProblem(f'There is no kubeconfig "{file_name}".')
+    return path

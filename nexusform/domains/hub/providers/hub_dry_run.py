@@ -1,0 +1,497 @@
+"""Validation of a plan by the hub: one server-side dry run per object to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from shlex import quote
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.documents.scalars import list_scalars
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
+from nexusform.domains.hub.providers.field_ownership import find_released_fields, remove_ignored_fields
+from nexusform.domains.hub.providers.hub_bodies import (
+    APPROVAL_TYPES,
+    MANIFEST_TYPE,
+    MEMBER_TYPE,
+    PLACEMENT_TYPES,
+    HubObject,
+    build_objects,
+)
+from nexusform.domains.hub.providers.hub_errors import (
+    describe_existing_object,
+    describe_missing_member,
+    suggest_azure_command,
+)
+from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
+from nexusform.domains.hub.providers.object_access import (
+    find_path,
+    find_tool_manager,
+    get_identity,
+    list_existing,
+)
+from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
+from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
+from nexusform.files.log import log_event
+from nexusform.interfaces.plugins import ChangeRequest
+from nexusform.json_data.plain_data import get_part
+from nexusform.values.value import UNKNOWN
+
+HUB_REJECTION: Final = "the-hub-refuses-this"
+FIELD_CONFLICT: Final = "fields-belong-to-others"
+OBJECT_EXISTS: Final = "object-stands-on-the-hub"
+MISSING_MEMBER: Final = "member-is-not-on-the-hub"
+MANAGED_BY_TOOL: Final = "managed-by-others"
+FIELDS_TAKEN_OVER: Final = "fields-are-taken-over"
+FIELDS_KEPT: Final = "fields-stay-with-others"
+FIELDS_REMOVED: Final = "fields-of-another-configuration"
+DRY_RUN_SKIPPED: Final = "not-judged"
+_DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
+_MAX_CONCURRENT: Final = 6
+_MAX_NAMES: Final = 4
+Finding = tuple[int, Problem]
+
+
+class DryRun:
+    """Dry run of the changes of a plan."""
+
+    def __init__(
+        self, connection: HubConnection, options: HubOptions, recreated: Mapping[str, Mapping[str, Problem]]
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._recreated = recreated  # objects re-created by others, by address and title
+        self._new_namespaces: set[str] = set()  # created by the plan
+        self._new_groups: set[str] = set()  # API groups of CustomResourceDefinitions created by the plan
+        self._existing: dict[str, dict[str, Any] | None] = {}  # listed objects by path
+        self.describe_dry_run = ""  # the hub's verdict on the plan, as text
+
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
+        """Return the findings about changes, each with the number of its change."""
+        numbers = self._select_changes(requests)
+        findings = self._validate_writes(requests, numbers) if numbers else []
+        return [*findings, *self._check_deletions(requests)]
+
+    def _validate_writes(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
+        try:
+            hub = self._connection.connect()
+            if self._options.is_confined and not self._options.allows_dry_run(hub.server):
+                return list(
+                    self._report_skipped(numbers, "a confined run asks it only where -allow-remote names it")
+                )
+        except HubProblem as problem:
+            return list(self._report_skipped(numbers, str(problem)))
+        valid = [n for n in numbers if not requests[n].skip_reason]
+        fully_known = [n for n in valid if not _has_unknown(requests[n].planned)]
+        hub_objects = {n: build_objects(requests[n].key.type, requests[n].planned or {}) for n in fully_known}
+        for hub_object in (hub_object for objects in hub_objects.values() for hub_object in objects):
+            self._record_new(hub_object)
+
+        def validate_number(number: int) -> list[Finding]:
+            return list(self._validate_change(hub, number, requests[number], hub_objects[number]))
+
+        try:
+            self._existing = list_existing(
+                hub, (hub_object for objects in hub_objects.values() for hub_object in objects)
+            )
+            with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+                all_findings = [
+                    finding for findings in pool.map(validate_number, fully_known) for finding in findings
+                ]
+            all_findings += self._find_affected_placements(hub, requests, hub_objects)
+        except HubProblem as problem:
+            return list(self._report_skipped(numbers, str(problem)))
+        all_findings += [_defer_unknown(n, requests[n].address) for n in valid if n not in hub_objects]
+        self.describe_dry_run = _format_verdict(hub.server, len(fully_known), all_findings)
+        invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
+        return [
+            *_combine_findings(all_findings, is_required=self._options.validate_changes == "require"),
+            *_report_invalid(invalid),
+        ]
+
+    def _find_affected_placements(
+        self,
+        hub: HubClient,
+        requests: Sequence[ChangeRequest],
+        hub_objects: Mapping[int, Sequence[HubObject]],
+    ) -> Iterator[Finding]:
+        """Yield findings about placements outside the plan that select its objects."""
+        changed_objects = {
+            n: _select_changed(objects, requests[n])
+            for n, objects in hub_objects.items()
+            if requests[n].key.type == MANIFEST_TYPE
+        }
+        planned_placements = {
+            get_identity(request.key.type, values)
+            for request in requests
+            if request.key.type in PLACEMENT_TYPES and (values := request.planned or request.prior)
+        }
+        return find_affected_placements(hub, changed_objects, planned_placements)
+
+    def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
+        """Return findings about objects to delete that another tool applies; they are only read."""
+        hub_objects = {
+            n: build_objects(request.key.type, request.prior or {})
+            for n, request in enumerate(requests)
+            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
+        }
+        if not hub_objects or self._options.takes_ownership:
+            return []
+        findings: list[Finding] = []
+        try:
+            hub = self._connection.connect()
+            self._existing |= list_existing(
+                hub, (hub_object for objects in hub_objects.values() for hub_object in objects)
+            )
+            for number, objects in hub_objects.items():
+                findings += [
+                    (number, _build_manager_problem(manager, hub_object, requests[number]))
+                    for hub_object in objects
+                    if (manager := find_tool_manager(self._read_body(hub, hub_object) or {}))
+                ]
+        except (HubProblem, ApiError) as problem:
+            # reported by the step
+            log_event("debug", "not looked at what is to be deleted", why=str(problem))
+        return findings
+
+    def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
+        path = find_path(hub, hub_object)
+        if path in self._existing:
+            return self._existing[path]
+        return hub.get(path) if path else None
+
+    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
+        """Return the findings of a run without dry run."""
+        numbers = self._select_changes(requests)
+        return list(self._report_skipped(numbers, reason)) if numbers else []
+
+    def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
+        """Return the numbers of the changes to validate."""
+        if self._options.validate_changes == "off":
+            return []
+        return [
+            n
+            for n, request in enumerate(requests)
+            if request.planned is not None and request.key.type not in APPROVAL_TYPES
+        ]
+
+    def _record_new(self, hub_object: HubObject) -> None:
+        metadata = hub_object.body.get("metadata") or {}
+        if hub_object.body.get("kind") == "Namespace":
+            self._new_namespaces.add(str(metadata.get("name")))
+        elif hub_object.body.get("kind") == "CustomResourceDefinition":
+            self._new_groups.add(str((hub_object.body.get("spec") or {}).get("group")))
+
+    def _report_skipped(self, numbers: Sequence[int], reason: str) -> Iterator[Finding]:
+        """Yield one warning for the plan, or an error if a dry run is required."""
+        changes, is_required = (
+            format_count(len(numbers), "change"),
+            self._options.validate_changes == "require",
+        )
+        detail = f"The hub was not asked what it makes of {changes}: {reason.rstrip('.')}."
+        if is_required:
+            detail += ' judge = "require" asks for its judgement.'
+        severity = Severity.ERROR if is_required else Severity.WARNING
+        yield numbers[0], Problem((), DRY_RUN_SKIPPED, detail, severity)
+
+    # --- one change ----------------------------------------------------------------------------
+
+    def _validate_change(
+        self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
+    ) -> Iterator[Finding]:
+        prior_objects, replaced_objects = (
+            {hub_object.identity: hub_object for hub_object in build_objects(request.key.type, values)}
+            if values
+            else {}
+            for values in (request.prior, request.replaced_attributes)
+        )
+        if not hub_objects:
+            detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
+            yield number, Problem((), "provider-cannot-do-this", detail)
+        for hub_object in hub_objects:
+            try:
+                if hub_object.identity in replaced_objects:
+                    yield from ((number, problem) for problem in self._check_replacement(hub, hub_object))
+                    continue
+                for problem in self._validate_object(
+                    hub, hub_object, request, prior_objects.get(hub_object.identity)
+                ):
+                    yield number, problem
+            except ApiError as api_error:
+                yield number, self._build_rejection(api_error, hub_object, request)
+
+    def _validate_object(
+        self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
+    ) -> Iterator[Problem]:
+        path = find_path(hub, hub_object)
+        if not path:
+            yield self._report_unserved(hub_object)
+            return
+        body = self._read_body(hub, hub_object)
+        if request.key.type == MEMBER_TYPE and body is None:
+            yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
+            return
+        if body is not None and prior is None and request.key.type != MEMBER_TYPE:
+            history = self._recreated.get(request.address, {}).get(hub_object.title)
+            detail = (
+                history.detail
+                if history
+                else describe_existing_object(hub_object, request.key, request.address)
+            )
+            if manager := find_tool_manager(body):
+                detail += (
+                    f" {manager} applies it, and would change it back: importing it takes -take-ownership."
+                )
+            yield Problem((), OBJECT_EXISTS, detail)
+            return
+        yield from self._check_tool_manager(hub_object, body)
+        if body is not None:
+            yield from self._check_released_fields(hub_object, prior, body)
+        hub_objects = remove_ignored_fields(
+            hub_object.body, body, request.ignored_paths, self._options.manager
+        )
+        if body is not None and is_switching_to_external(hub_object.body, body):
+            hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
+            # The merge was a dry run, so the rest is validated with the existing strategy.
+            hub_objects = {
+                **hub_objects,
+                "spec": {name: part for name, part in hub_objects["spec"].items() if name != "strategy"},
+            }
+        yield from self._run_dry_run(
+            hub,
+            path,
+            HubObject(hub_objects, hub_object.path),
+            ownership_source=get_ownership_source(self._options, request),
+        )
+
+    def _check_replacement(self, hub: HubClient, hub_object: HubObject) -> Iterator[Problem]:
+        """Yield findings about an object to be deleted first: a dry run would validate an update instead."""
+        yield from self._check_tool_manager(hub_object, self._read_body(hub, hub_object))
+        yield Problem((), _DEFERRED, f"{hub_object.title} (what stands is deleted first)")
+
+    def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any] | None) -> Iterator[Problem]:
+        manager = find_tool_manager(body) if body is not None else ""
+        if manager and not self._options.takes_ownership:
+            detail = (
+                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it "
+                f"only with "
+                "-take-ownership; change it there, or leave it out here."
+            )
+            yield Problem((), MANAGED_BY_TOOL, detail, Severity.WARNING)
+
+    def _check_released_fields(
+        self, hub_object: HubObject, prior: HubObject | None, body: Mapping[str, Any]
+    ) -> Iterator[Problem]:
+        """Yield findings about fields no longer applied: kept by another owner, or removed without ever being
+        in this configuration.
+        """
+        manager = self._options.manager
+        kept_fields: list[str] = []
+        removed_fields: list[str] = []
+        for path, owners in find_released_fields(hub_object.body, body, manager).items():
+            field_name = ".".join(map(str, path))
+            if owners and not (
+                is_switching_to_external(hub_object.body, body) and path[:2] == ("spec", "strategy")
+            ):
+                kept_fields.append(f"{field_name} belongs to {' and '.join(owners)} as well")
+            elif not owners and (prior is None or get_part(prior.body, path) is None):
+                removed_fields.append(field_name)
+        if kept_fields:
+            detail = (
+                f"{hub_object.title}: {format_first(kept_fields, _MAX_NAMES, separator='; ')}. What "
+                f"stays is as it is there."
+            )
+            yield Problem((), FIELDS_KEPT, detail, Severity.WARNING)
+        if removed_fields:
+            detail = (
+                f"{hub_object.title}: {format_first(removed_fields, _MAX_NAMES)} was applied under the name "
+                f"{manager}, is not of "
+                "this configuration, and goes with this apply. Give each configuration that writes to one "
+                "hub a field_manager of its own."
+            )
+            yield Problem((), FIELDS_REMOVED, detail, Severity.WARNING)
+
+    def _run_dry_run(
+        self, hub: HubClient, path: str, hub_object: HubObject, *, ownership_source: str
+    ) -> Iterator[Problem]:
+        """Send a dry run like the apply's; report fields taken from other managers (`ownership_source`).
+        Raises ApiError.
+        """
+        try:
+            hub.apply(path, hub_object.body, self._options.manager, dry_run=True)
+        except ApiError as api_error:
+            if api_error.kind is not ErrorKind.OTHER_MANAGER or not ownership_source:
+                raise
+            detail = f"{hub_object.title}: {_describe_owners(api_error)}; {ownership_source} takes that over."
+            yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
+            hub.apply(path, hub_object.body, self._options.manager, force=True, dry_run=True)
+
+    def _report_unserved(self, hub_object: HubObject) -> Problem:
+        version = str(hub_object.body.get("apiVersion"))
+        if version.partition("/")[0] in self._new_groups:
+            return Problem(
+                (), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)"
+            )
+        detail = (
+            f"{hub_object.title}: the hub serves no {version} of that kind. Is its "
+            f"CustomResourceDefinition there?"
+        )
+        return Problem((), HUB_REJECTION, detail)
+
+    def _build_rejection(self, api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> Problem:
+        namespace = str((hub_object.body.get("metadata") or {}).get("namespace") or "")
+        if api_error.status == 404 and namespace in self._new_namespaces:
+            return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
+        if api_error.kind is ErrorKind.OTHER_MANAGER:
+            return _build_conflict_problem(api_error, hub_object, request)
+        return _PROBLEM_BUILDERS.get(api_error.kind, _build_schema_problem)(api_error, hub_object)
+
+
+def _select_changed(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
+    """Return the objects with a changed body."""
+    prior_objects = build_objects(request.key.type, request.prior) if request.prior else []
+    bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
+    return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
+
+
+def _build_manager_problem(manager: str, hub_object: HubObject, request: ChangeRequest) -> Problem:
+    detail = (
+        f"{hub_object.title} ({request.address}) is applied by {manager}, which would make it again. It is "
+        f"deleted "
+        "only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
+        f"{quote(request.address)}."
+    )
+    return Problem((), MANAGED_BY_TOOL, detail)
+
+
+def _defer_unknown(number: int, address: str) -> Finding:
+    return number, Problem((), _DEFERRED, f"{address} (some of its values are known only then)")
+
+
+def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
+    """Yield one warning for all invalid changes."""
+    if invalid:
+        change_count = format_count(len(invalid), "change")
+        reasons = format_first(
+            [f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES
+        )
+        detail = f"The hub was not asked what it makes of {change_count}: {reasons}."
+        names = format_first([request.address for _, request in invalid], _MAX_NAMES)
+        summary = f"{change_count} in error, or hanging on what is: {names}"
+        yield invalid[0][0], Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING, brief=summary)
+
+
+def _build_schema_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
+    causes = [
+        f"{cause.field}: {cause.message}".removeprefix(": ") for cause in api_error.causes if cause.message
+    ]
+    message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
+    return Problem(
+        (), HUB_REJECTION, f"{hub_object.title}: the hub refuses it ({api_error.status}): {message}"
+    )
+
+
+def _build_webhook_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
+    advice = suggest_azure_command(hub_object)
+    detail = (
+        f"{hub_object.title}: the hub refuses it ({api_error.status}), "
+        f"{api_error.server_message}{advice and '.'}{advice}"
+    )
+    return Problem((), HUB_REJECTION, detail)
+
+
+def _build_timeout_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
+    detail = (
+        f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While "
+        f"its failurePolicy "
+        "is Fail, nothing of the kind can be written; whoever runs the webhook has to bring it back."
+    )
+    return Problem((), HUB_REJECTION, detail)
+
+
+def _build_conflict_problem(api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> Problem:
+    advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
+    if request.prior is None:  # ignore_changes does not apply to objects missing in state
+        advice = (
+            "Leave the field out here, take the object over as it stands (import "
+            f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
+        )
+    detail = (
+        f"{hub_object.title}: {_describe_owners(api_error)}. An apply would be refused. {advice}: once by "
+        f"nexusform apply "
+        "-take-ownership, for good by force_conflicts = true."
+    )
+    return Problem((), FIELD_CONFLICT, detail)
+
+
+def _describe_owners(api_error: ApiError) -> str:
+    """Return the conflicting fields with their owners."""
+    parts = [f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager]
+    return "; ".join(parts)
+
+
+def _build_permission_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
+    return Problem(
+        (), DRY_RUN_SKIPPED, api_error.missing_permission or api_error.server_message, Severity.WARNING
+    )
+
+
+def _build_authentication_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
+    detail = f"the hub does not know who asks ({api_error.status})"
+    return Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING)
+
+
+_PROBLEM_BUILDERS: Final[dict[ErrorKind, Callable[[ApiError, HubObject], Problem]]] = {
+    ErrorKind.WEBHOOK: _build_webhook_problem,
+    ErrorKind.WEBHOOK_TIMEOUT: _build_timeout_problem,
+    ErrorKind.PERMISSION: _build_permission_problem,
+    ErrorKind.UNAUTHENTICATED: _build_authentication_problem,
+}
+
+
+def _combine_findings(findings: Sequence[Finding], *, is_required: bool) -> Iterator[Finding]:
+    """Yield the findings; skipped validations are combined in one warning, or an error if required."""
+    skipped = [(number, problem) for number, problem in findings if problem.id == DRY_RUN_SKIPPED]
+    yield from (
+        (number, problem) for number, problem in findings if problem.id not in (DRY_RUN_SKIPPED, _DEFERRED)
+    )
+    if not skipped:
+        return
+    change_count = format_count(len({number for number, _ in skipped}), "change")
+    reasons = format_first(
+        list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES
+    )
+    severity = Severity.ERROR if is_required else Severity.WARNING
+    detail = f"The hub could not be asked what it makes of {change_count}: {reasons}."
+    yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
+
+
+def _format_verdict(server: str, requested_count: int, findings: Sequence[Finding]) -> str:
+    """Return the hub's verdict on the changes."""
+    skipped = {number for number, problem in findings if problem.id == DRY_RUN_SKIPPED}
+    rejected = {number for number, problem in findings if problem.id != _DEFERRED and _is_error(problem)}
+    validated_count = requested_count - len(skipped)
+    deferred_text = format_first(
+        [problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES
+    )
+    deferred_sentence = (
+        f" What can be asked only while it is applied: {deferred_text}." if deferred_text else ""
+    )
+    if not validated_count:
+        return deferred_sentence.strip()
+    accepted_count = validated_count - len(rejected - skipped)
+    return (
+        f"The hub {server} takes {accepted_count} of {format_count(validated_count, 'change')} (dry "
+        f"runs).{deferred_sentence}"
+    )
+
+
+def _is_error(problem: Problem) -> bool:
+    return problem.severity is Severity.ERROR
+
+
+def _has_unknown(value: Any) -> bool:
+    return any(scalar is UNKNOWN for _, scalar in list_scalars(value))

@@ -1,0 +1,130 @@
+"""Messages about rejected requests and protected objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_client import HubProblem
+from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
+from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.object_access import find_tool_manager
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, StepPending
+
+
+def reject_managed(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
+    """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over. A
+    rejected apply can be resumed.
+    """
+    manager = find_tool_manager(body)
+    if manager and not options.takes_ownership:
+        name = (body.get("metadata") or {}).get("name")
+        takeover_command = f"nexusform {'apply -resume' if command == 'apply' else command} -take-ownership"
+        if command == "import":
+            takeover_command += ", or an import block, planned and applied with -take-ownership"
+        raise ProviderProblem(
+            f"{body.get('kind')} {name} is applied by {manager}, which would change it back. Change it "
+            f"there, or take it over: {takeover_command}."
+        )
+
+
+def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str) -> str:
+    """Return why an existing object is not overwritten, and the remedy."""
+    if key.type == MANIFEST_TYPE:
+        return (
+            f"{hub_object.title} stands on the hub already, and this plan would write over it. If this state "
+            f"has "
+            "it at another address, say so by a moved block; else take it out of the block, or delete it "
+            "there."
+        )
+    return (
+        f"{hub_object.title} stands on the hub already and is not in state. Take it over as it stands: "
+        f"import "
+        f"{{ to = "
+        f'{address}, id = "{key.id}" }} with each argument on a line of its own.'
+    )
+
+
+def describe_missing_member(hub_object: HubObject) -> str:
+    """Return why a missing member's labels and taints are not written."""
+    return (
+        f"The hub has no member {hub_object.body['metadata']['name']}. A plan makes none: it joins by "
+        f"KubeFleet's "
+        "join script (hack/membership/joinMC.sh), or by `az fleet member create`. "
+        "If it left for good, take its block out of the configuration."
+    )
+
+
+def suggest_azure_command(hub_object: HubObject) -> str:
+    """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other
+    objects.
+    """
+    metadata = hub_object.body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    if hub_object.body.get("kind") != "MemberCluster" or not labels:
+        return ""
+    group = labels.get("fleet.azure.com/resource-group", "RG")
+    pairs = " ".join(f"{name}={value}" for name, value in sorted(labels.items()) if not _is_azure_label(name))
+    return (
+        " On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
+        f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
+        f'--labels "{pairs}"'
+    )
+
+
+def _is_azure_label(label: str) -> bool:
+    return label.startswith("fleet.azure.com/")
+
+
+def format_rejection(api_error: ApiError, hub_object: HubObject) -> str:
+    """Format the rejection of a step's request."""
+    title = hub_object.title
+    if api_error.kind is ErrorKind.OTHER_MANAGER:
+        parts = [
+            f"{hub_object.field} belongs to {hub_object.manager}"
+            for hub_object in api_error.causes
+            if hub_object.manager
+        ]
+        return (
+            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: once "
+            "by nexusform apply -resume -take-ownership, for good by force_conflicts = true."
+        )
+    if api_error.missing_permission:
+        return f"{title}: {api_error.missing_permission}."
+    message = api_error.server_message
+    advice = suggest_azure_command(hub_object) if api_error.kind is ErrorKind.WEBHOOK else ""
+    return f"{title}: the hub refuses it ({api_error.status}): {message}{advice and '.'}{advice}"
+
+
+@contextmanager
+def handle_unanswered(address: str) -> Iterator[None]:
+    """Convert a lost connection during a step: the result is unknown, so the step is neither done nor failed.
+    Raises StepWaits.
+    """
+    try:
+        yield
+    except HubProblem as problem:
+        raise StepPending(f"{address}: {problem} `nexusform apply -resume` goes on with it.") from None
+    except ApiError as api_error:
+        if api_error.kind is not ErrorKind.TEMPORARY:
+            raise
+        reason = f"the hub does not answer ({api_error.status}: {api_error.server_message})"
+        raise StepPending(f"{address}: {reason}. `nexusform apply -resume` goes on with it.") from None
+
+
+@contextmanager
+def handle_errors() -> Iterator[None]:
+    """Convert errors of a hub to problems of a provider."""
+    try:
+        yield
+    except HubProblem as problem:
+        raise ProviderProblem(str(problem)) from None
+    except ApiError as api_error:
+        if api_error.kind is ErrorKind.UNAUTHENTICATED:
+            raise ProviderProblem("The hub does not know who asks (401). Sign in again.") from None
+        raise ProviderProblem(
+            f"The hub refuses ({api_error.status}): "
+            f"{api_error.missing_permission or api_error.server_message}"
+        ) from None

@@ -1,0 +1,140 @@
+"""Provider that reads, writes and waits for objects of a hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.hub.api.hub_cache import HubCache
+from nexusform.domains.hub.api.hub_client import HubConnection
+from nexusform.domains.hub.providers.foreign_fields import build_field_warning
+from nexusform.domains.hub.providers.hub_approvals import StepCoordination
+from nexusform.domains.hub.providers.hub_dry_run import OBJECT_EXISTS, DryRun
+from nexusform.domains.hub.providers.hub_errors import handle_errors, handle_unanswered
+from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_object, read_objects
+from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
+from nexusform.domains.hub.providers.step_writer import StepWriter
+from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult
+
+
+class FleetHubProvider:
+    """Provider for one hub."""
+
+    observes_objects = True
+
+    def __init__(self, name: str, connection: HubConnection, options: HubOptions) -> None:
+        self.name = name
+        self.sends_changes = not options.is_read_only
+        self._connection = connection
+        self._options = options
+        self._verdict = ""
+        self._findings = ReadFindings()
+        # addresses rejected because of an existing object
+        self._existing_addresses: frozenset[str] = frozenset()
+        self._plan_figures: Mapping[str, Figures] = {}
+        self._cache: HubCache | None = None
+        self._cache_lock = Lock()
+        self._coordination = StepCoordination()
+
+    def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
+        """Set the operator's permissions for the run."""
+        self._options = replace(self._options, allows_dry_run=allows, takes_ownership=take_ownership)
+
+    def list_warnings(self) -> list[Problem]:
+        """Return warnings about re-created objects, blocked rollouts, placements in progress without a
+        waiting apply, and foreign fields.
+        """
+        recreated = self._findings.recreated.items()
+        warnings = [
+            problem
+            for address, item in recreated
+            if address not in self._existing_addresses
+            for problem in item.values()
+        ]
+        warnings += self._findings.blocked.values()
+        warnings += [
+            Problem(
+                (),
+                "placement-is-not-through",
+                f"The hub is not done with {address}: {message}. Nothing to send changes that; look there.",
+                Severity.WARNING,
+                brief=f"{address}: {message}",
+                address=address,
+            )
+            for address, message in self._findings.pending.items()
+        ]
+        return warnings + [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
+
+    @property
+    def pending_messages(self) -> dict[str, str]:
+        """Pending work or blocked rollouts of the placements read, by address."""
+        return {
+            **self._findings.pending,
+            **{address: blocked.brief for address, blocked in self._findings.blocked.items()},
+        }
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read many objects. Raises ProviderProblem."""
+        if not requests:
+            return []
+        with handle_errors():
+            answers, findings = read_objects(self._connection.connect(), self._options, requests)
+            self._findings = self._findings.merge_later(findings, {request.address for request in requests})
+            return answers
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """Return an object for import. Raises ProviderProblem."""
+        with handle_errors():
+            return find_object(self._connection.connect(), self._options, resource_type, object_id)
+
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Validate a plan by server-side dry run. Raises ProviderProblem."""
+        dry_run = DryRun(self._connection, self._options, self._findings.recreated)
+        findings = dry_run.validate_changes(requests)
+        self._existing_addresses = frozenset(
+            requests[n].address for n, problem in findings if problem.id == OBJECT_EXISTS
+        )
+        self._verdict = dry_run.describe_dry_run
+        return findings
+
+    def set_plan_responses(self, responses: Mapping[str, str]) -> None:
+        """Store the figures read by data blocks when the plan to be applied was made."""
+        self._plan_figures = read_plan_figures(responses)
+
+    def describe_dry_run(self) -> str:
+        """Return the verdict on the last validated plan."""
+        return self._verdict
+
+    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+        """Return the findings for a plan without dry run."""
+        return DryRun(self._connection, self._options, self._findings.recreated).report_skipped(
+            requests, reason
+        )
+
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Create an object, or resume its creation. Raises ProviderProblem."""
+        with handle_errors(), handle_unanswered(request.address):
+            return self._make_writer(request).write()
+
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Update an object. Raises ProviderProblem."""
+        with handle_errors(), handle_unanswered(request.address):
+            return self._make_writer(request).write()
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Delete an object, and wait for the removal of its resources. Raises ProviderProblem."""
+        with handle_errors(), handle_unanswered(request.address):
+            self._make_writer(request).delete()
+
+    def _make_writer(self, request: ChangeRequest) -> StepWriter:
+        hub = self._connection.connect()
+        with self._cache_lock:
+            self._cache = self._cache or HubCache(hub, self._connection.timing)
+        figures = self._plan_figures.get(hub.server)
+        timing = self._connection.timing
+        return StepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)

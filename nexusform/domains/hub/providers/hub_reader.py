@@ -1,0 +1,366 @@
+"""Reading of known resources on a hub, and of objects to import."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
+from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
+from nexusform.domains.hub.api.hub_client import HubClient
+from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.foreign_fields import (
+    build_hub_record,
+    build_recreation_warning,
+    describe_foreign_fields,
+    is_recreated,
+)
+from nexusform.domains.hub.providers.hub_bodies import (
+    APPROVAL_TYPES,
+    KINDS_BY_TYPE,
+    MANIFEST_TYPE,
+    MEMBER_TYPE,
+    PLACEMENT_TYPES,
+    RECORD_TYPES,
+    HubObject,
+    build_objects,
+    build_observed_attributes,
+    find_differences,
+    read_imported_arguments,
+)
+from nexusform.domains.hub.providers.hub_errors import reject_managed
+from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_wait import (
+    has_been_scheduled,
+    list_by_placement,
+    list_created_kinds,
+    list_remaining,
+    read_placement_objects,
+)
+from nexusform.domains.hub.providers.object_access import (
+    describe_blockers,
+    find_path,
+    get_identity,
+    is_deleting,
+    list_existing,
+)
+from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
+from nexusform.domains.hub.providers.pending_work import (
+    build_unfinished_note,
+    describe_pending,
+    find_pending_rollout,
+    is_terminating,
+)
+from nexusform.domains.hub.providers.rollout_progress import (
+    PlacementObjects,
+    build_manifests,
+    build_observed_bindings,
+    is_approved,
+)
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
+
+Values = Mapping[str, Any]
+T = TypeVar("T")
+_MAX_NAMES: Final = 4
+# predicted attributes of a placement, whatever is observed
+PREDICTED_ATTRIBUTES: Final = ("selected_resources", "workloads")
+_EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collection
+
+
+class ReadFindings(Struct, frozen=True):
+    """Findings about objects by address: pending work of placements without a waiting apply, foreign fields,
+    objects re-created by others (by title), and blocked rollouts.
+    """
+
+    pending: dict[str, str] = field(default_factory=dict)
+    foreign_fields: dict[str, str] = field(default_factory=dict)
+    recreated: dict[str, dict[str, Problem]] = field(default_factory=dict)
+    blocked: dict[str, Problem] = field(default_factory=dict)
+
+    def merge_later(self, later: ReadFindings, addresses: Collection[str]) -> ReadFindings:
+        """Return the findings with those of a later read of these addresses."""
+        return ReadFindings(
+            _remove_addresses(self.pending, addresses) | later.pending,
+            _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
+            _remove_addresses(self.recreated, addresses) | later.recreated,
+            _remove_addresses(self.blocked, addresses) | later.blocked,
+        )
+
+
+def _remove_addresses(findings: Mapping[str, T], addresses: Collection[str]) -> dict[str, T]:
+    return {address: finding for address, finding in findings.items() if address not in addresses}
+
+
+def read_objects(
+    hub: HubClient, options: HubOptions, requests: Sequence[ReadRequest]
+) -> tuple[list[ReadResult], ReadFindings]:
+    """Read many objects; return answers and findings. Raises ApiError and HubProblem."""
+    reader, findings = _ObjectReader(hub, requests), ReadFindings()
+    return [_read_object(reader, options, request, findings) for request in requests], findings
+
+
+def _read_object(
+    reader: _ObjectReader, options: HubOptions, request: ReadRequest, findings: ReadFindings
+) -> ReadResult:
+    key, recorded = request.key, request.known_attributes
+    if key.type in APPROVAL_TYPES:
+        return _read_approval(reader, request)
+    hub_objects = build_objects(key.type, recorded)
+    if not hub_objects:  # it has no objects on a hub
+        return ReadResult(recorded)
+    managed = _select_managed(reader, options, request, hub_objects, findings)
+    if not managed:
+        return _handle_missing(reader.hub, request)
+    bodies = [body for _, body in managed]
+    attributes: Values = recorded
+    paths = [path for hub_object, body in managed for path in _find_differences(hub_object, body)]
+    if paths or len(bodies) < len(hub_objects):
+        attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
+    note = build_hub_record(key.type, managed, options.manager, request.private_note)
+    placement = None
+    if key.type in PLACEMENT_TYPES:
+        placement = reader.read_placement(*get_identity(key.type, recorded))
+        if placement is not None:
+            attributes = {**attributes, **_build_observed(placement, attributes, reader.list_evictions())}
+    pending = describe_pending(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
+    if isinstance(pending, BlockedRollout):
+        findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
+    message = "" if isinstance(pending, BlockedRollout) else pending
+    if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
+        message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
+    unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
+    if not unfinished_note and (pending_message := _describe_pending(key.type, *managed[0], message)):
+        findings.pending[request.address] = pending_message
+    # An interrupted step is repeated, which verifies its predictions.
+    return ReadResult(
+        attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note
+    )
+
+
+def _describe_pending(type_name: str, hub_object: HubObject, body: Values, message: str) -> str:
+    """Return the pending work of an object without a waiting apply; "" without any. `message` is the hub's
+    remaining work.
+    """
+    if is_deleting(body) and type_name != MEMBER_TYPE:
+        return f"{hub_object.title} is being deleted{describe_blockers(body)}"
+    return message if type_name in PLACEMENT_TYPES else ""
+
+
+def _select_managed(
+    reader: _ObjectReader,
+    options: HubOptions,
+    request: ReadRequest,
+    hub_objects: Sequence[HubObject],
+    findings: ReadFindings,
+) -> list[tuple[HubObject, dict[str, Any]]]:
+    """Return the existing objects of a resource without those re-created by others; findings are added. With
+    `read_only` all objects count.
+    """
+    type_name, address = request.key.type, request.address
+    managed: list[tuple[HubObject, dict[str, Any]]] = []
+    for hub_object in hub_objects:
+        body = reader.read_body(hub_object)
+        if body is None:
+            continue
+        is_other_object = not options.is_read_only and is_recreated(
+            type_name, hub_object, body, request.private_note
+        )
+        if is_other_object and type_name not in RECORD_TYPES:
+            problem = build_recreation_warning(
+                request, hub_object, body, is_taken_over=options.takes_ownership
+            )
+            findings.recreated.setdefault(address, {})[hub_object.title] = problem
+        if not is_other_object or options.takes_ownership:
+            managed.append((hub_object, body))
+    foreign_text = describe_foreign_fields(type_name, managed, options.manager)
+    if foreign_text:
+        findings.foreign_fields[address] = foreign_text
+    return managed
+
+
+def _read_approval(reader: _ObjectReader, request: ReadRequest) -> ReadResult:
+    path = build_objects(request.key.type, request.known_attributes)[0].path
+    body = reader.hub.get(path)
+    is_granted = body is not None and is_approved(body)
+    if request.planned is not None and not is_granted:
+        return ReadResult(None, is_observed=True)
+    return ReadResult(request.known_attributes, is_observed=True)
+
+
+def _handle_missing(hub: HubClient, request: ReadRequest) -> ReadResult:
+    """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
+    if request.key.type in RECORD_TYPES and request.planned is None and not is_terminating(request):
+        return ReadResult(request.known_attributes, is_observed=True)
+    if is_terminating(request) and request.key.type in PLACEMENT_TYPES:
+        kind, namespace, name = get_identity(request.key.type, request.known_attributes)
+        blockers = list_remaining(hub, kind, namespace, name)
+        if blockers:
+            note = build_unfinished_note(request, f"{kind} {name}", format_first(blockers, _MAX_NAMES))
+            return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
+    if is_terminating(request) and request.key.type in OVERRIDE_TYPES:
+        message = OverrideRollout(
+            hub, request.key.type, request.known_attributes, is_deleted=True
+        ).check_progress()[1]
+        if message:
+            note = build_unfinished_note(request, KINDS_BY_TYPE[request.key.type], message)
+            return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
+    return ReadResult(None, is_observed=True)
+
+
+def find_object(
+    hub: HubClient, options: HubOptions, resource_type: str, object_id: str
+) -> tuple[ObjectKey, Values] | None:
+    """Return an object to import. Raises ProviderProblem, ApiError and HubProblem."""
+    kind = KINDS_BY_TYPE.get(resource_type)
+    if kind is None:
+        raise ProviderProblem(f"A {resource_type} cannot be taken over from a hub one by one.")
+    namespace, _, name = object_id.rpartition("/")
+    body = hub.get(KINDS[kind].build_path(name, namespace))
+    if body is None:
+        return None
+    reject_managed(options, body, "import")
+    is_member = resource_type == MEMBER_TYPE
+    arguments = _build_imported_member(body) if is_member else read_imported_arguments(resource_type, body)
+    attributes: dict[str, Any] = {"id": object_id, "name": name, **arguments}
+    if namespace:
+        attributes["namespace"] = namespace
+    if resource_type in PLACEMENT_TYPES:
+        placement_objects = read_placement_objects(hub, kind, namespace, name)
+        attributes |= (
+            _build_imported_placement(placement_objects, object_id, hub.list_objects(_EVICTION_COLLECTION))
+            if placement_objects is not None
+            else {}
+        )
+    return ObjectKey(resource_type, object_id, 0), attributes
+
+
+class _ObjectReader:
+    """Reader of hub objects, once each: many of one kind by a list, few one by one."""
+
+    def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
+        self.hub = hub
+        self._bodies: dict[str, dict[str, Any] | None] = {}
+        self._evictions: list[dict[str, Any]] | None = None
+        self._listed_kinds: set[str] = set()  # kinds read by a list
+        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
+        self._list_many(requests)
+
+    def _list_many(self, requests: Sequence[ReadRequest]) -> None:
+        requests_by_type: dict[str, list[ReadRequest]] = {}
+        for request in requests:
+            if request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:
+                requests_by_type.setdefault(request.key.type, []).append(request)
+        manifests = [item for item in requests if item.key.type == MANIFEST_TYPE]
+        objects = (item for r in manifests for item in build_objects(MANIFEST_TYPE, r.known_attributes))
+        self._bodies.update(list_existing(self.hub, objects))
+        for type_name, type_requests in requests_by_type.items():
+            if len(type_requests) < CACHE_THRESHOLD:
+                continue
+            self._listed_kinds.add(KINDS_BY_TYPE[type_name])
+            kind = KINDS[KINDS_BY_TYPE[type_name]]
+            self._bodies.update(
+                {
+                    item.path: None
+                    for r in type_requests
+                    for item in build_objects(type_name, r.known_attributes)
+                }
+            )
+            for body in self.hub.list_objects(kind.collection):
+                metadata = body.get("metadata") or {}
+                path = kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or ""))
+                self._bodies[path] = body
+
+    def list_evictions(self) -> list[dict[str, Any]]:
+        """Return all evictions of placements."""
+        if self._evictions is None:
+            self._evictions = self.hub.list_objects(_EVICTION_COLLECTION)
+        return self._evictions
+
+    def read_placement(self, kind: str, namespace: str, name: str) -> PlacementObjects | None:
+        """Return a placement with its hub-created objects, None if it does not exist."""
+        if kind not in self._listed_kinds:
+            return read_placement_objects(self.hub, kind, namespace, name)
+        body = self._bodies.get(KINDS[kind].build_path(name, namespace))
+        if body is None or not has_been_scheduled(body):
+            return PlacementObjects(body, (), (), ()) if body is not None else None
+        created = (
+            self._list_created(created_kind).get((namespace, name), [])
+            for created_kind in list_created_kinds(kind)
+        )
+        bindings, policies, snapshots = created
+        return PlacementObjects(body, bindings, policies, snapshots)
+
+    def _list_created(self, kind: str) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
+        """Return the hub-created objects of a kind by placement."""
+        if kind not in self._by_placement:
+            self._by_placement[kind] = list_by_placement(self.hub, kind)
+        return self._by_placement[kind]
+
+    def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:
+        """Return an object, None if it does not exist."""
+        path = find_path(self.hub, hub_object)
+        if not path:
+            return None
+        if path not in self._bodies:
+            self._bodies[path] = self.hub.get(path)
+        return self._bodies[path]
+
+
+def _find_differences(hub_object: HubObject, observed: Values) -> Iterator[tuple[Any, ...]]:
+    return (path for path in find_differences(hub_object.body, observed) if path[:1] != ("apiVersion",))
+
+
+def _build_observed(
+    placement_objects: PlacementObjects, attributes: Values, evictions: Sequence[Values]
+) -> dict[str, Any]:
+    """Return the observed attributes of a placement except predicted ones."""
+    hub_attributes = build_placement_attributes(
+        [*build_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
+    )
+    observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
+    return {**observed, "bindings": _merge_bindings(placement_objects, attributes)}
+
+
+def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:
+    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
+
+
+def _merge_bindings(placement_objects: PlacementObjects, attributes: Values) -> dict[str, Any]:
+    """Return the observed bindings, each as recorded if unchanged."""
+    recorded = attributes.get("bindings") or {}
+    merged: dict[str, Any] = {}
+    for cluster, binding in build_observed_bindings(placement_objects).items():
+        recorded_binding = recorded.get(cluster) or {}
+        is_unchanged = all(
+            recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
+        )
+        merged[cluster] = recorded_binding if is_unchanged else binding
+    return merged
+
+
+def _build_imported_placement(
+    placement_objects: PlacementObjects, key: str, evictions: Sequence[Values]
+) -> dict[str, Any]:
+    """Return the attributes of an imported placement."""
+    hub_attributes = build_placement_attributes(
+        [*build_manifests(placement_objects), *_build_manifests(evictions)], key
+    )
+    return {**hub_attributes, "bindings": build_observed_bindings(placement_objects)}
+
+
+def _build_imported_member(body: Values) -> dict[str, Any]:
+    metadata, spec = body.get("metadata") or {}, body.get("spec") or {}
+    name_label = "kubernetes-fleet.io/member-name"
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != name_label}
+    taints = [
+        {"key": t.get("key"), "value": t.get("value") or "", "effect": t.get("effect")}
+        for t in spec.get("taints") or ()
+    ]
+    return {"labels": labels or None, "taint": taints, "health": "Healthy"}

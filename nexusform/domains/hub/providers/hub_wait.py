@@ -1,0 +1,496 @@
+"""Waiting for a hub to complete a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.documents.field_shapes import list_mappings
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
+from nexusform.domains.hub.api.hub_client import HubClient, Timing
+from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
+from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.domains.hub.providers.rollout_progress import (
+    PARENT_NAMESPACE_LABEL,
+    PlacementObjects,
+    PlacementProgress,
+    RunProgress,
+    check_placement_progress,
+    check_run_progress,
+    find_blocked_rollout,
+    get_generation,
+    get_name,
+    get_observed_index,
+    is_as_predicted,
+    is_snapshot_outdated,
+    list_predicted_failures,
+)
+from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+
+_FIRST_INTERVAL: Final = 0.3  # seconds
+_MAX_INTERVAL: Final = 5.0
+_CACHE_LAG: Final = 1.0  # seconds after which bindings are read directly because the cache lags
+_SLICE: Final = 0.2
+_SNAPSHOT_TIMEOUT: Final = 90.0  # seconds after which a predicted snapshot is not expected anymore
+# Seconds after which an unpredicted decision counts: if members were changed in the same apply, the hub
+# decides again, and reports the previous decision as final until then.
+_DECISION_DELAY: Final = 15.0
+_PLACEMENT_TIMEOUT: Final = 120.0  # seconds for a placement of the same apply to appear
+_RESCHEDULE_SECONDS: Final = 10.0  # seconds for a hub to re-schedule after an eviction
+_REPLACEMENT_TIMEOUT: Final = 120.0  # seconds after which an eviction stops waiting for a replacement
+_MAX_NAMES: Final = 4
+_RESUME_HINT: Final = "`nexusform apply -resume` goes on with it."
+Values = Mapping[str, Any]
+ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
+
+
+class HubWaiter(Struct, frozen=True):
+    """Waits until a condition is met, the step's time is over, or the run has to stop."""
+
+    hub: HubClient
+    cache: HubCache
+    step: ChangeRequest
+    timeout: float
+    timing: Timing = field(default_factory=Timing)
+
+    def wait_until(
+        self, check: ProgressCheck, subject: str, count_changes: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """Check until `check` returns done, with growing intervals; if `count_changes` follows the object
+        (not None), immediately after a change. Raises StepWaits.
+        """
+        start_time, interval, reported = self.timing.read_time(), _FIRST_INTERVAL, ""
+        while True:
+            change_count = count_changes()  # before the check: later changes trigger another one
+            elapsed = self.timing.read_time() - start_time
+            is_done, message = check(elapsed)
+            if is_done:
+                return
+            if message and message != reported:
+                self.step.report_progress(StepProgress(message=message, is_waiting=True))
+                reported = message
+            if elapsed >= self.timeout:
+                raise StepPending(f"{subject} takes longer than its timeout: {message}. {_RESUME_HINT}")
+            stop_message = f"{subject}: {message}. {_RESUME_HINT}"
+            if change_count is None:
+                self._wait_interval(interval, stop_message, lambda: False)
+            else:
+                has_changed = partial(_has_changed, count_changes, change_count)
+                self._wait_interval(_MAX_INTERVAL, stop_message, has_changed)
+            interval = min(interval * 1.5, _MAX_INTERVAL)
+
+    def _wait_interval(self, seconds: float, stop_message: str, is_over: Callable[[], bool]) -> None:
+        """Sleep in slices to react to Ctrl-C and changes on the hub. Raises StepWaits."""
+        deadline = self.timing.read_time() + seconds
+        while True:
+            if self.step.should_stop():
+                raise StepPending(stop_message)
+            remaining = deadline - self.timing.read_time()
+            if remaining <= 0 or is_over():
+                return
+            self.timing.sleep(min(remaining, _SLICE))
+
+    # --- placements ----------------------------------------------------------------------------
+
+    def wait_for_placement(
+        self, kind: str, namespace: str, name: str, predicted: Values, sent: Values
+    ) -> tuple[PlacementProgress, PlacementProgress]:
+        """Wait until a placement is rolled out, or scheduled if runs roll it out; return its progress at the
+        decision and at the end. `predicted` are its planned attributes, `sent` the object as sent.
+        """
+        planned, failing = predicted.get("bindings") or {}, list_predicted_failures(predicted)
+        path = KINDS[kind].build_path(name, namespace)
+        decision = final = PlacementProgress(is_done=False)
+        lag_start: float | None = None  # start of the cache lag of the bindings
+
+        def check_progress(elapsed: float) -> tuple[bool, str]:
+            nonlocal final, decision, lag_start
+            placement = self._read_placement(path, sent)
+            if placement is None:
+                raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
+            placement_objects = self._get_cached_placement(placement, planned)
+            if placement_objects is None and self._is_cached(placement, planned):
+                lag_start = elapsed if lag_start is None else lag_start
+                if elapsed - lag_start < _CACHE_LAG:
+                    return False, final.message
+            lag_start = None
+            placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
+            is_run_managed = is_external(placement)
+            final = check_placement_progress(
+                placement_objects, planned, is_external=is_run_managed, failing=failing
+            )
+            if (
+                final.is_decided
+                and not final.is_done
+                and (blocked := find_blocked_rollout(placement_objects))
+            ):
+                final = replace(final, is_done=True, message=blocked.message)
+            decision = decision if decision.is_decided else final
+            if final.is_done and (message := _describe_unobserved(placement, predicted, final, elapsed)):
+                return False, message
+            if final.is_done and not final.message:
+                final = replace(final, message=_describe_empty_selection(placement, predicted))
+            return final.is_done, final.message
+
+        def count_changes() -> int | None:
+            return self.cache.count_changes(path) if lag_start is None else None
+
+        self.wait_until(check_progress, f"{kind} {name}", count_changes)
+        if final.message:
+            self.step.report_progress(StepProgress(message=final.message))
+        return decision, final
+
+    def _get_cached_placement(self, placement: Values, planned: Values) -> PlacementObjects | None:
+        """Return a placement with its cached bindings; None unless the cache is as new as the placement."""
+        collection_cache = (
+            self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
+        )
+        version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
+        bindings = (
+            collection_cache.list_placement_objects(_get_name(placement), version)
+            if collection_cache is not None
+            else None
+        )
+        return PlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
+
+    def _is_cached(self, placement: Values, planned: Values) -> bool:
+        return _is_status_sufficient(placement, planned) and self._find_binding_cache(placement) is not None
+
+    def _find_binding_cache(self, placement: Values) -> CollectionCache | None:
+        kind = list_created_kinds(str(placement.get("kind")))[0]
+        return self.cache.find_collection_cache(KINDS[kind].collection, _get_name(placement))
+
+    def _read_placement(self, path: str, sent: Values) -> Values | None:
+        """Return a placement. The cache may lag behind the object just sent."""
+        change_count = self.cache.count_changes(path)
+        cached = self.cache.get(path)
+        if change_count is None or not sent:
+            return cached
+        if cached is None:
+            return self.hub.get(path) if change_count else sent
+        if get_uid(cached) != get_uid(sent):
+            return self.hub.get(path)
+        return cached if get_generation(cached) >= get_generation(sent) else sent
+
+    def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
+        """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails
+        permanently.
+        """
+
+        def check_scheduling(elapsed: float) -> tuple[bool, str]:
+            placement_objects = read_placement_objects(self.hub, kind, namespace, name)
+            if placement_objects is None:
+                if elapsed > _PLACEMENT_TIMEOUT:
+                    raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
+                return False, f"{kind} {name} is not on the hub yet"
+            progress = check_placement_progress(placement_objects, {}, is_external=True)
+            return progress.is_done, f"{kind} {name}: {progress.message}"
+
+        self.wait_until(check_scheduling, f"{kind} {name}")
+
+    def wait_for_removal(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
+        """Wait until a placement is removed with its bindings and Works."""
+        is_present = True
+
+        def check_removal(_elapsed: float) -> tuple[bool, str]:
+            nonlocal is_present
+            body = self.cache.get(path) if is_present else None
+            is_present = body is not None and get_uid(body) == (uid or None)
+            if is_present:
+                return False, f"{kind} {name} still stands"
+            collection_cache = self.cache.find_collection_cache(
+                KINDS[list_created_kinds(kind)[0]].collection, (namespace, name)
+            )
+            bindings = (
+                collection_cache.list_placement_objects((namespace, name), "0")
+                if collection_cache is not None
+                else []
+            )
+            blockers = (
+                _describe_bindings(bindings) if bindings else list_remaining(self.hub, kind, namespace, name)
+            )
+            return not blockers, format_first(blockers, _MAX_NAMES)
+
+        def count_changes() -> int | None:
+            return self.cache.count_changes(path) if is_present else None
+
+        self.wait_until(check_removal, f"The deletion of {kind} {name}", count_changes)
+
+    # --- runs and evictions --------------------------------------------------------------------
+
+    def wait_for_run(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        granted: AbstractSet[str],
+        other_approvals: AbstractSet[str],
+    ) -> RunProgress:
+        """Wait until a run has ended; approvals in `granted` are given on request. Other steps grant those in
+        `other_approvals` (paths), which may grow.
+        """
+        from nexusform.domains.hub.providers.hub_approvals import approve_request
+
+        progress = RunProgress(has_ended=False)
+        pending_approval = ""
+        requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
+
+        def check_run(_elapsed: float) -> tuple[bool, str]:
+            nonlocal progress, pending_approval
+            body = self.hub.get(KINDS[kind].build_path(name, namespace))
+            if body is None:
+                raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
+            requests = self._list_requests(requests_kind.collection, namespace, name)
+            progress = check_run_progress(body, requests)
+            if progress.approval in granted:
+                approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
+                return False, progress.message
+            if progress.approval:
+                is_repeated, pending_approval = pending_approval == progress.approval, progress.approval
+                if (
+                    not is_repeated
+                    or requests_kind.build_path(progress.approval, namespace) in other_approvals
+                ):
+                    return False, progress.message  # its step may not have started yet
+                raise StepPending(
+                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it "
+                    f"there, "
+                    "and `nexusform apply -resume` goes on; or write it in approvals of the block, and apply."
+                )
+            return progress.has_ended, progress.message
+
+        self.wait_until(check_run, f"{kind} {name}")
+        return progress
+
+    def _list_requests(self, collection: str, namespace: str, name: str) -> list[dict[str, Any]]:
+        """Return the approval requests of a run."""
+        namespace_part = f"/namespaces/{namespace}" if namespace else ""
+        head, _, plural = collection.rpartition("/")
+        selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
+        return self.hub.list_objects(f"{head}{namespace_part}/{plural}", labelSelector=selector)
+
+    def wait_for_rescheduling(self, name: str, former_count: int) -> None:
+        """Wait until a placement is rolled out again after an eviction, with the former number of clusters if
+        the hub picks them soon.
+        """
+        kind = "ClusterResourcePlacement"
+
+        def check_replacement(elapsed: float) -> tuple[bool, str]:
+            placement_objects = read_placement_objects(self.hub, kind, "", name)
+            if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
+                return True, ""
+            progress = check_placement_progress(
+                placement_objects, {}, is_external=is_external(placement_objects.placement)
+            )
+            is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
+            message = progress.message or "the hub has not picked a cluster in its place yet"
+            has_ended = progress.is_done or (
+                progress.is_decided and find_blocked_rollout(placement_objects) is not None
+            )
+            return has_ended and is_picked, f"{name}: {message}"
+
+        self.wait_until(check_replacement, f"{kind} {name}")
+
+    def wait_for_eviction(self, path: str, name: str) -> str:
+        """Wait until an eviction is completed; return why it was not executed, "" if it was."""
+        reason = ""
+
+        def check_eviction(_elapsed: float) -> tuple[bool, str]:
+            nonlocal reason
+            body = self.hub.get(path)
+            if body is None:
+                return True, ""
+            is_completed, reason = read_eviction_result(body)
+            return is_completed, "the hub has not looked at it yet"
+
+        self.wait_until(check_eviction, f"The eviction {name}")
+        return reason
+
+
+def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
+    """Return whether an eviction is completed, and why it was not executed."""
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        kind, status = condition.get("type"), condition.get("status")
+        if (kind, status) == ("Valid", "False") or (kind, status) == ("Executed", "False"):
+            return True, str(condition.get("message") or condition.get("reason"))
+        if (kind, status) == ("Executed", "True"):
+            return True, ""
+    return False, ""
+
+
+def _describe_unobserved(
+    placement: Values, predicted: Values, progress: PlacementProgress, elapsed: float
+) -> str:
+    """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time
+    limit.
+    """
+    planned = predicted.get("bindings") or {}
+    if elapsed < _SNAPSHOT_TIMEOUT and not is_external(placement):
+        if is_snapshot_outdated(planned, progress.latest_snapshot):
+            return "the hub has not taken a snapshot of the new content yet"
+        if message := _describe_empty_selection(placement, predicted):
+            return message
+    if planned and elapsed < _DECISION_DELAY and not is_as_predicted(planned, progress.bindings):
+        return "the hub has not picked the clusters that were foretold"
+    return ""
+
+
+def _describe_empty_selection(placement: Values, predicted: Values) -> str:
+    """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with
+    staged runs.
+    """
+    objects = predicted.get("selected_resources") or ()
+    if not objects or is_external(placement) or list_mappings(placement, "status", "selectedResources"):
+        return ""
+    return f"the hub selects nothing, and {format_count(len(objects), 'object')} were foretold"
+
+
+def _has_changed(count_changes: Callable[[], int | None], change_count: int) -> bool:
+    return count_changes() != change_count
+
+
+# --- observed objects ------------------------------------------------------------------------------
+
+
+def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> PlacementObjects | None:
+    """Return a placement with its hub-created objects; None if it does not exist."""
+    placement = hub.get(KINDS[kind].build_path(name, namespace))
+    if placement is None:
+        return None
+    if not has_been_scheduled(placement):
+        return PlacementObjects(placement, (), (), ())  # no objects yet
+    return _read_all_objects(hub, placement, kind, namespace, name)
+
+
+def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> PlacementObjects:
+    """Return a placement with its bindings only, if that is enough: one request instead of three."""
+    if not has_been_scheduled(placement):
+        return PlacementObjects(placement, (), (), ())
+    kind = str(placement.get("kind"))
+    if _is_status_sufficient(placement, planned):
+        return PlacementObjects(
+            placement, _list_created(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
+        )
+    return _read_all_objects(hub, placement, kind, *_get_name(placement))
+
+
+def _is_status_sufficient(placement: Values, planned: Values) -> bool:
+    """Return True if the placement's status names a snapshot and the plan predicts one."""
+    if not has_been_scheduled(placement) or is_external(placement):
+        return False
+    has_prediction = planned and all(
+        isinstance(binding.get("resource_snapshot"), int) for binding in planned.values()
+    )
+    return bool(has_prediction) and get_observed_index(placement) is not None
+
+
+def _get_name(placement: Values) -> tuple[str, str]:
+    return str((placement.get("metadata") or {}).get("namespace") or ""), get_name(placement)
+
+
+def _read_all_objects(
+    hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
+) -> PlacementObjects:
+    bindings, policies, snapshots = (
+        _list_created(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
+    )
+    return PlacementObjects(placement, bindings, policies, snapshots)
+
+
+def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
+    """Return True if the hub has scheduled the current generation of a placement."""
+    condition_type = f"{placement.get('kind')}Scheduled"
+    generations = [
+        int(condition.get("observedGeneration") or 0)
+        for condition in (placement.get("status") or {}).get("conditions") or ()
+        if condition.get("type") == condition_type
+    ]
+    return bool(generations) and max(generations) >= get_generation(placement)
+
+
+def list_created_kinds(kind: str) -> tuple[str, str, str]:
+    """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource
+    snapshots.
+    """
+    prefix = "" if kind == "ResourcePlacement" else "Cluster"
+    return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
+
+
+def list_by_placement(hub: HubClient, kind: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the hub-created objects of a kind by namespace and name of their placement."""
+    created: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for body in hub.list_objects(KINDS[kind].collection, labelSelector=PARENT_LABEL):
+        metadata = body.get("metadata") or {}
+        parent = str((metadata.get("labels") or {}).get(PARENT_LABEL))
+        created.setdefault((str(metadata.get("namespace") or ""), parent), []).append(body)
+    return created
+
+
+def _list_created(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+    """Return the hub-created objects of a kind for a placement."""
+    table = KINDS[kind]
+    head, _, plural = table.collection.rpartition("/")
+    namespace_part = f"/namespaces/{namespace}" if table.is_namespaced else ""
+    return hub.list_objects(f"{head}{namespace_part}/{plural}", labelSelector=f"{PARENT_LABEL}={name}")
+
+
+def is_external(placement: Mapping[str, Any]) -> bool:
+    """Return True if staged runs roll out a placement."""
+    return ((placement.get("spec") or {}).get("strategy") or {}).get("type") == "External"
+
+
+def list_remaining(hub: HubClient, kind: str, namespace: str, name: str) -> list[str]:
+    """Return the remaining bindings and Works of a placement with their blockers. Without permission for
+    Works the bindings suffice: their finalizer waits for the Works.
+    """
+    prefix = "" if kind == "ResourcePlacement" else "Cluster"
+    bindings = _list_created(hub, f"{prefix}ResourceBinding", namespace, name)
+    remaining = _describe_bindings(bindings)
+    selector = f"{PARENT_LABEL}={name}" + (
+        f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
+    )
+    try:
+        works = hub.list_objects(WORK.collection, labelSelector=selector)
+    except ApiError as api_error:
+        if api_error.kind is not ErrorKind.PERMISSION:
+            raise
+        works = []
+    return remaining + [
+        f"{str((work.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
+        f"{get_name(work)}{_describe_finalizers(work)}"
+        for work in works
+    ]
+
+
+def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{(binding.get('spec') or {}).get('targetCluster')}: binding "
+        f"{get_name(binding)}{_describe_finalizers(binding)}"
+        for binding in bindings
+    ]
+
+
+def _describe_finalizers(body: Mapping[str, Any]) -> str:
+    names = (body.get("metadata") or {}).get("finalizers") or ()
+    return f" (held by {format_count(len(names), 'finalizer')}: {', '.join(names)})" if names else ""
+
+
+_AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
+
+
+def read_hub_version(hub: HubClient) -> str:
+    """Return the image of the hub's agent; "" if it is not readable."""
+    try:
+        agent = hub.get(_AGENT_PATH)
+    except ApiError:
+        return ""
+    template = (((agent or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+    images = [str(container.get("image") or "") for container in template.get("containers") or ()]
+    return images[0] if images else ""

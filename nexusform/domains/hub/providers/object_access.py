@@ -1,0 +1,121 @@
+"""Access to the objects of a resource on a hub, and their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nexusform.domains.fleet.importers.fleet_export import find_manager, list_conditions
+from nexusform.domains.hub.api.api_errors import ApiError
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, HubCache
+from nexusform.domains.hub.api.hub_client import HubClient
+from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, HubObject
+from nexusform.domains.pods.importers.manifest_parser import build_manifest
+from nexusform.interfaces.plugins import ProviderProblem
+
+Body = Mapping[str, Any]
+# Conditions of a namespace that explain its pending deletion.
+_NAMESPACE_CONDITIONS: Final = frozenset(
+    {
+        "NamespaceContentRemaining",
+        "NamespaceFinalizersRemaining",
+        "NamespaceDeletionContentFailure",
+        "NamespaceDeletionDiscoveryFailure",
+    }
+)
+
+
+def find_path(hub: HubClient, hub_object: HubObject) -> str:
+    """Return the path of an object on a hub; "" for an unserved kind. Raises ApiError."""
+    if hub_object.path:
+        return hub_object.path
+    version = str(hub_object.body.get("apiVersion"))
+    plural, is_namespaced = hub.get_kinds(version).get(str(hub_object.body.get("kind")), ("", False))
+    if not plural:
+        return ""
+    metadata = hub_object.body.get("metadata") or {}
+    head = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespace_part = f"/namespaces/{metadata.get('namespace') or 'default'}" if is_namespaced else ""
+    return f"{head}{namespace_part}/{plural}/{metadata.get('name')}"
+
+
+def require_path(hub: HubClient, hub_object: HubObject) -> str:
+    """Return the path of an object. Raises ProviderProblem for an unserved kind."""
+    path = find_path(hub, hub_object)
+    if not path:
+        raise ProviderProblem(
+            f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
+        )
+    return path
+
+
+def read_object(hub: HubClient, cache: HubCache, hub_object: HubObject) -> dict[str, Any] | None:
+    """Return an object, None if it does not exist. Raises ApiError."""
+    path = find_path(hub, hub_object)
+    return cache.get(path) if path else None
+
+
+def list_existing(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str, dict[str, Any] | None]:
+    """List collections with many of these objects, and return their bodies by path; collections that cannot
+    be listed are omitted. Raises HubProblem.
+    """
+    paths_by_collection: dict[str, list[str]] = {}
+    for hub_object in hub_objects:
+        try:
+            path = find_path(hub, hub_object)
+        except ApiError:
+            continue
+        if path:
+            paths_by_collection.setdefault(path.rpartition("/")[0], []).append(path)
+    existing: dict[str, dict[str, Any] | None] = {}
+    for collection, paths in paths_by_collection.items():
+        if len(paths) < CACHE_THRESHOLD:
+            continue
+        try:
+            bodies = hub.list_objects(collection)
+        except ApiError:
+            continue
+        existing |= dict.fromkeys(paths)
+        existing |= {f"{collection}/{(body.get('metadata') or {}).get('name')}": body for body in bodies}
+    return existing
+
+
+def get_uid(body: Body) -> str:
+    """Return the uid of an object."""
+    return str((body.get("metadata") or {}).get("uid") or "")
+
+
+def is_deleting(body: Body) -> bool:
+    """Return True if an object is in deletion."""
+    return bool((body.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def describe_blockers(body: Body) -> str:
+    """Return the blockers of a deletion: finalizers, or the content of a namespace."""
+    finalizers = (body.get("metadata") or {}).get("finalizers") or ()
+    finalizer_text = f", held by {', '.join(finalizers)}" if finalizers else ""
+    messages = [
+        str(condition.get("message"))
+        for condition in list_conditions(body)
+        if condition.get("status") == "True" and str(condition.get("type")) in _NAMESPACE_CONDITIONS
+    ]
+    return finalizer_text + "".join(f"; {message}" for message in messages)
+
+
+def is_applied_by(body: Body, manager: str) -> bool:
+    """Return True if a manager applied fields of an object."""
+    return any(
+        entry.get("manager") == manager and entry.get("operation") == "Apply"
+        for entry in (body.get("metadata") or {}).get("managedFields") or ()
+    )
+
+
+def find_tool_manager(body: Body) -> str:
+    """Return the Flux or Argo CD manager of an object, "" without one."""
+    manifest = build_manifest(dict(body))
+    return find_manager(manifest) if manifest is not None else ""
+
+
+def get_identity(type_name: str, attributes: Body) -> tuple[str, str, str]:
+    """Return kind, namespace and name of a resource with one object."""
+    return KINDS_BY_TYPE[type_name], str(attributes.get("namespace") or ""), str(attributes.get("name"))

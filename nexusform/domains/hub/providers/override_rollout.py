@@ -1,0 +1,130 @@
+"""Progress of an override on the clusters of its placement. A hub creates a snapshot of an override, and a
+rollout distributes it to the clusters one by one. Conditions of the placement do not change meanwhile, so
+each binding has to name the snapshot, or none of a deleted override. An override without a placement name
+starts no rollout, and a rollout without spare budget is blocked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_first
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names, read_placements
+from nexusform.domains.fleet.importers.fleet_model import FleetOverride
+from nexusform.domains.fleet.planning.overrides import select_overrides
+from nexusform.domains.hub.api.hub_client import HubClient
+from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
+from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
+from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, is_external, read_placement_objects
+from nexusform.domains.hub.providers.rollout_progress import (
+    LATEST_LABEL,
+    PlacementObjects,
+    build_manifests,
+    explain_unready,
+    find_blocked_rollout,
+    get_name,
+)
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.resource_types.registry import RESOURCE_TYPES
+
+OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
+_PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
+_MAX_NAMES: Final = 4
+Body = Mapping[str, Any]
+ObjectsByIndex = Mapping[int, Sequence[Manifest]]
+
+
+class OverrideRollout:
+    """Progress of an override, or of a deleted one (`is_deleted`)."""
+
+    def __init__(self, hub: HubClient, type_name: str, attributes: Body, *, is_deleted: bool) -> None:
+        self._hub = hub
+        self._is_deleted = is_deleted
+        self._kind = KINDS_BY_TYPE[type_name]
+        fleet = RESOURCE_TYPES[type_name].build_fleet_object
+        assert fleet is not None
+        override = fleet(attributes)
+        assert isinstance(override, FleetOverride)
+        self._override = override
+        self._snapshot = ""  # name of the latest snapshot, as in bindings
+        self._labels: Mapping[str, Mapping[str, str]] | None = None  # labels of members by name
+        self.blocked_message = ""  # message about a blocked rollout, "" if it continues
+
+    def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
+        """Return whether it is done, and the pending work. Raises ApiError and HubProblem."""
+        if not self._is_deleted:
+            self._snapshot = self._snapshot or self._find_latest_snapshot()
+            if not self._snapshot:
+                return False, f"the hub has not taken a snapshot of {self._override.key} yet"
+        if not self._override.placement:
+            return True, ""
+        namespace, _, name = self._override.placement.rpartition("/")
+        kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
+        placement_objects = read_placement_objects(self._hub, kind, namespace, name)
+        if placement_objects is None or is_external(placement_objects.placement):
+            return True, ""
+        if not has_been_scheduled(placement_objects.placement):
+            return False, f"the hub has not picked clusters of {name} yet"
+        if any(explain_unready(binding)[0] for binding in placement_objects.bindings if _is_bound(binding)):
+            return True, ""  # the rollout is blocked there; reported for the placement
+        pending = dict(self._find_pending_clusters(placement_objects))
+        blocked = find_blocked_rollout(placement_objects, pending.keys()) if pending else None
+        if blocked is not None:
+            self.blocked_message = blocked.message
+            return True, ""
+        return not pending, format_first(
+            [f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES
+        )
+
+    def _find_latest_snapshot(self) -> str:
+        """Return the name of the snapshot of the current override, "" if it does not exist yet."""
+        namespace, name = self._override.namespace, self._override.name
+        body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
+        table = KINDS[f"{self._kind}Snapshot"]
+        head, _, plural = table.collection.rpartition("/")
+        namespace_part = f"/namespaces/{namespace}" if namespace else ""
+        snapshots = self._hub.list_objects(
+            f"{head}{namespace_part}/{plural}", labelSelector=f"{_PARENT_LABEL}={name}"
+        )
+        for snapshot in snapshots if body is not None else ():
+            is_latest = ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true"
+            if is_latest and (snapshot.get("spec") or {}).get("overrideSpec") == (body or {}).get("spec"):
+                return f"{namespace}/{get_name(snapshot)}" if namespace else get_name(snapshot)
+        return ""
+
+    def _find_pending_clusters(self, placement_objects: PlacementObjects) -> Iterator[tuple[str, str]]:
+        """Yield the clusters still to get or lose the override, with messages."""
+        placement = next(iter(read_placements(build_manifests(placement_objects)).values()), None)
+        if placement is None:
+            return
+        objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
+        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
+        for body in filter(_is_bound, placement_objects.bindings):
+            cluster = str((body.get("spec") or {}).get("targetCluster"))
+            index = placement.bindings[cluster].resource_snapshot if cluster in placement.bindings else None
+            if index is None or index not in objects:
+                continue
+            bound_snapshots = {
+                item for item in list_override_names(body.get("spec") or {}) if own_pattern.fullmatch(item)
+            }
+            expected = {self._snapshot} if self._is_for_cluster(cluster, objects[index]) else set()
+            if bound_snapshots != expected:
+                yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
+            elif reason := explain_unready(body)[1]:
+                yield cluster, f": {reason}"
+
+    def _is_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
+        if self._is_deleted:
+            return False
+        if self._labels is None:
+            members = self._hub.list_objects(MEMBER.collection)
+            self._labels = {
+                get_name(member): (member.get("metadata") or {}).get("labels") or {} for member in members
+            }
+        return bool(select_overrides((self._override,), objects, self._labels.get(cluster, {})))
+
+
+def _is_bound(binding: Body) -> bool:
+    return (binding.get("spec") or {}).get("state") == "Bound" and not is_deleting(binding)

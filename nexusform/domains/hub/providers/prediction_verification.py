@@ -1,0 +1,249 @@
+"""Verification of a placement's predictions, and the causes of wrong ones. Predictions depend on the members'
+figures at planning. If these changed before the hub decided, no prediction was certain. Otherwise the hub
+follows another rule, or has another version than the one implemented.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_first
+from nexusform.documents.field_shapes import get_mapping
+from nexusform.documents.times import parse_time
+from nexusform.domains.fleet.importers.fleet_members import read_health
+from nexusform.domains.hub.providers.rollout_progress import find_condition, get_name, list_picked_clusters
+from nexusform.placements.prediction_scores import VerifiedPrediction
+
+KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
+CLUSTER_PREDICTION: Final = "cluster"
+REJECTION_PREDICTION: Final = "refusal"
+SCORE_PREDICTION: Final = "score"
+WRONG_PREDICTIONS: Final = "misses"  # key of the wrong predictions in a placement's note
+CHANGED_FIGURES: Final = "figures"
+CONCURRENT_EVICTION: Final = "eviction"
+DIFFERENT_RULE: Final = "rule"
+DIFFERENT_VERSION: Final = "version"
+UNKNOWN_CAUSE: Final = "unknown"
+_SCORES: Final = ("affinity_score", "topology_spread_score")
+_MAX_RECORDED: Final = 12
+_MAX_NAMES: Final = 3
+Bindings = Mapping[str, Mapping[str, Any]]
+# Figures of members that affect placement, by member.
+Figures = Mapping[str, Mapping[str, Any]]
+
+
+class WrongPrediction(Struct, frozen=True):
+    """Wrong prediction with the kind of its cause; `changes` are changed figures, old and new, or the version
+    of the hub.
+    """
+
+    about: str
+    cluster: str
+    predicted: str
+    observed: str
+    kind: str
+    changes: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """Display text."""
+        return f"{self.cluster} was foretold as {self.predicted}, and is {self.observed}: {self._cause}"
+
+    @property
+    def _cause(self) -> str:
+        match self.kind:
+            case "figures":
+                change_text = format_first(self.changes, _MAX_NAMES, separator="; ")
+                return f"figures changed since the plan: {change_text}"
+            case "eviction":
+                return "an eviction of the same apply came before the hub decided, or after"
+            case "version":
+                return f"the hub is of another version ({self.changes[0]}; forecasts follow {KUBEFLEET})"
+            case "rule":
+                return (
+                    "no figure changed, so the hub decides by another rule, or is of another version than "
+                    f"{KUBEFLEET}"
+                )
+        return "no data block read this hub for the plan, so that nothing tells why"
+
+
+class VerificationResult(Struct, frozen=True):
+    """Verified predictions of one placement, and the wrong ones."""
+
+    predictions: tuple[VerifiedPrediction, ...] = ()
+    wrong_predictions: tuple[WrongPrediction, ...] = ()
+
+    def build_note(self) -> dict[str, Any]:
+        """Return the wrong predictions as recorded in a placement's note."""
+        records = [
+            {
+                "about": wrong_prediction.about,
+                "cluster": wrong_prediction.cluster,
+                "foretold": wrong_prediction.predicted,
+                "observed": wrong_prediction.observed,
+                "kind": wrong_prediction.kind,
+                "changed": list(wrong_prediction.changes[:_MAX_NAMES]),
+            }
+            for wrong_prediction in self.wrong_predictions[:_MAX_RECORDED]
+        ]
+        return {WRONG_PREDICTIONS: records} if records else {}
+
+
+# --- figures ---------------------------------------------------------------------------------------
+
+
+def read_figures(
+    members: Iterable[Mapping[str, Any]], observed_at: datetime | None
+) -> dict[str, dict[str, Any]]:
+    """Return the figures of members that affect placement. `at` is the time of observation."""
+    return {get_name(member): _read_member_figures(member, observed_at) for member in members}
+
+
+def _read_member_figures(member: Mapping[str, Any], observed_at: datetime | None) -> dict[str, Any]:
+    status = member.get("status") or {}
+    figures: dict[str, Any] = {
+        f"label {name}": value for name, value in ((member.get("metadata") or {}).get("labels") or {}).items()
+    }
+    for taint in (member.get("spec") or {}).get("taints") or ():
+        figures[f"taint {taint.get('key')}"] = f"{taint.get('value') or ''}:{taint.get('effect')}"
+    for name, entry in (status.get("properties") or {}).items():
+        figures[f"property {name}"] = (entry or {}).get("value")
+    for kind, amounts in (status.get("resourceUsage") or {}).items():
+        for name, amount in get_mapping(amounts).items():
+            figures[f"{kind} {name}"] = amount
+    joined = find_condition(member, "Joined")
+    figures["joined"] = (joined or {}).get("status", "Unknown")
+    figures["health"] = str(read_health(member, observed_at))
+    return figures
+
+
+def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
+    """Return the members' figures read by a plan's data blocks, by URL of the hub."""
+    figures_by_server: dict[str, Figures] = {}
+    for text in responses.values():
+        try:
+            dump = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(dump, dict) and isinstance(dump.get("items"), list):
+            members = [item for item in dump["items"] if item.get("kind") == "MemberCluster"]
+            figures_by_server[str(dump.get("server"))] = read_figures(
+                members, parse_time(str(dump.get("read_at")))
+            )
+    return figures_by_server
+
+
+def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[str, str]]:
+    """Yield the members with changed figures, and the change as text."""
+    for name in sorted({*old_figures, *new_figures}):
+        if name not in new_figures:
+            yield name, f"{name} left"
+        elif name not in old_figures:
+            yield name, f"{name} joined"
+        else:
+            old_member, new_member = old_figures[name], new_figures[name]
+            for figure in sorted({*old_member, *new_member}):
+                if old_member.get(figure) != new_member.get(figure):
+                    old_value = old_member.get(figure, "none")
+                    yield name, f"{name}: {figure} {old_value} -> {new_member.get(figure, 'none')}"
+
+
+# --- verification ----------------------------------------------------------------------------------
+
+
+class PredictionVerifier(Struct, frozen=True):
+    """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
+    planning (None: unknown) and at the hub's decision. `version` is the hub's, "" if unknown.
+    `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
+    `has_eviction`: an eviction of the same apply affects the placement, in unknown order.
+    """
+
+    plan_figures: Figures | None
+    current_figures: Figures
+    version: str = ""
+    compares_spread: bool = True
+    has_eviction: bool = False
+
+    def verify_bindings(
+        self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
+    ) -> VerificationResult:
+        """Compare the predicted bindings with the observed ones."""
+        predictions: list[VerifiedPrediction] = []
+        wrong_predictions: list[WrongPrediction] = []
+        predicted, observed = (
+            list_picked_clusters(predicted_bindings),
+            list_picked_clusters(observed_bindings),
+        )
+        members = {*self.current_figures, *predicted, *observed}
+        changes = (
+            [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
+        )
+        is_certain = self.plan_figures is not None and not changes and not self.has_eviction
+        chance = len(predicted) / max(len(members), 1)
+        for cluster in sorted(members):
+            was_picked, is_picked = cluster in predicted, cluster in observed
+            about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION
+            states = (_format_pick(was_picked), _format_pick(is_picked))
+            is_correct = was_picked == is_picked
+            message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"
+            share = chance if was_picked else 1 - chance
+            predictions.append(
+                VerifiedPrediction(about, 1.0, share, is_correct, is_certain=is_certain, text=message)
+            )
+            if not is_correct:
+                wrong_predictions.append(self._build_wrong_prediction(about, cluster, states, changes))
+        for cluster in sorted(predicted & observed):
+            kinds = _SCORES if self.compares_spread else _SCORES[:1]
+            scores = [
+                tuple(bindings[cluster].get(kind) for kind in kinds)
+                for bindings in (predicted_bindings, observed_bindings)
+            ]
+            if None in scores[0]:
+                continue
+            is_correct = scores[0] == scores[1]
+            predictions.append(
+                VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct)
+            )
+            if not is_correct:
+                states = (_format_scores(scores[0]), _format_scores(scores[1]))
+                wrong_predictions.append(
+                    self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes)
+                )
+        return VerificationResult(tuple(predictions), tuple(wrong_predictions))
+
+    def _build_wrong_prediction(
+        self, about: str, cluster: str, states: tuple[str, str], changes: list[tuple[str, str]]
+    ) -> WrongPrediction:
+        own_changes = [text for name, text in changes if name == cluster]
+        other_changes = [text for name, text in changes if name != cluster]
+        if self.plan_figures is None:
+            return WrongPrediction(about, cluster, *states, UNKNOWN_CAUSE)
+        if changes:
+            return WrongPrediction(about, cluster, *states, CHANGED_FIGURES, (*own_changes, *other_changes))
+        if self.has_eviction:
+            return WrongPrediction(about, cluster, *states, CONCURRENT_EVICTION)
+        if self.version:
+            return WrongPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
+        return WrongPrediction(about, cluster, *states, DIFFERENT_RULE)
+
+
+def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
+    """Return True if a plan predicts a decision of the scheduler, not only a rollout."""
+    if list_picked_clusters(prior) != list_picked_clusters(planned):
+        return True
+    names = list_picked_clusters(planned) & prior.keys()
+    return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in names)
+
+
+def _format_pick(is_picked: bool) -> str:
+    return "picked" if is_picked else "not picked"
+
+
+def _format_scores(scores: tuple[Any, ...]) -> str:
+    names = ("affinity score", "spread score")
+    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))

@@ -1,0 +1,407 @@
+"""Progress of placements and runs on a hub, by pure functions over observed objects. Conditions of a
+placement are insufficient: after a content change they stay True for the previous content. So each binding
+has to name the expected snapshot and have conditions of its own generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_placements
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.planning.placement_records import read_bindings
+from nexusform.domains.fleet.scheduling.rollout import (
+    BlockedRollout,
+    Readiness,
+    compute_target,
+    simulate_rollout,
+)
+from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.resource_types.registry import RESOURCE_TYPES
+
+LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
+PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
+_MAX_NAMES: Final = 4
+_PICKED_STATES: Final = ("Scheduled", "Bound")
+_BINDING_FIELDS: Final = (
+    "state",
+    "previous_state",
+    "affinity_score",
+    "topology_spread_score",
+    "policy_snapshot",
+    "resource_snapshot",
+)
+Body = Mapping[str, Any]
+
+
+class PlacementProgress(Struct, frozen=True):
+    """Progress of a placement: done or not, pending work as text, and the observed bindings. `is_decided`:
+    the hub has observed the change and picked clusters.
+    """
+
+    is_done: bool
+    message: str = ""
+    bindings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_decided: bool = False
+    latest_snapshot: int | None = None
+
+
+class PlacementObjects(Struct, frozen=True):
+    """Observed placement with its hub-created objects. Without snapshots (`is_partial`), its status provides
+    their data.
+    """
+
+    placement: Body
+    bindings: Sequence[Body]
+    policies: Sequence[Body] = ()
+    snapshots: Sequence[Body] = ()
+    is_partial: bool = False
+
+
+def get_generation(body: Body) -> int:
+    """Return the generation of an object."""
+    return int((body.get("metadata") or {}).get("generation") or 0)
+
+
+def get_name(body: Body) -> str:
+    """Return the name of an object."""
+    return str((body.get("metadata") or {}).get("name"))
+
+
+def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
+    """Return a condition of an object's current generation."""
+    for item in list_conditions(body):
+        if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
+            return item
+    return None
+
+
+def build_manifests(placement_objects: PlacementObjects) -> list[Manifest]:
+    """Return the objects of a placement as manifests, like an export."""
+    bodies = (
+        placement_objects.placement,
+        *placement_objects.bindings,
+        *placement_objects.policies,
+        *placement_objects.snapshots,
+    )
+    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
+
+
+def build_observed_bindings(placement_objects: PlacementObjects) -> dict[str, dict[str, Any]]:
+    """Return the bindings as attributes of a placement."""
+    placement = next(iter(read_placements(build_manifests(placement_objects)).values()), None)
+    if placement is None:
+        return {}
+    return {
+        cluster: {**{name: getattr(binding, name) for name in _BINDING_FIELDS}, "provenance": "observed"}
+        for cluster, binding in sorted(placement.bindings.items())
+        if not binding.deleting
+    }
+
+
+def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """Return the failures predicted by a placement's plan: cluster and condition."""
+    return frozenset(
+        (str(status.get("cluster_name")), str(condition_item.get("type")))
+        for status in planned.get("placement_statuses") or ()
+        for condition_item in status.get("conditions") or ()
+        if condition_item.get("status") == "False"
+    )
+
+
+def check_placement_progress(
+    placement_objects: PlacementObjects,
+    planned: Mapping[str, Any],
+    *,
+    is_external: bool,
+    failing: AbstractSet[tuple[str, str]] = frozenset(),
+) -> PlacementProgress:
+    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted
+    failures.
+    """
+    body = placement_objects.placement
+    kind = str(body.get("kind"))
+    scheduled_condition = find_condition(body, f"{kind}Scheduled")
+    bindings = build_observed_bindings(placement_objects)
+    if scheduled_condition is None or scheduled_condition.get("status") == "Unknown":
+        return PlacementProgress(
+            is_done=False, message="the hub has not picked clusters yet", bindings=bindings
+        )
+    if scheduled_condition.get("reason") == "InvalidResourceSelectors":
+        message = str(scheduled_condition.get("message") or "its selectors are invalid")
+        return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
+    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
+        message = "the hub has not observed the policy yet"
+        return PlacementProgress(is_done=False, message=message, bindings=bindings)
+    latest_snapshot = (
+        get_observed_index(body)
+        if placement_objects.is_partial
+        else _read_index(_find_latest(placement_objects.snapshots))
+    )
+    if is_external:
+        return PlacementProgress(
+            is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot
+        )
+    pending, expected_failures = _find_pending(placement_objects, planned, latest_snapshot, failing)
+    message = format_first(pending, _MAX_NAMES)
+    if expected_failures and not pending:
+        message = f"as foretold, {format_first(expected_failures, _MAX_NAMES)}"
+    return PlacementProgress(
+        is_done=not pending,
+        message=message,
+        bindings=bindings,
+        is_decided=True,
+        latest_snapshot=latest_snapshot,
+    )
+
+
+def find_blocked_rollout(
+    placement_objects: PlacementObjects, outdated: AbstractSet[str] = frozenset()
+) -> BlockedRollout | None:
+    """Return a rolling update without progress and without budget to continue; None if it continues or has
+    ended. `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the
+    current placement.
+    """
+    placement = placement_objects.placement
+    latest = (
+        get_observed_index(placement)
+        if placement_objects.is_partial
+        else _read_index(_find_latest(placement_objects.snapshots))
+    )
+    if latest is None or any(_is_in_progress(placement, binding) for binding in placement_objects.bindings):
+        return None
+    type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
+    read_object = RESOURCE_TYPES[type_name].build_fleet_object
+    assert read_object is not None
+    configuration = read_object(
+        {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
+    )
+    assert isinstance(configuration, FleetPlacement)
+    bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
+    target = compute_target(configuration.policy, configuration.number_of_clusters, bindings)
+    outcome = simulate_rollout(
+        bindings,
+        configuration.rolling_update,
+        target,
+        latest,
+        Readiness(outdated_clusters=frozenset(outdated)),
+    )
+    if outcome.waves or not outcome.blocked_clusters:
+        return None
+    return BlockedRollout(configuration.key, configuration.rolling_update, outcome.blocked_clusters)
+
+
+def _is_in_progress(placement: Body, binding: Body) -> bool:
+    """Return True if a binding changes automatically, or the rollout resumes after a repair."""
+    spec = binding.get("spec") or {}
+    if is_deleting(binding):
+        return True
+    is_bound = spec.get("state") == "Bound"
+    return is_bound and (_has_outdated_strategy(placement, spec) or bool(explain_unready(binding)[1]))
+
+
+def _is_policy_observed(placement_objects: PlacementObjects) -> bool:
+    policy = _find_latest(placement_objects.policies)
+    observed = int(((policy or {}).get("status") or {}).get("observedCRPGeneration") or 0)
+    return policy is not None and observed >= get_generation(placement_objects.placement)
+
+
+def get_observed_index(placement: Body) -> int | None:
+    """Return the resource snapshot index in a placement's status."""
+    index_text = str((placement.get("status") or {}).get("observedResourceIndex") or "")
+    return int(index_text) if index_text.isdecimal() else None
+
+
+def _find_pending(
+    placement_objects: PlacementObjects,
+    planned: Mapping[str, Any],
+    latest: int | None,
+    failing: AbstractSet[tuple[str, str]],
+) -> tuple[list[str], list[str]]:
+    """Return the pending work of a rolling update by cluster, and the predicted failures."""
+    pending: list[str] = []
+    expected_failures: list[str] = []
+    for binding in placement_objects.bindings:
+        predicted = planned.get(_get_cluster(binding)) or {}
+        outdated = _check_outdated(binding, latest)
+        if outdated is not None:
+            number, message = outdated
+            is_predicted = number is not None and predicted.get("resource_snapshot") == number
+        else:
+            kind, message = _describe_pending(placement_objects.placement, binding, predicted)
+            is_predicted = (_get_cluster(binding), kind) in failing
+        if message:
+            (expected_failures if is_predicted else pending).append(message)
+    return pending, expected_failures
+
+
+def _get_cluster(binding: Body) -> str:
+    return str((binding.get("spec") or {}).get("targetCluster"))
+
+
+def _check_outdated(binding: Body, latest: int | None) -> tuple[int | None, str] | None:
+    """Return the snapshot index and a message for a bound cluster with an older snapshot; None otherwise."""
+    spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
+    name = spec.get("resourceSnapshotName")
+    number = _parse_snapshot_index(name)
+    if is_deleting(binding) or spec.get("state") != "Bound" or latest is None or number == latest:
+        return None
+    return number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
+
+
+def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
+    """Return the failed condition ("" for none) and the pending work ("" for none) of a cluster with the
+    latest snapshot, or without any.
+    """
+    spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
+    if is_deleting(binding):
+        names = ", ".join((binding.get("metadata") or {}).get("finalizers") or ())
+        return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
+    state = str(spec.get("state"))
+    if state != "Bound":
+        final_state = "Unscheduled" if state == "Unscheduled" else "Scheduled"
+        message = f"{cluster} is to be left" if state == "Unscheduled" else f"{cluster} is {state}"
+        return "", "" if predicted.get("state") == final_state else message
+    if _has_outdated_strategy(placement, spec):
+        return "", f"{cluster} is still told to apply as before"
+    kind, reason = explain_unready(binding)
+    return kind, f"{cluster}: {reason}" if reason else ""
+
+
+def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
+    """Return True if a binding still has an older apply strategy. The hub distributes it after observing the
+    placement, without other changes of the binding.
+    """
+    configured = ((placement.get("spec") or {}).get("strategy") or {}).get("applyStrategy")
+    bound = binding_spec.get("applyStrategy")
+    if not isinstance(configured, Mapping) or not isinstance(bound, Mapping):
+        return False
+    return any(name in bound and bound[name] != value for name, value in configured.items())
+
+
+def explain_unready(binding: Body) -> tuple[str, str]:
+    """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
+    for kind in ("Available", "DiffReported"):
+        found_condition = find_condition(binding, kind)
+        if found_condition is not None and found_condition.get("status") == "True":
+            return "", ""
+    for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
+        found_condition = find_condition(binding, kind)
+        if found_condition is not None and found_condition.get("status") == "False":
+            return kind, f"{kind} False, {found_condition.get('reason')}"
+    return "", "not available yet"
+
+
+def is_as_predicted(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:
+    """Return True if a hub picked the predicted clusters."""
+    return list_picked_clusters(planned) == list_picked_clusters(bindings)
+
+
+def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
+    """Return the picked clusters."""
+    return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED_STATES}
+
+
+def is_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
+    """Return True if the hub's latest snapshot is older than predicted."""
+    predicted = [
+        binding.get("resource_snapshot") for binding in planned.values() if isinstance(binding, Mapping)
+    ]
+    numbers = [number for number in predicted if isinstance(number, int)]
+    return bool(numbers) and (latest is None or latest < max(numbers))
+
+
+def _find_latest(snapshots: Sequence[Body]) -> Body | None:
+    """Return the snapshot labelled as latest."""
+    for snapshot in snapshots:
+        if ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true":
+            return snapshot
+    return None
+
+
+def _read_index(snapshot: Body | None) -> int | None:
+    label = ((snapshot or {}).get("metadata") or {}).get("labels") or {}
+    number = str(label.get("kubernetes-fleet.io/resource-index", ""))
+    return int(number) if number.isdecimal() else None
+
+
+def _parse_snapshot_index(name: Any) -> int | None:
+    parts = str(name or "").rsplit("-", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
+
+
+# --- runs ------------------------------------------------------------------------------------------
+
+
+class RunProgress(Struct, frozen=True):
+    """Progress of a staged run. `approval` is the request waiting for an operator, `failure` the reason of a
+    failed run.
+    """
+
+    has_ended: bool
+    message: str = ""
+    approval: str = ""
+    failure: str = ""
+
+
+def check_run_progress(run: Body, requests: Sequence[Body]) -> RunProgress:
+    """Return the progress of a run; `requests` are its approval requests."""
+    initialized = find_condition(run, "Initialized")
+    if initialized is not None and initialized.get("status") == "False":
+        message = str(initialized.get("message") or initialized.get("reason"))
+        return RunProgress(has_ended=True, failure=message)
+    succeeded = find_condition(run, "Succeeded")
+    if succeeded is not None and succeeded.get("status") == "True":
+        return RunProgress(has_ended=True)
+    if succeeded is not None and succeeded.get("status") == "False":
+        return RunProgress(has_ended=True, failure=str(succeeded.get("message") or succeeded.get("reason")))
+    state = str((run.get("spec") or {}).get("state") or "Initialize")
+    if state != "Run":
+        state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
+        is_stopped = state_condition is not None and (
+            state == "Initialize" or state_condition.get("status") == "False"
+        )
+        return RunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}")
+    open_requests = [request for request in requests if not is_approved(request)]
+    message = _describe_stage(run)
+    if open_requests:
+        name = get_name(open_requests[0])
+        return RunProgress(has_ended=False, approval=name, message=f"{message}; {name} waits for approval")
+    return RunProgress(has_ended=False, message=message)
+
+
+def is_approved(request: Body) -> bool:
+    """Return True if a request is granted."""
+    return any(c.get("type") == "Approved" and c.get("status") == "True" for c in list_conditions(request))
+
+
+def _describe_stage(run: Body) -> str:
+    """Return the current stage: `stage canary: 1 of 2 clusters (ams1 Started)`."""
+    status = run.get("status") or {}
+    for stage in (*(status.get("stagesStatus") or ()), status.get("deletionStageStatus") or {}):
+        if not isinstance(stage, Mapping) or not stage.get("stageName") or _has_condition(stage, "Succeeded"):
+            continue
+        clusters = [cluster for cluster in stage.get("clusters") or () if isinstance(cluster, Mapping)]
+        remaining = [
+            str(cluster.get("clusterName"))
+            for cluster in clusters
+            if not _has_condition(cluster, "Succeeded")
+        ]
+        done_count = len(clusters) - len(remaining)
+        remaining_text = f" ({format_first(remaining, _MAX_NAMES)} to come)" if remaining else ""
+        return (
+            f"stage {stage.get('stageName')}: {done_count} of {format_count(len(clusters), 'cluster')} "
+            f"done{remaining_text}"
+        )
+    return "it begins"
+
+
+def _has_condition(status: Mapping[str, Any], kind: str) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(item.get("type") == kind and item.get("status") == "True" for item in conditions)

@@ -1,0 +1,469 @@
+"""Execution of one apply step on a hub: write and wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_cache import HubCache
+from nexusform.domains.hub.api.hub_client import HubClient, Timing
+from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
+from nexusform.domains.hub.providers.field_ownership import (
+    is_already_applied,
+    is_identity_only,
+    remove_ignored_fields,
+)
+from nexusform.domains.hub.providers.foreign_fields import (
+    ExistingObject,
+    build_hub_record,
+    get_recorded_uid,
+    is_recreated,
+)
+from nexusform.domains.hub.providers.hub_approvals import StepCoordination, approve_request
+from nexusform.domains.hub.providers.hub_bodies import (
+    APPROVAL_TYPES,
+    EVICTION_TYPE,
+    MANIFEST_TYPE,
+    MEMBER_TYPE,
+    PLACEMENT_TYPES,
+    RUN_TYPES,
+    HubObject,
+    build_objects,
+    build_released_member,
+    find_differences,
+    get_approval_run,
+)
+from nexusform.domains.hub.providers.hub_errors import (
+    describe_existing_object,
+    describe_missing_member,
+    format_rejection,
+    reject_managed,
+)
+from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
+from nexusform.domains.hub.providers.hub_wait import (
+    HubWaiter,
+    is_external,
+    read_hub_version,
+    read_placement_objects,
+)
+from nexusform.domains.hub.providers.object_access import (
+    describe_blockers,
+    get_identity,
+    get_uid,
+    is_applied_by,
+    is_deleting,
+    read_object,
+    require_path,
+)
+from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
+from nexusform.domains.hub.providers.prediction_verification import (
+    Figures,
+    PredictionVerifier,
+    VerificationResult,
+    has_scheduling_decision,
+    read_figures,
+)
+from nexusform.domains.hub.providers.rollout_progress import (
+    PlacementProgress,
+    build_observed_bindings,
+    is_approved,
+)
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ManualStepPending,
+    ProviderProblem,
+    StepPending,
+    StepProgress,
+)
+
+Values = Mapping[str, Any]
+EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
+
+
+class StepWriter(Struct, frozen=True):
+    """Writer of one step. `request` is the change, and receives the progress."""
+
+    hub: HubClient
+    cache: HubCache
+    options: HubOptions
+    request: ChangeRequest
+    timing: Timing
+    coordination: StepCoordination
+    plan_figures: Figures | None = None  # the members' figures used by the plan
+
+    @property
+    def _type_name(self) -> str:
+        return self.request.key.type
+
+    @property
+    def _planned(self) -> Values:
+        return self.request.planned or {}
+
+    @property
+    def _waiter(self) -> HubWaiter:
+        return HubWaiter(self.hub, self.cache, self.request, self.options.timeout, self.timing)
+
+    def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
+        return read_object(self.hub, self.cache, hub_object)
+
+    # --- deletion ------------------------------------------------------------------------------
+
+    def delete(self) -> None:
+        """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and
+        ApiError.
+        """
+        if self._type_name in APPROVAL_TYPES:
+            return  # created by the hub, and approvals stay granted
+        hub_objects = build_objects(self._type_name, self.request.prior or {})
+        if self.options.is_read_only:
+            self._require_other_process(
+                [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None],
+                "delete",
+            )
+            return
+        if self._type_name == MEMBER_TYPE:
+            if self._read_existing(hub_objects[0]) is not None:
+                self.hub.apply(
+                    hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager
+                )
+            return
+        for hub_object in reversed(hub_objects):
+            self._delete_object(hub_object)
+        if self._type_name in PLACEMENT_TYPES:
+            uid = get_recorded_uid(self._type_name, hub_objects[0], self.request.private_note)
+            self._waiter.wait_for_removal(
+                *get_identity(self._type_name, self.request.prior or {}), hub_objects[0].path, uid
+            )
+        elif self._type_name in OVERRIDE_TYPES:
+            self._wait_for_override(self.request.prior or {}, is_removed=True)
+
+    def _delete_object(self, hub_object: HubObject) -> None:
+        body = self._read_existing(hub_object)
+        if body is None:
+            return
+        if is_recreated(self._type_name, hub_object, body, self.request.private_note):
+            message = f"{hub_object.title} was made anew by others since the plan, and stays"
+            self.request.report_progress(StepProgress(message=message))
+            return
+        reject_managed(self.options, body, "destroy")
+        path = require_path(self.hub, hub_object)
+        self.hub.delete(path, get_uid(body))
+        if self._type_name in PLACEMENT_TYPES:
+            return
+
+        def check_removal(_elapsed: float) -> tuple[bool, str]:
+            existing = self.cache.get(path)
+            is_removed = existing is None or get_uid(existing) != get_uid(body)
+            return is_removed, f"{hub_object.title} still goes{describe_blockers(existing or {})}"
+
+        self._waiter.wait_until(
+            check_removal, f"The deletion of {hub_object.title}", partial(self.cache.count_changes, path)
+        )
+
+    def _require_other_process(self, hub_objects: Sequence[HubObject], verb: str) -> None:
+        """Raise NotDoneYet for objects to be changed by another process."""
+        if hub_objects:
+            names = ", ".join(hub_object.title for hub_object in hub_objects)
+            raise ManualStepPending(f"read_only: somebody else has to {verb} {names} on {self.hub.server}.")
+
+    # --- creation and update -------------------------------------------------------------------
+
+    def write(self) -> ChangeResult:
+        """Create or update the objects, or resume that. Raises ProviderProblem and ApiError."""
+        if self._type_name in APPROVAL_TYPES:
+            return self._approve()
+        if self._type_name in RUN_TYPES:
+            _, namespace, name = get_identity(self._type_name, self._planned)
+            with self.coordination.track_run(_build_run_path(namespace, name)):
+                return self._write_resource()
+        return self._write_resource()
+
+    def _write_resource(self) -> ChangeResult:
+        hub_objects = build_objects(self._type_name, self._planned)
+        if self.options.is_read_only:
+            self._require_other_process(
+                [hub_object for hub_object in hub_objects if self._has_difference(hub_object)], "write"
+            )
+            return self._wait_for_result(())
+        self._wait_for_placement(hub_objects[0])
+        former_count = self._count_bound(hub_objects[0]) if self._type_name == EVICTION_TYPE else 0
+        existing = self._write_objects(hub_objects)
+        self._delete_removed(hub_objects)
+        result = self._wait_for_result(existing)
+        if self._type_name == EVICTION_TYPE and self.request.prior is None:
+            self._waiter.wait_for_rescheduling(_get_placement(hub_objects[0]), former_count)
+        return result
+
+    def _count_bound(self, eviction: HubObject) -> int:
+        """Return the number of clusters of an eviction's placement."""
+        placement_objects = read_placement_objects(
+            self.hub, "ClusterResourcePlacement", "", _get_placement(eviction)
+        )
+        return len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+
+    def _has_difference(self, hub_object: HubObject) -> bool:
+        body = self._read_existing(hub_object)
+        return body is None or next(find_differences(hub_object.body, body), None) is not None
+
+    def _wait_for_placement(self, hub_object: HubObject) -> None:
+        """Wait for the placement of a run or an eviction. Raises StepWaits."""
+        if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
+            return
+        namespace = str(self._planned.get("namespace") or "")
+        kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
+        name = _get_placement(hub_object)
+        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:
+            self._waiter.wait_for_scheduling(kind, namespace, name)
+
+    def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
+        """Write the objects of a step in order; return each with its resulting body."""
+        prior = self.request.prior
+        results: list[ExistingObject] = []
+        prior_identities = (
+            {hub_object.identity for hub_object in build_objects(self._type_name, prior)} if prior else set()
+        )
+        new_namespaces: set[str] = set()  # new namespaces, without objects yet
+        for hub_object in hub_objects:
+            metadata = hub_object.body.get("metadata") or {}
+            body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
+            if self._type_name == MEMBER_TYPE and body is None:
+                raise ProviderProblem(describe_missing_member(hub_object))
+            if body is not None:
+                self._check_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
+            result = self._write_object(hub_object, body)
+            results.append((hub_object, result))
+            if body is None and hub_object.body.get("kind") == "Namespace":
+                new_namespaces.add(str(metadata.get("name")))
+        return results
+
+    def _check_writable(self, hub_object: HubObject, body: Values, *, is_managed: bool) -> None:
+        """Raise ProviderProblem for an existing object that may not be overwritten."""
+        reject_managed(self.options, body, "apply")
+        if (
+            is_managed
+            and is_recreated(self._type_name, hub_object, body, self.request.private_note)
+            and not self.options.takes_ownership
+        ):
+            raise ProviderProblem(
+                f"{hub_object.title} was deleted and made anew by others since the plan. Plan again, and the "
+                f"plan "
+                "says what can be done."
+            )
+        if is_deleting(body) and self._type_name != MEMBER_TYPE:
+            raise ProviderProblem(
+                f"{hub_object.title} is being deleted on the hub; apply again once it is gone."
+            )
+        if is_managed or self._is_resumed(hub_object, body) or self._type_name == MEMBER_TYPE:
+            return
+        raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
+
+    def _is_resumed(self, hub_object: HubObject, body: Values) -> bool:
+        """Return True if an earlier run of this step wrote an object. Applying an identity-only body owns
+        nothing; then the last recorded operation decides.
+        """
+        if self.request.resumed_operation is None or is_applied_by(body, self.options.manager):
+            return self.request.resumed_operation is not None
+        operations = [_format_operation(item) for item in build_objects(self._type_name, self._planned)]
+        return (
+            is_identity_only(hub_object.body)
+            and self.request.resumed_operation
+            in operations[operations.index(_format_operation(hub_object)) :]
+        )
+
+    def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
+        path, manager = require_path(self.hub, hub_object), self.options.manager
+        if body is not None and is_switching_to_external(hub_object.body, body):
+            message = f"{hub_object.title} is left to staged runs"
+            self.request.report_progress(StepProgress(operation="external", message=message))
+            self.hub.merge(path, EXTERNAL_PATCH, manager)
+        body_to_send = remove_ignored_fields(hub_object.body, body, self.request.ignored_paths, manager)
+        if (
+            self.request.resumed_operation is not None
+            and body is not None
+            and is_already_applied(body_to_send, body, manager)
+        ):
+            return dict(body)  # sent by an earlier run
+        self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
+        try:
+            force = body is not None and bool(get_ownership_source(self.options, self.request))
+            return self.hub.apply(path, body_to_send, manager, force=force)
+        except ApiError as api_error:
+            raise ProviderProblem(format_rejection(api_error, hub_object)) from None
+
+    def _delete_removed(self, hub_objects: Sequence[HubObject]) -> None:
+        """Delete the objects removed from a manifest."""
+        if self.request.prior is None or self._type_name != MANIFEST_TYPE:
+            return
+        current_identities = {hub_object.identity for hub_object in hub_objects}
+        for hub_object in reversed(build_objects(self._type_name, self.request.prior)):
+            if hub_object.identity not in current_identities:
+                self._delete_object(hub_object)
+
+    # --- waiting -------------------------------------------------------------------------------
+
+    def _wait_for_result(self, existing: Sequence[ExistingObject]) -> ChangeResult:
+        """Wait until the hub has completed the change; return the result. `existing` are the objects as sent,
+        empty if nothing was.
+        """
+        planned = self._planned
+        note = build_hub_record(self._type_name, existing, self.options.manager)
+        if self._type_name in PLACEMENT_TYPES:
+            identity = get_identity(self._type_name, planned)
+            sent_body = existing[0][1] if existing else {}
+            decision, final = self._waiter.wait_for_placement(*identity, planned, sent_body)
+            verification = self._verify_predictions(decision, final)
+            for wrong_prediction in verification.wrong_predictions:
+                self.request.report_progress(StepProgress(message=wrong_prediction.message))
+            if note:
+                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}}
+            is_run_managed = is_external(build_objects(self._type_name, planned)[0].body)
+            result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
+            return replace(result, verified_predictions=verification.predictions)
+        if self._type_name in RUN_TYPES:
+            self._wait_for_run()
+        elif self._type_name in OVERRIDE_TYPES:
+            self._wait_for_override(planned, is_removed=False)
+        elif self._type_name == EVICTION_TYPE:
+            reason = self._waiter.wait_for_eviction(
+                build_objects(self._type_name, planned)[0].path, str(planned["name"])
+            )
+            if reason:
+                self.request.report_progress(
+                    StepProgress(message=f"{planned['name']} was not carried out: {reason}")
+                )
+        return ChangeResult(planned, note=note)
+
+    def _verify_predictions(
+        self, decision: PlacementProgress, final: PlacementProgress
+    ) -> VerificationResult:
+        """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
+        with an eviction in the same apply.
+        """
+        planned = self._planned.get("bindings") or {}
+        prior = (self.request.prior or {}).get("bindings") or {}
+        if self.request.prior is not None and not has_scheduling_decision(prior, planned):
+            return VerificationResult()
+        name = "/".join(filter(None, get_identity(self._type_name, self._planned)[1:]))
+        evictions = [(values or {}).get("evictions") or () for values in (self.request.prior, self._planned)]
+        verifier = PredictionVerifier(
+            self.plan_figures,
+            self.plan_figures or {},
+            compares_spread=not prior,
+            has_eviction=len(evictions[0]) < len(evictions[1]),
+        )
+        results = [verifier.verify_bindings(name, planned, item.bindings) for item in (decision, final)]
+        best = min(results, key=lambda item: len(item.wrong_predictions))
+        if not best.wrong_predictions:
+            return best
+        bindings = decision.bindings if best is results[0] else final.bindings
+        current_figures = read_figures(self.hub.list_objects(MEMBER.collection), datetime.now(UTC))
+        verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
+        return verifier.verify_bindings(name, planned, bindings)
+
+    def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
+        """Wait until the clusters of an override's placement have it, or have lost it."""
+        try:
+            rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
+            subject = f"The rollout of {attributes.get('name')}"
+            self._waiter.wait_until(rollout.check_progress, subject)
+            if rollout.blocked_message:
+                self.request.report_progress(StepProgress(message=rollout.blocked_message))
+        except ApiError as api_error:
+            if api_error.kind is not ErrorKind.PERMISSION:
+                raise
+            message = f"it is not waited for until its clusters have it: {api_error.missing_permission}"
+            self.request.report_progress(StepProgress(message=message))
+
+    def _wait_for_run(self) -> None:
+        """Wait for a run. Raises ProviderProblem if it failed."""
+        planned = self._planned
+        granted = frozenset(str(name) for name in planned.get("approvals") or ())
+        progress = self._waiter.wait_for_run(
+            *get_identity(self._type_name, planned), granted, self.coordination.granted_requests
+        )
+        if progress.failure:
+            raise ProviderProblem(
+                f"The run {planned['name']} ended without success: {progress.failure}. It goes no further; "
+                "make another run.",
+                object_exists=True,
+                attributes=planned,
+            )
+
+    def _approve(self) -> ChangeResult:
+        planned = self._planned
+        if planned.get("approved") is False:
+            return ChangeResult(planned)
+        path, name = build_objects(self._type_name, planned)[0].path, str(planned["name"])
+        run_name = get_approval_run(self._type_name, planned)
+        run_path = _build_run_path(str(planned.get("namespace") or ""), run_name)
+        if self.options.is_read_only:
+            body = self.hub.get(path)
+            if body is None or not is_approved(body):
+                raise ManualStepPending(
+                    f"read_only: somebody else has to approve {name} on {self.hub.server}."
+                )
+            return ChangeResult(planned)
+
+        def check_approval(_elapsed: float) -> tuple[bool, str]:
+            # before the check: the run may request it until its end
+            has_ended = run_path in self.coordination.ended_runs
+            if approve_request(self.hub, path, self.request):
+                return True, ""
+            if has_ended:
+                raise StepPending(
+                    f"{run_name} goes on no further in this apply, and has not asked for {name}."
+                )
+            return False, f"the run has not asked for {name} yet"
+
+        with self.coordination.track_approval(path):
+            self._waiter.wait_until(check_approval, f"The approval {name}")
+        return ChangeResult(planned)
+
+
+def _build_run_path(namespace: str, name: str) -> str:
+    return KINDS["StagedUpdateRun" if namespace else "ClusterStagedUpdateRun"].build_path(name, namespace)
+
+
+def _format_operation(hub_object: HubObject) -> str:
+    """Return the operation reported before an object is sent."""
+    return f"apply {hub_object.title}"
+
+
+def _get_placement(hub_object: HubObject) -> str:
+    """Return the placement of a run or an eviction."""
+    return str((hub_object.body.get("spec") or {}).get("placementName"))
+
+
+def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
+    """Return True if a placement changes to staged runs while its rolling update settings still exist."""
+    strategy_type = ((hub_objects.get("spec") or {}).get("strategy") or {}).get("type")
+    return hub_objects.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement") and (
+        strategy_type == "External" and not is_external(existing)
+    )
+
+
+def _add_bindings(
+    planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool
+) -> ChangeResult:
+    """Return the planned attributes with the bindings decided by the hub."""
+    predicted = planned.get("bindings") or {}
+    bindings: dict[str, Any] = {}
+    for cluster, observed in progress.bindings.items():
+        predicted_binding = predicted.get(cluster)
+        # With staged runs, a run of the same apply may continue the rollout.
+        predicted_fields = (
+            {name: predicted_binding[name] for name in ("state", "resource_snapshot")}
+            if is_run_managed and predicted_binding
+            else {}
+        )
+        bindings[cluster] = {**observed, **predicted_fields}
+    paths = tuple(("bindings", cluster) for cluster in bindings)
+    return ChangeResult({**planned, "bindings": bindings}, paths, note=note)

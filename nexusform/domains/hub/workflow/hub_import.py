@@ -1,0 +1,254 @@
+"""Import of a hub: user-created objects become matching configuration and state."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.applying.events import StepEvent
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.source import Position, Span
+from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER
+from nexusform.domains.hub.api.api_errors import ApiError
+from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_location
+from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.fleet import NAME
+from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
+from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
+from nexusform.domains.hub.providers.object_access import find_tool_manager
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.planning.plan_request import ImportedObject
+from nexusform.planning.preparation.prior_state import normalize_imported
+from nexusform.plans.plan import Action, Plan
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import Address
+from nexusform.state.objects import EMPTY, ObjectState, State
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import find_backend, open_project
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.object_import import (
+    ImportResult,
+    check_generated_path,
+    render_resource_block,
+    write_new_file,
+)
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
+
+PROVIDER: Final = "fleet"
+# Types of user-created objects in planning order. Evictions, runs and approvals are records of past actions.
+_IMPORTED_TYPES: Final = {
+    "fleet_cluster_resource_override": "ClusterResourceOverride",
+    "fleet_resource_override": "ResourceOverride",
+    "fleet_placement_disruption_budget": "ClusterResourcePlacementDisruptionBudget",
+    "fleet_cluster_staged_update_strategy": "ClusterStagedUpdateStrategy",
+    "fleet_staged_update_strategy": "StagedUpdateStrategy",
+    "fleet_cluster_resource_placement": "ClusterResourcePlacement",
+    "fleet_resource_placement": "ResourcePlacement",
+}
+_HEADING: Final = """\
+# What people wrote on the hub {server}, written by `nexusform import -from=hub`.
+# Look it through, then keep it as your own. Where placements stand is what the hub shows: nothing here moves
+# any.
+
+"""
+_DATA_BLOCK: Final = 'data "fleet_hub" "hub" {}\n'
+_MAX_NAMES: Final = 6
+ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
+
+
+def import_hub(
+    location: CommandContext, _named: str, path: str, locking: LockOptions, notices: Notices
+) -> ImportResult:
+    """Import the objects of a hub missing in state; `path` is the new configuration file. Nothing is written
+    on errors.
+    """
+    rejection = check_generated_path(path)
+    if rejection is not None:
+        return ImportResult(diagnostics=(rejection,))
+    configuration, _ = load_project_configuration(location)
+    backend, problems, sources = find_backend(location)
+    if backend is None or has_errors(problems):
+        return ImportResult(diagnostics=tuple(problems), sources=sources)
+    stored, read_problems = read_stored_state(backend)
+    state = stored.state if stored is not None else EMPTY
+    problems += read_problems
+    with ExitStack() as exit_stack:
+        try:
+            server, imported, skipped = _read_objects(location, state, exit_stack)
+        except (HubProblem, ApiError, ProviderProblem) as problem:
+            problems.append(build_error("the-hub-cannot-be-read", str(problem)))
+            return ImportResult(diagnostics=tuple(problems), sources=sources)
+    problems += skipped
+    lines = [f"{server}: {_format_counts(imported)}"]
+    if has_errors(problems) or not imported:
+        return ImportResult(tuple(lines), 0, tuple(problems), sources)
+    problems += write_new_file(path, _render_configuration(server, imported, configuration))
+    if has_errors(problems):
+        return ImportResult(diagnostics=tuple(problems), sources=sources)
+    opened = open_project(location)
+    problems += opened.diagnostics
+    if opened.project is not None:
+        with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
+            if run.is_ready:
+                problems += _write_state(run, imported)
+        problems += run.diagnostics
+    if has_errors(problems):
+        Path(path).unlink()
+    return ImportResult(tuple(lines), len(imported), tuple(problems), opened.sources)
+
+
+def _read_objects(
+    location: CommandContext, state: State, exit_stack: ExitStack
+) -> tuple[str, ImportedObjects, list[Diagnostic]]:
+    """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
+    connection = HubConnection(resolve_location({}, confined=bool(location.confinement.root)))
+    exit_stack.callback(connection.close)
+    hub = connection.connect()
+    options = HubOptions(
+        "nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership
+    )
+    provider = FleetHubProvider(NAME, connection, options)
+    existing = {
+        (address.type, str(instance.current.attributes.get("id")))
+        for address, instance in state.instances.items()
+        if instance.current is not None
+    }
+    names: Counter[tuple[str, str]] = Counter((address.type, address.name) for address in state.instances)
+    imported: ImportedObjects = {}
+    skipped: list[str] = []
+    for type_name, object_id, body in _list_user_objects(hub):
+        if (type_name, object_id) in existing:
+            continue
+        manager = find_tool_manager(body)
+        if manager and (manager == AZURE_MANAGER or not location.take_ownership):
+            skipped.append(f"{object_id} ({manager})")
+            continue
+        match = provider.find(type_name, object_id)
+        if match is not None:
+            imported[_assign_address(type_name, object_id, names)] = (object_id, match[1])
+    return hub.server, imported, list(_report_skipped(skipped))
+
+
+def _list_user_objects(hub: HubClient) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield type, id and body of user-created objects."""
+    for type_name, kind in _IMPORTED_TYPES.items():
+        for body in hub.list_objects(KINDS[kind].collection):
+            metadata = body.get("metadata") or {}
+            if metadata.get("deletionTimestamp"):
+                continue
+            namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+            yield type_name, f"{namespace}{metadata.get('name')}", body
+
+
+def _report_skipped(skipped: list[str]) -> Iterator[Diagnostic]:
+    if skipped:
+        objects = format_count(len(skipped), "object")
+        detail = (
+            f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to "
+            f"them: "
+            f"{format_first(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
+        )
+        yield build_warning("managed-by-others", detail)
+
+
+def _assign_address(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> Address:
+    """Return an unused address."""
+    label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
+    label = label if label[:1].isalpha() else f"_{label}"
+    names[type_name, label] += 1
+    number = names[type_name, label]
+    return Address((), "managed", type_name, label if number == 1 else f"{label}_{number}")
+
+
+def _format_counts(imported: ImportedObjects) -> str:
+    """Format the counts: `2 placements, 1 override`."""
+    types = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)
+    return ", ".join(format_count(number, name) for name, number in types.items()) or "nothing new"
+
+
+def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration | None) -> str:
+    """Render the configuration of the imported objects, block by block."""
+    types = build_registries().resource_types
+    root = configuration.root if configuration is not None else None
+    has_data = root is not None and any(b.type == "fleet_hub" for b in root.resources.values())
+    blocks = [] if root is not None and PROVIDER in root.providers else ['provider "fleet" {}\n']
+    blocks += [] if has_data else [_DATA_BLOCK]
+    for address, (_, attributes) in imported.items():
+        schema = types[address.type].schema
+        blocks.append(
+            render_resource_block(
+                address, schema, normalize_imported(schema, attributes, ""), provider=PROVIDER
+            )
+        )
+    return _HEADING.format(server=server) + "\n".join(blocks)
+
+
+def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
+    """Write the objects to the state by a plan without changes; rejected if configuration and objects
+    differ.
+    """
+    types = run.project.registries.resource_types
+    span = Span("", Position(1, 1, 0), Position(1, 1, 0))
+    last_creation = run.stored.state.last_creation
+    imports: dict[Address, ImportedObject] = {}
+    for number, (address, (object_id, attributes)) in enumerate(imported.items(), 1):
+        values = normalize_imported(types[address.type].schema, attributes, object_id)
+        object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
+        imports[address] = ImportedObject(object_id, object_state, span)
+    plan = _plan_import(run, imports)
+    predicted_changes = {
+        c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP
+    }
+    if predicted_changes:  # a hub reports an empty selection before the first staged run
+        for address, change in predicted_changes.items():
+            imports[address] = _add_predictions(imports[address], change.after or {})
+        plan = _plan_import(run, imports)
+    problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
+    if has_errors(problems):
+        return problems
+    changes = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    if changes:
+        address_list = format_first([str(change.address) for change in changes], _MAX_NAMES)
+        detail = (
+            f"An import changes nothing, and what was written for {address_list} would. Nothing was "
+            f"taken over."
+        )
+        return [*problems, build_error("import-would-change", detail)]
+    return [*problems, *apply_plan(run, plan, _SilentEvents(), PlanApplyOptions()).diagnostics]
+
+
+def _plan_import(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
+    """Return the plan of these objects only."""
+    targets = tuple(map(str, imports))
+    return run.plan(PlanOptions(refresh=False, samples=0, targets=targets, imports=imports)).plan
+
+
+def _add_predictions(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
+    """Return an object with its predicted attributes."""
+    values = {name: planned[name] for name in PREDICTED_ATTRIBUTES if name in planned}
+    current = imported.object
+    return replace(imported, object=replace(current, attributes={**current.attributes, **values}))
+
+
+class _SilentEvents:
+    """Event handler without output: an import has no steps."""
+
+    def report_start(self, event: StepEvent) -> None:
+        """Ignore the start of a step."""
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Ignore ten more seconds of a step."""
+
+    def report_end(self, event: StepEvent) -> None:
+        """Ignore the end of a step."""

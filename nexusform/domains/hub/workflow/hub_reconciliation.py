@@ -1,0 +1,187 @@
+"""Comparison of placements on a hub with state, and import of the observed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+import nexusform
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.hub.providers.hub_bodies import PLACEMENT_TYPES
+from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
+from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.placements.prediction_scores import PredictionRecord, parse_record
+from nexusform.planning.planner import make_plan
+from nexusform.plans.plan import SeparationVerdict
+from nexusform.resources.address import Address, compute_address_order
+from nexusform.state import codec
+from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.provider_setup import list_objects
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import Notices, Run, begin_run, build_base_request
+
+NO_HUB = "no-hub-to-reconcile-with"
+# Fields of a binding compared with a hub.
+_COMPARED_FIELDS = ("state", "resource_snapshot", "affinity_score", "topology_spread_score")
+Bindings = Mapping[str, Mapping[str, object]]
+
+
+class PlacementCheck(Struct, frozen=True):
+    """Comparison of one placement: its clusters in state and on the hub; None if it is missing there.
+    `record` holds the verified predictions of applied plans.
+    """
+
+    address: str
+    name: str
+    recorded: Bindings
+    observed: Bindings | None
+    record: PredictionRecord
+
+    @property
+    def differences(self) -> tuple[tuple[str, str, str], ...]:
+        """Different bindings by cluster: in state and on the hub."""
+        observed = self.observed or {}
+        return tuple(
+            (cluster, _format_binding(self.recorded.get(cluster)), _format_binding(observed.get(cluster)))
+            for cluster in sorted({*self.recorded, *observed})
+            if _select_compared(self.recorded.get(cluster)) != _select_compared(observed.get(cluster))
+        )
+
+
+class HubReconciliation(Struct, frozen=True):
+    """Result of a reconciliation. `rules` are the separation rules on the observed placement; `pending` lists
+    pending work or blocked rollouts by placement.
+    """
+
+    checks: tuple[PlacementCheck, ...] = ()
+    rules: tuple[SeparationVerdict, ...] = ()
+    pending: tuple[tuple[str, str], ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+    @property
+    def broken_rules(self) -> tuple[SeparationVerdict, ...]:
+        """Separation rules broken by the observed placement."""
+        return tuple(rule for rule in self.rules if rule.satisfied != "always")
+
+
+def reconcile_hub(location: CommandContext, locking: LockOptions, notices: Notices) -> HubReconciliation:
+    """Compare the placements, evaluate the separation rules on the observed ones, and write these to the
+    state.
+    """
+    opened = open_project(location)
+    if opened.project is None:
+        return HubReconciliation(diagnostics=opened.diagnostics, sources=opened.sources)
+    with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        result = _reconcile_run(run) if run.is_ready else HubReconciliation()
+    problems = (*opened.diagnostics, *run.diagnostics, *result.diagnostics)
+    return replace(result, diagnostics=problems, sources=opened.sources)
+
+
+def _reconcile_run(run: Run) -> HubReconciliation:
+    hubs = {
+        key: provider for key, provider in run.providers.items() if isinstance(provider, FleetHubProvider)
+    }
+    if not hubs:
+        detail = 'No provider "fleet" is configured, so there is no hub to compare with.'
+        return HubReconciliation(diagnostics=(build_error(NO_HUB, detail),))
+    checks: list[PlacementCheck] = []
+    observed_states: dict[Address, ObjectState] = {}
+    try:
+        for key, provider in hubs.items():
+            for address, current, observed in _read_placements(run, key, provider):
+                checks.append(_build_check(address, current, observed))
+                if observed is not None:
+                    observed_states[address] = replace(current, attributes=observed)
+    except ProviderProblem as problem:
+        return HubReconciliation(diagnostics=(build_error("reading-what-stands-failed", str(problem)),))
+    request = replace(
+        build_base_request(run.project, run.stored),
+        refreshed_objects=dict(observed_states),
+        samples=0,
+        lint=False,
+        includes_remedies=False,
+    )
+    rules = make_plan(request).plan.separation_verdicts
+    pending = sorted(
+        (address_text, message)
+        for provider in hubs.values()
+        for address_text, message in provider.pending_messages.items()
+    )
+    return HubReconciliation(tuple(checks), rules, tuple(pending), tuple(_write_state(run, observed_states)))
+
+
+def _read_placements(
+    run: Run, key: str, provider: FleetHubProvider
+) -> Iterator[tuple[Address, ObjectState, Mapping[str, object] | None]]:
+    """Yield a provider's placements in state, each with its observed attributes, None if missing."""
+    objects = [item for item in list_objects(run.stored.state, key) if item[0].type in PLACEMENT_TYPES]
+    objects.sort(key=lambda item: compute_address_order(item[0]))
+    requests = [
+        ReadRequest(
+            ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
+            current.attributes,
+            str(address),
+            private_note=current.private or {},
+        )
+        for address, current in objects
+    ]
+    types = run.project.registries.resource_types
+    for (address, current), answer in zip(objects, provider.read(requests), strict=True):
+        if answer.attributes is None:
+            yield address, current, None
+            continue
+        # Configured arguments are kept: their differences are drift, reported by plans.
+        schema = types[address.type].schema.attributes
+        observed = {
+            name: value
+            for name, value in answer.attributes.items()
+            if name in schema and schema[name].computed and not schema[name].optional
+        }
+        yield address, current, {**current.attributes, **observed}
+
+
+def _build_check(
+    address: Address, current: ObjectState, observed: Mapping[str, object] | None
+) -> PlacementCheck:
+    recorded = current.attributes.get("bindings") or {}
+    observed_bindings = observed.get("bindings") if observed is not None else None
+    name = str(current.attributes.get("id"))
+    bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
+    return PlacementCheck(str(address), name, recorded, bindings, parse_record(current.private))
+
+
+def _select_compared(binding: Mapping[str, object] | None) -> tuple[object, ...]:
+    return tuple((binding or {}).get(name) for name in _COMPARED_FIELDS)
+
+
+def _format_binding(binding: Mapping[str, object] | None) -> str:
+    """Format a binding: `Bound, snapshot 3, scores 20 and 0`."""
+    if binding is None:
+        return "not there"
+    state, snapshot, affinity, spread = _select_compared(binding)
+    version = "" if snapshot is None else f", snapshot {snapshot}"
+    return f"{state}{version}, scores {affinity} and {spread}"
+
+
+def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> Iterator[Diagnostic]:
+    """Write the observed placements to the state if they differ."""
+    state = run.stored.state
+    instances = dict(state.instances)
+    for address, observed in observed_states.items():
+        instances[address] = InstanceState(observed, instances[address].deposed)
+    if instances == state.instances:
+        return
+    changed: State = replace(
+        state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
+    )
+    try:
+        run.project.backend.rewrite_journal(codec.encode_state(changed), run.stored.list_preserved_lines())
+    except BackendProblem as problem:
+        yield build_error("the-state-cannot-be-written", str(problem))

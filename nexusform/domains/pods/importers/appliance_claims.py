@@ -1,0 +1,183 @@
+"""Claims of manifests on a site's storage appliance, by name with their size. A volume of the class
+nexus-volume, the default of the platform, is created on the appliance. One of nexus-shared is a part of
+existing storage of the cloud services network. A claim of any other class counts if the class has the
+provisioner of nexus-volume. Source: Azure Operator Nexus, concepts-storage-kubernetes and
+concepts-storage-multiple-appliances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+
+NEXUS_VOLUME: Final = "nexus-volume"
+_RETAIN: Final = "Retain"
+
+
+class ClaimOwner(Struct, frozen=True):
+    """StatefulSet that created a claim (namespace and name), and whether its claims are retained on scale-in
+    and on deletion.
+    """
+
+    stateful_set: tuple[str, str]
+    outlives_scaling: bool
+    outlives_deletion: bool
+
+
+class ApplianceClaim(Struct, frozen=True):
+    """Claim on the appliance: the requested bytes (None: unreadable), and the capacity of its volume (None if
+    unknown). `is_bound`: whether it has a volume; None if not observed.
+    """
+
+    size: int | None
+    capacity: int | None = None
+    is_bound: bool | None = None
+    owner: ClaimOwner | None = None
+
+    @property
+    def final_size(self) -> int:
+        """Bytes used in the end: a volume never shrinks."""
+        return max(self.size or 0, self.capacity or 0)
+
+    @property
+    def existing_size(self) -> int:
+        """Bytes that may be part of an existing volume."""
+        if self.is_bound is False:
+            return 0
+        return self.final_size if self.capacity is None else self.capacity
+
+
+def collect_appliance_claims(
+    manifests: Sequence[Manifest],
+    pod_counts: Mapping[str, int],
+    observed_names: AbstractSet[tuple[str, str]] = frozenset(),
+    *,
+    is_complete: bool = False,
+) -> dict[str, ApplianceClaim]:
+    """Return the claims on the appliance among the objects of one cluster, by `namespace/name`. `pods`:
+    number of pods per workload. `observed_names` are the claims (namespace and name) listed by kubectl;
+    `is_complete`: there are no others.
+    """
+    reader = _ClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
+    claims: dict[str, ApplianceClaim] = {}
+    for manifest in manifests:
+        spec = Fields(manifest, [], manifest.body).get_mapping("spec")
+        claims |= reader.list_ephemeral_claims(manifest, spec, pod_counts)
+        if (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
+            claims |= reader.list_template_claims(manifest, spec)
+    # An existing object with the name of a StatefulSet's claim is its claim.
+    for (namespace, name), manifest in reader.storage.claims.items():
+        spec = Fields(manifest, [], manifest.body).get_mapping("spec")
+        full_name = f"{namespace}/{name}"
+        template_claim = claims.pop(full_name, None)
+        if reader.is_on_appliance(spec) and not _is_pod_claim(manifest):
+            claims[full_name] = reader.build_existing_claim(
+                manifest, spec, template_claim.owner if template_claim else None
+            )
+    return claims
+
+
+class _ClaimReader(Struct, frozen=True):
+    storage: Storage
+    observed_names: AbstractSet[tuple[str, str]]
+    is_complete: bool
+
+    def list_ephemeral_claims(
+        self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
+    ) -> Iterator[tuple[str, ApplianceClaim]]:
+        """Yield the ephemeral claims of each pod of a workload."""
+        pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
+        for volume in pod.list_mappings("volumes"):
+            if "ephemeral" not in volume:
+                continue
+            claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
+            key = f"{manifest.namespace}/{manifest.kind}/{manifest.name}"
+            if self.is_on_appliance(claim):
+                appliance_claim = ApplianceClaim(
+                    _parse_requested_bytes(claim), is_bound=self._get_default_binding()
+                )
+                for number in range(pod_counts.get(key, 0)):
+                    yield f"{key}-{number}-{volume.get_text('name')}", appliance_claim
+
+    def list_template_claims(self, manifest: Manifest, spec: Fields) -> Iterator[tuple[str, ApplianceClaim]]:
+        """Yield the claims of a StatefulSet, one per template and pod."""
+        policy = spec.get_mapping("persistentVolumeClaimRetentionPolicy")
+        owner = ClaimOwner(
+            (manifest.namespace, manifest.name),
+            outlives_scaling=policy.get_text("whenScaled", _RETAIN) == _RETAIN,
+            outlives_deletion=policy.get_text("whenDeleted", _RETAIN) == _RETAIN,
+        )
+        for template in spec.list_mappings("volumeClaimTemplates"):
+            claim = template.get_mapping("spec")
+            prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
+            ordinal_claims = self.storage.templates.get((manifest.namespace, prefix))
+            if ordinal_claims is None or not self.is_on_appliance(claim):
+                continue
+            appliance_claim = ApplianceClaim(
+                _parse_requested_bytes(claim), is_bound=self._get_default_binding(), owner=owner
+            )
+            for ordinal in ordinal_claims.ordinals:
+                yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
+
+    def build_existing_claim(
+        self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None
+    ) -> ApplianceClaim:
+        """Return the appliance claim of an existing object."""
+        claim_name = (manifest.namespace, manifest.name)
+        status = Fields(manifest, [], manifest.body).get_mapping("status")
+        has_volume = bool(spec.get_text("volumeName")) or claim_name in self.storage.reserved_volumes
+        is_bound = (
+            True
+            if has_volume
+            else False
+            if claim_name in self.observed_names
+            else self._get_default_binding()
+        )
+        capacity = _parse_bytes(status.get_mapping("capacity")) if has_volume else None
+        return ApplianceClaim(_parse_requested_bytes(spec), capacity, is_bound, owner)
+
+    def is_on_appliance(self, claim: Fields) -> bool:
+        """Return whether the volume of a claim is created on the appliance, by its class."""
+        class_name = claim.data.get("storageClassName")
+        if class_name is None:
+            classes = self.storage.classes
+            class_name = self.storage.default_class or (NEXUS_VOLUME if not classes else "")
+        if class_name == NEXUS_VOLUME:
+            return True
+        provisioners = {
+            name: storage_class.body.get("provisioner")
+            for name, storage_class in self.storage.classes.items()
+        }
+        provisioner = provisioners.get(NEXUS_VOLUME)
+        return provisioner is not None and provisioners.get(class_name) == provisioner
+
+    def _get_default_binding(self) -> bool | None:
+        return False if self.is_complete else None
+
+
+def _is_pod_claim(manifest: Manifest) -> bool:
+    """Return whether a claim is owned by its pod and counted there."""
+    owners = Fields(manifest, [], manifest.body).get_mapping("metadata").list_mappings("ownerReferences")
+    return any(owner.get_text("kind") == "Pod" for owner in owners)
+
+
+def _parse_requested_bytes(claim: Fields) -> int | None:
+    return _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
+
+
+def _parse_bytes(amounts: Fields) -> int | None:
+    text = amounts.data.get("storage")
+    quantity = None if text is None else parse_quantity(str(text))
+    return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+
+
+def find_unsized_claim(claims: Iterable[tuple[str, ApplianceClaim]]) -> str:
+    """Return the name of a claim without a readable size, "" if there is none."""
+    return next((name for name, claim in claims if claim.size is None), "")

@@ -1,0 +1,438 @@
+"""Snapshot of a cluster from `kubectl get ns,nodes,pods,pvc,... -A -o json|yaml`: registered nodes, running
+pods, and objects that affect placement. Only data relevant for placement is kept: environments and arguments
+of pods are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
+from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    PodOwner,
+    Priorities,
+    parse_containers,
+    parse_pod_spec,
+)
+from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, apply_allocated_requests
+from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
+from nexusform.domains.pods.scheduling.workloads import ObservedTemplate, PodSpec
+from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.scheduling.kubelet import NodeSize
+
+COMMAND: Final = (
+    "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
+)
+_FINISHED_PHASES: Final = ("Succeeded", "Failed")
+_POD_FIELDS: Final = (
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "hostNetwork",
+    "overhead",
+    "priority",
+    "resources",
+    "volumes",
+)
+_CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
+# Further kinds that affect pods, and the fields kept of each.
+_KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Namespace": (),
+    "PersistentVolumeClaim": ("spec",),
+    "PersistentVolume": ("spec",),
+    "StorageClass": ("provisioner", "volumeBindingMode", "allowedTopologies"),
+    "PodDisruptionBudget": ("spec",),
+    "ResourceQuota": ("spec",),
+    "LimitRange": ("spec",),
+    "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
+}
+# Further metadata and status fields kept of some kinds.
+_KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
+    "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
+    "StorageClass": ("annotations",),
+}
+_KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
+    "PersistentVolumeClaim": ("phase", "capacity"),
+    "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods"),
+}
+_KEPT_CLAIM_ANNOTATIONS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
+# Every cluster has objects of these kinds: files without any come from a shorter command.
+NAMESPACE: Final = "Namespace"
+_MANDATORY_KINDS: Final = (NAMESPACE, "PriorityClass")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_BASIC_RESOURCES: Final = ("cpu", "memory", "pods")
+
+_Object = Mapping[str, Any]
+
+
+class ObservedNode(Struct, frozen=True):
+    """Registered node: its capacity and allocatable resources, the sizes of its images in bytes, and the
+    version of its kubelet, () if unknown.
+    """
+
+    name: str
+    provider_id: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    capacity: NodeSize
+    allocatable: NodeSize
+    pods: int
+    images: Mapping[str, int] = field(default_factory=dict)
+    version: tuple[int, ...] = ()
+
+
+class ObservedPod(Struct, frozen=True):
+    """Pod with resources on a node. `workload` is the key of its controller, "" for a terminating pod.
+    `started` is its start time (UTC, as in Kubernetes), "" before the start. `template` is its observed
+    template; None after a resize.
+    """
+
+    workload: str
+    namespace: str
+    name: str
+    node: str
+    spec: PodSpec
+    start_time: str = ""
+    template: ObservedTemplate | None = None
+
+
+class KubectlSnapshot(Struct, frozen=True):
+    """Cluster as listed by kubectl, nodes and pods sorted by name. `nominated_pods` have no node yet and wait
+    for their victims. `missing_kinds` are mandatory kinds without objects in the files: claims and classes
+    are unknown then. `version` is that of Kubernetes, by the newest kubelet, else as configured; () if
+    unknown.
+    """
+
+    nodes: tuple[ObservedNode, ...] = ()
+    pods: tuple[ObservedPod, ...] = ()
+    nominated_pods: tuple[ObservedPod, ...] = ()
+    objects: tuple[Manifest, ...] = ()
+    missing_kinds: tuple[str, ...] = ()
+    version: tuple[int, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether objects missing here do not exist."""
+        return NAMESPACE not in self.missing_kinds
+
+
+class KubectlOutput(Struct):
+    """Content of kubectl files reduced to the required fields, and the problems found."""
+
+    nodes: dict[str, _Object] = field(default_factory=dict)
+    pods: dict[str, _Object] = field(default_factory=dict)
+    objects: dict[str, _Object] = field(default_factory=dict)
+    version: str = ""
+    findings: list[Problem] = field(default_factory=list)
+
+    def list_missing_kinds(self) -> tuple[str, ...]:
+        """Return the mandatory kinds without objects in the files."""
+        return find_missing_kinds(self.objects.values())
+
+    def encode(self) -> str:
+        """Return the content as one JSON text for `parse_snapshot`."""
+        data = {
+            "nodes": sorted(self.nodes.items()),
+            "pods": sorted(self.pods.items()),
+            "objects": [body for _, body in sorted(self.objects.items())],
+            "version": self.version,
+        }
+        return msgspec.json.encode(data, order="sorted").decode()
+
+
+def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
+    """Parse files by name; the last file wins for duplicate objects."""
+    reading = KubectlOutput()
+    for name, content in files:
+        for body in _list_objects(name, content, reading.findings):
+            metadata = body["metadata"]
+            if body.get("kind") == "Node":
+                reading.nodes[str(metadata["name"])] = _reduce_node(body)
+            elif body.get("kind") == "Pod":
+                reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _reduce_pod(body)
+            elif body.get("kind") in _KEPT_FIELDS:
+                title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+                reading.objects[title] = _reduce_object(body)
+    return reading
+
+
+def find_missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
+    """Return the mandatory kinds without any object among these."""
+    kinds = {body["kind"] for body in objects}
+    return tuple(kind for kind in _MANDATORY_KINDS if kind not in kinds)
+
+
+def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a `kubectl get` output; one finding for any other text."""
+    for document in _parse_documents(name, content, findings):
+        items = get_value(document, "items")
+        for body in items if isinstance(items, list) else [document]:
+            if get_value(body, "metadata", "name"):
+                yield body
+                continue
+            detail = f"this is not what `{COMMAND}` prints: an object has a kind and metadata with a name."
+            findings.append(build_problem(name, None, "invalid-kubernetes-manifest", detail))
+            return
+
+
+def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
+    """Return the documents of a JSON or YAML text."""
+    if content.lstrip()[:1] != b"{":
+        stream = parse_yaml(name, content)
+        findings += stream.findings
+        return [document.data for document in stream.documents]
+    try:
+        return [msgspec.json.decode(content)]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        findings.append(build_problem(name, None, INVALID, f"this is no JSON: {problem}."))
+        return []
+
+
+def _select_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names if values.get(name) is not None}
+
+
+def _reduce_node(body: _Object) -> _Object:
+    metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
+    return {
+        "labels": get_mapping(metadata, "labels"),
+        **_select_fields(spec, ("providerID", "taints", "unschedulable")),
+        **_select_fields(status, ("capacity", "allocatable")),
+        "images": _collect_image_sizes(status.get("images")),
+        "version": str(get_value(status, "nodeInfo", "kubeletVersion") or ""),
+    }
+
+
+def _collect_image_sizes(images: Any) -> dict[str, int]:
+    """Return the size in bytes of each image of a node by all its names."""
+    sizes: dict[str, int] = {}
+    for image in list_mappings(images):
+        size = image.get("sizeBytes")
+        for name in image.get("names") or ():
+            sizes[str(name)] = size if isinstance(size, int) else 0
+    return sizes
+
+
+def _reduce_object(body: _Object) -> _Object:
+    """Return an object with the fields that affect pods."""
+    kind, full_metadata = body["kind"], get_mapping(body, "metadata")
+    metadata = _select_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
+    if kind == "PersistentVolumeClaim":
+        annotations = _select_fields(get_mapping(full_metadata, "annotations"), _KEPT_CLAIM_ANNOTATIONS)
+        metadata |= {"annotations": annotations} if annotations else {}
+        if any(owner.get("kind") == "Pod" for owner in list_mappings(full_metadata, "ownerReferences")):
+            metadata |= {"ownerReferences": [{"kind": "Pod"}]}
+    status = _select_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
+    identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
+    reduced = {**identity, "metadata": metadata, **_select_fields(body, _KEPT_FIELDS[kind])}
+    return {**reduced, "status": status} if status else reduced
+
+
+def _reduce_containers(containers: Any) -> list[_Object]:
+    return [_select_fields(container, _CONTAINER_FIELDS) for container in list_mappings(containers)]
+
+
+def _is_resized(body: _Object) -> bool:
+    """Return whether a container has other allocated resources than its requests."""
+    spec = get_mapping(body, "spec")
+    return any(apply_allocated_requests(body, name) != spec.get(name) for name in CONTAINERS)
+
+
+def _reduce_pod(body: _Object) -> _Object:
+    """Return the fields of a pod about its owner, phase and requests."""
+    metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
+    owners = [owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")]
+    containers = {name: _reduce_containers(apply_allocated_requests(body, name)) for name in CONTAINERS}
+    if not spec.get("nodeName"):
+        spec = {**spec, "nodeName": status.get("nominatedNodeName")}
+    return {
+        "labels": get_mapping(metadata, "labels"),
+        "owner": _select_fields(owners[0], ("kind", "name")) if owners else {},
+        "terminating": metadata.get("deletionTimestamp") is not None,
+        "phase": status.get("phase"),
+        "promised": not get_value(body, "spec", "nodeName"),
+        **({"resized": True} if _is_resized(body) else {}),
+        **_select_fields(status, ("startTime",)),
+        "spec": {**_select_fields(spec, _POD_FIELDS), **containers},
+    }
+
+
+# --- records -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=32)
+def parse_snapshot(text: str) -> KubectlSnapshot:
+    """Parse a text written by `KubectlOutput.encode`; empty for any other."""
+    try:
+        data = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return KubectlSnapshot()
+    nodes = [_build_node(name, body) for name, body in data["nodes"]]
+    bodies = data.get("objects") or []
+    objects = tuple(_build_manifest(body) for body in bodies)
+    missing_kinds = find_missing_kinds(bodies)
+    storage = collect_storage(objects, is_complete=NAMESPACE not in missing_kinds)
+    active_pods = [(name, body) for name, body in data["pods"] if _has_allocation(body)]
+    return KubectlSnapshot(
+        nodes=tuple(nodes),
+        pods=tuple(_build_pod(name, body, storage) for name, body in active_pods if not body.get("promised")),
+        nominated_pods=tuple(
+            _build_pod(name, body, storage) for name, body in active_pods if body.get("promised")
+        ),
+        objects=objects,
+        missing_kinds=missing_kinds,
+        version=max((node.version for node in nodes), default=())
+        or parse_version(str(data.get("version") or "")),
+    )
+
+
+def _build_manifest(body: _Object) -> Manifest:
+    """Return the manifest of a stored object."""
+    group, _, version = body["apiVersion"].rpartition("/")
+    metadata = body["metadata"]
+    return Manifest(
+        group=group,
+        version=version,
+        kind=body["kind"],
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata["name"]),
+        labels={key: str(value) for key, value in get_mapping(metadata, "labels").items()},
+        body=body,
+        line=1,
+    )
+
+
+def _has_allocation(body: _Object) -> bool:
+    return body["phase"] not in _FINISHED_PHASES and bool(body["spec"].get("nodeName"))
+
+
+def _build_node(name: str, body: _Object) -> ObservedNode:
+    """Return the record of a stored node."""
+    capacity, allocatable = get_mapping(body, "capacity"), get_mapping(body, "allocatable")
+    taints = tuple(
+        Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
+        for taint in list_mappings(body, "taints")
+    )
+    return ObservedNode(
+        name=name,
+        provider_id=str(body.get("providerID") or ""),
+        labels={key: str(value) for key, value in body["labels"].items()},
+        taints=taints,
+        unschedulable=body.get("unschedulable") is True,
+        capacity=_parse_size(capacity),
+        allocatable=_parse_size(allocatable),
+        pods=_parse_amount(allocatable.get("pods")),
+        images=body.get("images") or {},
+        version=parse_version(str(body.get("version") or "")),
+    )
+
+
+def _parse_size(amounts: Mapping[str, Any]) -> NodeSize:
+    other_resources = {
+        name: _parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES
+    }
+    cpu = parse_quantity(str(amounts.get("cpu", "0")))
+    return NodeSize(
+        0 if isinstance(cpu, MalformedQuantity) else cpu.round_to_milli(),
+        _parse_amount(amounts.get("memory")),
+        other_resources,
+    )
+
+
+def _parse_amount(value: Any) -> int:
+    quantity = parse_quantity(str(value)) if value is not None else None
+    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+
+
+def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
+    """Return the record of a stored pod, its spec parsed like a manifest's."""
+    namespace, _, name = title.partition("/")
+    kind, owner = _find_controller(name, body)
+    spec = dict(body["spec"])
+    node = str(spec.pop("nodeName"))
+    if kind == "DaemonSet":
+        spec["affinity"] = _remove_node_pinning(get_mapping(spec, "affinity"))
+    labels = body["labels"]
+    manifest = Manifest(
+        group="",
+        version="v1",
+        kind="Pod",
+        namespace=namespace,
+        name=name,
+        labels=labels,
+        body={"spec": spec},
+        line=1,
+    )
+    # The API server has validated it before: no findings are expected.
+    root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
+    pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=None, template="")
+    pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
+    is_terminating = body["terminating"] is True
+    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), storage)
+    pod_spec = msgspec.structs.replace(
+        pod_spec,
+        is_terminating=is_terminating,
+        volumes=volumes.needs,
+        claims=volumes.claims,
+        exclusive_claims=volumes.exclusive_claims,
+        disks=volumes.disks,
+        claim_count=volumes.claim_count,
+    )
+    workload = "" if is_terminating else f"{namespace}/{kind}/{owner}"
+    return ObservedPod(
+        workload=workload,
+        namespace=namespace,
+        name=name,
+        node=node,
+        spec=pod_spec,
+        start_time=str(body.get("startTime", "")),
+        template=None
+        if body.get("resized")
+        else ObservedTemplate(_find_revision(labels), parse_containers(root.get_mapping("spec"))),
+    )
+
+
+# Labels with the template revision of a pod.
+_REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
+
+
+def _find_revision(labels: Mapping[str, Any]) -> str:
+    return next((str(labels[name]) for name in _REVISION_LABELS if name in labels), "")
+
+
+def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
+    """Return kind and name of a pod's controller: a Deployment in place of its ReplicaSet, the pod itself
+    without one.
+    """
+    kind, name = str(body["owner"].get("kind") or "Pod"), str(body["owner"].get("name") or pod)
+    if kind == "Node":  # the kubelet's own, from a file on its node
+        return "Pod", pod
+    suffix = f"-{body['labels'].get('pod-template-hash')}"
+    if kind == "ReplicaSet" and name.endswith(suffix):
+        return "Deployment", name.removesuffix(suffix)
+    return kind, name
+
+
+def _remove_node_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configured node affinity of a DaemonSet: its controller adds each pod's own node."""
+    node_affinity = dict(get_mapping(affinity, "nodeAffinity"))
+    terms = list_mappings(node_affinity.pop(_REQUIRED, None), "nodeSelectorTerms")
+    configured_terms = [
+        {"matchExpressions": term["matchExpressions"]} for term in terms if term.get("matchExpressions")
+    ]
+    if configured_terms:
+        node_affinity[_REQUIRED] = {"nodeSelectorTerms": configured_terms}
+    return {**affinity, "nodeAffinity": node_affinity}

@@ -1,0 +1,481 @@
+"""Parsing of Kubernetes YAML into manifests: the objects as plain data with their text positions. Lists are
+flattened. Envelopes are unwrapped on request, since the hub stores the envelope and the members store its
+content. `Fields` reads a manifest's body with checks: a value of the wrong type is a finding, not a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.field_shapes import FieldKind, FieldShape, get_mapping, validate_value
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import YamlDocument, build_problem, parse_yaml
+from nexusform.kubernetes.quantity import MAX_INT32
+
+INVALID: Final = "invalid-kubernetes-manifest"
+DEPRECATED: Final = "deprecated-envelope"
+ENVELOPE_ANNOTATION: Final = "kubernetes-fleet.io/envelope-configmap"
+ENVELOPE_KINDS: Final = frozenset({"ClusterResourceEnvelope", "ResourceEnvelope"})
+MAX_ENVELOPE_OBJECTS: Final = 50
+_ENVELOPE_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "data", "status"})
+NO_POSITION: Final = TextPosition(0, 0)
+
+_CLUSTER_SCOPED: Final = frozenset(
+    {
+        "Namespace", "Node", "PersistentVolume", "ComponentStatus",
+        "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "APIService",
+        "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment", "VolumeAttributesClass",
+        "PriorityClass", "RuntimeClass", "IngressClass", "IPAddress", "ServiceCIDR", "GatewayClass",
+        "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+        "CertificateSigningRequest", "ClusterTrustBundle", "FlowSchema", "PriorityLevelConfiguration",
+        "ResourceSlice", "DeviceClass", "PodSecurityPolicy",
+        "MemberCluster", "ClusterResourcePlacement", "ClusterResourceEnvelope", "ClusterResourceOverride",
+        "ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy", "ClusterApprovalRequest",
+        "ClusterResourcePlacementEviction", "ClusterResourcePlacementDisruptionBudget",
+    }
+)  # fmt: skip
+
+
+class Manifest(Struct, frozen=True):
+    """Kubernetes object: its identity, its labels and its body as plain data (immutable). `namespace` is ""
+    for cluster-scoped objects. `group` is "" for the core API. `line` counts from 1.
+    """
+
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    body: Mapping[str, Any]
+    line: int
+    file: str = ""
+    position: TextPosition = TextPosition(1, 1)
+
+    @property
+    def title(self) -> str:
+        """Display name: `Kind namespace/name`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def find_position(self, *path: str | int) -> TextPosition:
+        """Return the text position of the value at a path of the body, or of the nearest part above it."""
+        return YamlDocument(self.body, self.position).find_position(*path)
+
+
+class ManifestReading(Struct, frozen=True):
+    """Manifests of a text in order, and the problems found."""
+
+    manifests: tuple[Manifest, ...]
+    findings: tuple[Problem, ...]
+
+
+def parse_manifests(file: str, content: str | bytes) -> ManifestReading:
+    """Parse all objects of a YAML text like `kubectl apply`: a duplicate key is an error. `file` names the
+    text in findings. `lenient` is described in manifest_corrections.py.
+    """
+    stream = parse_yaml(file, content)
+    findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
+    reader = _ManifestReader(file, findings)
+    for document in stream.documents:
+        reader.parse_document(document)
+    return ManifestReading(tuple(reader.manifests), tuple(findings))
+
+
+def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
+    """Return the manifest of a changed body (the result of an override) at the position of the original; None
+    if the change removed the identity.
+    """
+    reader = _ManifestReader(original.file, [])
+    reader.parse_document(YamlDocument(dict(body), original.position))
+    return reader.manifests[0] if len(reader.manifests) == 1 else None
+
+
+def build_manifest(body: Mapping[str, Any]) -> Manifest | None:
+    """Return the manifest of a stored body without a text position."""
+    reader = _ManifestReader("", [])
+    reader.parse_document(YamlDocument(dict(body), NO_POSITION))
+    return reader.manifests[0] if len(reader.manifests) == 1 else None
+
+
+def is_envelope(manifest: Manifest) -> bool:
+    """Return whether an object is a fleet envelope."""
+    return manifest.kind in ENVELOPE_KINDS and is_fleet_group(manifest.group)
+
+
+def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
+    """Yield the problems of an envelope by the rules of the API."""
+    data = get_mapping(envelope.body, "data")
+    count = len(data)
+    text = ""
+    if envelope.version != "v1beta1":
+        text = f'apiVersion is "{envelope.group}/{envelope.version}"; a hub has envelopes as v1beta1.'
+    elif not 1 <= count <= MAX_ENVELOPE_OBJECTS:
+        text = f"data must be a mapping of 1 to {MAX_ENVELOPE_OBJECTS} objects."
+    elif not all(isinstance(item, dict) for item in data.values()):
+        text = "data holds the objects themselves as mappings, not their text."
+    if text:
+        yield build_problem(
+            envelope.file, envelope.find_position("data"), INVALID, f"{envelope.title}: {text}"
+        )
+    for key in envelope.body:
+        if key not in _ENVELOPE_KEYS:
+            detail = f'{envelope.title}: unknown field "{key}"; its objects stand below data.'
+            yield build_problem(envelope.file, envelope.find_position(key), INVALID, detail)
+
+
+def unwrap_envelopes(manifests: Iterable[Manifest]) -> ManifestReading:
+    """Return the objects as applied to members: every envelope is replaced by its content."""
+    objects: list[Manifest] = []
+    findings: list[Problem] = []
+    for manifest in manifests:
+        if is_envelope(manifest):
+            content = _unwrap_envelope(manifest)
+        elif is_configmap_envelope(manifest):
+            content = _unwrap_configmap(manifest)
+        else:
+            objects.append(manifest)
+            continue
+        objects += content.manifests
+        findings += content.findings
+    return ManifestReading(tuple(objects), tuple(findings))
+
+
+def is_configmap_envelope(manifest: Manifest) -> bool:
+    """Return whether a ConfigMap is an envelope of the older form."""
+    annotations = get_mapping(get_mapping(manifest.body, "metadata").get("annotations"))
+    return (manifest.group, manifest.kind) == ("", "ConfigMap") and ENVELOPE_ANNOTATION in annotations
+
+
+def is_fleet_group(group: str) -> bool:
+    """Return whether an API group belongs to the fleet itself. Objects of other groups
+    (networking.fleet.azure.com) are placed like any.
+    """
+    return group in _FLEET_GROUPS
+
+
+_FLEET_GROUPS: Final = ("placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "fleet.azure.com")
+_NETWORKING: Final = "networking.fleet.azure.com"
+
+
+def is_reserved_namespace(namespace: str) -> bool:
+    """Return whether a namespace and its objects are never propagated."""
+    return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
+
+
+def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
+    """Return why a placement never selects an object; None if it may. `services`: (namespace, name) of the
+    Services on the hub, whose Endpoints are not copied.
+    """
+    namespace = manifest.name if (manifest.group, manifest.kind) == ("", "Namespace") else manifest.namespace
+    if is_reserved_namespace(namespace):
+        return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
+    kind = (manifest.group, manifest.kind)
+    if is_fleet_group(manifest.group) and manifest.kind not in ENVELOPE_KINDS:
+        return f"{manifest.kind} belongs to the fleet itself"
+    if kind in _UNSELECTABLE_KINDS or manifest.group == "metrics.k8s.io":
+        return f"objects of kind {manifest.kind} are never selected"
+    return _find_cluster_owned_reason(manifest, services)
+
+
+_UNSELECTABLE_KINDS: Final = frozenset(
+    {
+        ("", "Pod"),
+        ("", "Node"),
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("multicluster.x-k8s.io", "ServiceImport"),
+        (_NETWORKING, "ServiceImport"),
+        (_NETWORKING, "TrafficManagerProfile"),
+        (_NETWORKING, "TrafficManagerBackend"),
+    }
+)
+
+
+def _find_cluster_owned_reason(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
+    """Return why an object created by each cluster itself is never selected; None for all others."""
+    reason = "every cluster makes its own"
+    match manifest.group, manifest.kind:
+        case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
+            return f"ConfigMap kube-root-ca.crt is never selected: {reason}"
+        case "", "ServiceAccount" if manifest.name == "default":
+            return f"ServiceAccount default is never selected: {reason}"
+        case "", "Secret" if manifest.body.get("type") == "kubernetes.io/service-account-token":
+            return f"service account tokens are never selected: {reason}"
+        case "", "Endpoints" if (manifest.namespace, manifest.name) in services:
+            return f"the Endpoints of Service {manifest.name} are never selected: {reason}"
+        case "discovery.k8s.io", "EndpointSlice" if (
+            "endpointslice.kubernetes.io/managed-by" in manifest.labels
+        ):
+            return f"a managed EndpointSlice is never selected: {reason}"
+    return None
+
+
+class _ManifestReader:
+    def __init__(self, file: str, findings: list[Problem]) -> None:
+        self.file = file
+        self.findings = findings
+        self.manifests: list[Manifest] = []
+
+    def parse_document(self, document: YamlDocument) -> None:
+        """Parse one document: an object, or the items of a list of objects."""
+        body = document.data
+        if not isinstance(body, dict):
+            self._report(document.position, "a manifest is a mapping with apiVersion, kind and metadata.")
+            return
+        kind, items = body.get("kind"), body.get("items")
+        if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+            positions = document.position.children.get("items", document.position).children
+            for index, item in enumerate(items):
+                self.parse_document(YamlDocument(item, positions.get(index, document.position)))
+            return
+        manifest = self._build_manifest(body, document)
+        if manifest is not None:
+            self.manifests.append(manifest)
+
+    def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
+        """Return an object with its labels; None, and a finding, without version, kind or name."""
+        metadata = body.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            self._report(document.find_position("metadata"), "metadata is a mapping.")
+            return None
+        metadata = metadata or {}
+        version, kind, name = body.get("apiVersion"), body.get("kind"), metadata.get("name")
+        missing_keys = [
+            key
+            for key, value in (("apiVersion", version), ("kind", kind), ("metadata.name", name))
+            if not isinstance(value, str) or not value
+        ]
+        if missing_keys:
+            self._report(document.position, self._format_missing_keys(missing_keys, body, metadata))
+            return None
+        group, _, short = str(version).rpartition("/")
+        namespace = metadata.get("namespace")
+        if namespace is not None and not isinstance(namespace, str):
+            self._report(
+                document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it."
+            )
+            namespace = str(namespace)
+        return Manifest(
+            group=group,
+            version=short,
+            kind=str(kind),
+            namespace=_resolve_namespace(group, str(kind), namespace),
+            name=str(name),
+            labels=self._parse_labels(metadata.get("labels"), document),
+            body=body,
+            line=document.position.line,
+            file=self.file,
+            position=document.position,
+        )
+
+    def _format_missing_keys(
+        self, missing_keys: list[str], body: dict[str, Any], metadata: dict[str, Any]
+    ) -> str:
+        kind = body.get("kind")
+        subject = f"this {kind}" if isinstance(kind, str) and kind else "this document"
+        text = f"{subject} has no {' and no '.join(missing_keys)} (a text)."
+        if "metadata.name" in missing_keys and "generateName" in metadata:
+            text += " generateName makes up a name in the cluster; give it one here."
+        return text
+
+    def _parse_labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
+        """Return the labels as texts; other values are reported, or converted if lenient."""
+        if labels is None:
+            return {}
+        if not isinstance(labels, dict):
+            self._report(
+                document.find_position("metadata", "labels"), "metadata.labels is a mapping of texts."
+            )
+            return {}
+        texts = {}
+        for key, value in labels.items():
+            if not isinstance(value, str):
+                position = document.find_position("metadata", "labels", key)
+                self._report(position, f'the value of label "{key}" is not a text; quote it.')
+            texts[key] = format_scalar(value)
+        return texts
+
+    def _report(self, position: TextPosition, detail: str) -> None:
+        self.findings.append(build_problem(self.file, position, INVALID, detail))
+
+
+def format_scalar(value: Any) -> str:
+    """Format a scalar as text: true, 1.5, "" for null."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
+    # Unknown kinds without a namespace are treated as cluster-scoped.
+    if kind in _CLUSTER_SCOPED:
+        return ""
+    is_built_in = "." not in group or group.endswith(".k8s.io")
+    return namespace or ("default" if is_built_in else "")
+
+
+def _unwrap_envelope(envelope: Manifest) -> ManifestReading:
+    reader = _ManifestReader(envelope.file, [])
+    for key, item in get_mapping(envelope.body, "data").items():
+        reader.parse_document(YamlDocument(item, envelope.find_position("data", key)))
+    return ManifestReading(tuple(reader.manifests), tuple(reader.findings))
+
+
+def _unwrap_configmap(envelope: Manifest) -> ManifestReading:
+    """Return the objects inside a ConfigMap envelope."""
+    detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
+    findings = [build_problem(envelope.file, envelope.position, DEPRECATED, detail, Severity.WARNING)]
+    objects: list[Manifest] = []
+    for key, text in get_mapping(envelope.body, "data").items():
+        if isinstance(text, str):
+            content = parse_manifests(f"{envelope.file}:{key}", text)
+            objects += content.manifests
+            findings += content.findings
+    return ManifestReading(tuple(objects), tuple(findings))
+
+
+_EMPTY: Final[Mapping[str, Any]] = {}
+_MAPPING: Final = FieldShape(FieldKind.OBJECT)
+_LIST: Final = FieldShape(FieldKind.LIST)
+_TEXT: Final = FieldShape(FieldKind.TEXT)
+_FLAG: Final = FieldShape(FieldKind.FLAG)
+
+
+class Fields:
+    """Mapping of a manifest at a path. Absent parts read as empty; values of the wrong type are reported
+    once.
+    """
+
+    def __init__(
+        self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int
+    ) -> None:
+        self.manifest = manifest
+        self.findings = findings
+        self.data = data
+        self.path = path
+
+    def __contains__(self, key: str) -> bool:
+        return self.data.get(key) is not None
+
+    def report(
+        self,
+        key: str,
+        detail: str,
+        severity: Severity = Severity.ERROR,
+        *,
+        summary: str = "",
+        id: str = INVALID,  # noqa: A002 - as diagnostics call it
+    ) -> None:
+        """Record a problem of a key with the name of the object. `summary` is a short form for a line where
+        `detail` is too long.
+        """
+        path = (*self.path, key) if key else self.path
+        name = ".".join(str(step) for step in path)
+        position = self.manifest.find_position(*path)
+        text = f"{self.manifest.title}: {name} {detail}"
+        short_text = f"{self.manifest.title}: {summary or f'{key} {detail}'.strip()}"
+        self.findings.append(build_problem(self.manifest.file, position, id, text, severity, short_text))
+
+    def get_mapping(self, key: str) -> Fields:
+        """Return the mapping under a key."""
+        value = self._get_checked(key, _MAPPING)
+        return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
+
+    def _get_checked(self, key: str, shape: FieldShape) -> Any:
+        """Return the value under a key; None, and a finding, if it has another shape. Other scalars are
+        converted to text.
+        """
+        value = self.data.get(key)
+        violation = None if value is None else validate_value(value, shape)
+        if violation is None:
+            return value
+        self.report(key, violation.detail, Severity.WARNING if violation.intended_text else Severity.ERROR)
+        return violation.intended_text or None
+
+    def list_mappings(self, key: str) -> Iterator[Fields]:
+        """Yield the mappings of a list under a key. A single mapping counts as one item."""
+        value = self.data.get(key)
+        if isinstance(value, dict):
+            self.report(key, "must be a list; it is read as a list of one.", Severity.WARNING)
+            yield Fields(self.manifest, self.findings, value, *self.path, key)
+            return
+        for index, item in enumerate(self.get_list(key)):
+            if isinstance(item, dict):
+                yield Fields(self.manifest, self.findings, item, *self.path, key, index)
+            else:
+                self.report(key, f"must be a list of mappings (item {index + 1} is none).")
+
+    def get_list(self, key: str) -> list[Any]:
+        """Return the items of a list under a key."""
+        items: list[Any] | None = self._get_checked(key, _LIST)
+        return items or []
+
+    def get_texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts; other scalars are converted."""
+        items = self.get_list(key)
+        if any(isinstance(item, (dict, list)) for item in items):
+            self.report(key, "must be a list of texts.")
+        elif any(not isinstance(item, str) for item in items):
+            self.report(key, "must be a list of texts; quote its items.", Severity.WARNING)
+        return tuple(format_scalar(item) for item in items if not isinstance(item, (dict, list)))
+
+    def get_text(self, key: str, default: str = "") -> str:
+        """Return a text; other scalars are converted."""
+        value: str | None = self._get_checked(key, _TEXT)
+        return default if value is None else value
+
+    def get_integer(self, key: str, default: int, minimum: int = 0) -> int:
+        """Return an int32 of at least `minimum`."""
+        if key not in self:
+            return default
+        value: int | None = self._get_checked(
+            key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32)
+        )
+        return default if value is None else value
+
+    def get_flag(self, key: str) -> bool:
+        """Return a boolean; absent is false."""
+        return self._get_checked(key, _FLAG) is True
+
+    def get_choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
+        """Return a text that must be one of the choices."""
+        value = self.get_text(key, default)
+        violation = (
+            None if value in choices else validate_value(value, FieldShape(FieldKind.TEXT, choices=choices))
+        )
+        if violation is not None:
+            self.report(key, violation.detail)
+            return default
+        return value
+
+    def get_text_mapping(self, key: str) -> dict[str, str]:
+        """Return a mapping of texts, such as labels."""
+        fields = self.get_mapping(key)
+        return {name: fields.get_text(name) for name in fields.data}
+
+
+def compute_fingerprint(manifests: Iterable[Manifest]) -> str:
+    """Return a hash of the content of the objects, independent of their formatting."""
+    contents: list[list[Any]] = []
+    for manifest in manifests:
+        names = [manifest.group, manifest.kind, manifest.namespace, manifest.name, manifest.version]
+        contents.append([*names, manifest.body])
+    return sha256(format_canonical(contents)).hexdigest()
+
+
+def format_canonical(value: Any) -> bytes:
+    """Return a document as canonical JSON, independent of its formatting."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,125 @@
+"""Kinds that create or change pods outside of predictions: one warning per kind. A table of well-known kinds,
+by API group and kind ("*" = every kind of the group); the last rows are groups without effect on pods. For
+kinds in no row and outside of Kubernetes' own groups an operator may exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import select_form
+from nexusform.documents.field_shapes import get_list, list_mappings
+from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+
+NOT_PREDICTED: Final = "pods-are-not-predicted"
+_ANY: Final = "*"
+
+_CREATES: Final = "their pods are not forecast, and the room that they take is not counted"
+_MAY_CREATE: Final = (
+    "nexusform does not know this kind; pods that an operator may make of it are not forecast"
+)
+_TRANSIENT: Final = "their pods come and go; they are left out"
+_SCALES: Final = "it changes replicas, which are forecast as they are written"
+_RESIZES: Final = "it changes what pods ask for, which is forecast as it is written"
+_CHANGES: Final = (
+    "it may change pods (add containers, labels, tolerations) before they are scheduled, unseen here"
+)
+_DEVICES: Final = "devices that are claimed (DRA) are not counted; pods that claim some may stay Pending"
+_NO_EFFECT: Final = ""
+
+_EFFECTS: Final[Mapping[tuple[str, str], str]] = {
+    ("batch", "CronJob"): _TRANSIENT,
+    ("argoproj.io", "Application"): _CREATES,
+    ("argoproj.io", "ApplicationSet"): _CREATES,
+    ("argoproj.io", "CronWorkflow"): _CREATES,
+    ("argoproj.io", "Rollout"): _CREATES,
+    ("argoproj.io", "Workflow"): _CREATES,
+    ("argoproj.io", _ANY): _NO_EFFECT,
+    ("helm.toolkit.fluxcd.io", "HelmRelease"): _CREATES,
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"): _CREATES,
+    ("helm.cattle.io", "HelmChart"): _CREATES,
+    ("kubevirt.io", "VirtualMachine"): _CREATES,
+    ("kubevirt.io", "VirtualMachineInstance"): _CREATES,
+    ("kubevirt.io", "VirtualMachineInstanceReplicaSet"): _CREATES,
+    ("pool.kubevirt.io", "VirtualMachinePool"): _CREATES,
+    ("monitoring.coreos.com", "Alertmanager"): _CREATES,
+    ("monitoring.coreos.com", "Prometheus"): _CREATES,
+    ("monitoring.coreos.com", "PrometheusAgent"): _CREATES,
+    ("monitoring.coreos.com", "ThanosRuler"): _CREATES,
+    ("serving.knative.dev", "Service"): _CREATES,
+    ("serving.knative.dev", "Configuration"): _CREATES,
+    ("batch.volcano.sh", "Job"): _CREATES,
+    ("jobset.x-k8s.io", "JobSet"): _CREATES,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _CREATES,
+    ("kubeflow.org", _ANY): _CREATES,
+    ("ray.io", _ANY): _CREATES,
+    ("postgresql.cnpg.io", "Cluster"): _CREATES,
+    ("kafka.strimzi.io", "Kafka"): _CREATES,
+    ("keda.sh", "ScaledJob"): _CREATES,
+    ("keda.sh", "ScaledObject"): _SCALES,
+    ("keda.sh", _ANY): _NO_EFFECT,
+    ("autoscaling.k8s.io", "VerticalPodAutoscaler"): _RESIZES,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _CHANGES,
+    ("resource.k8s.io", "ResourceClaim"): _DEVICES,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _DEVICES,
+    ("monitoring.coreos.com", _ANY): _NO_EFFECT,
+    ("cert-manager.io", _ANY): _NO_EFFECT,
+    ("acme.cert-manager.io", _ANY): _NO_EFFECT,
+    ("external-secrets.io", _ANY): _NO_EFFECT,
+    ("helm.toolkit.fluxcd.io", _ANY): _NO_EFFECT,
+    ("source.toolkit.fluxcd.io", _ANY): _NO_EFFECT,
+    ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _NO_EFFECT,
+    ("networking.istio.io", _ANY): _NO_EFFECT,
+    ("security.istio.io", _ANY): _NO_EFFECT,
+    ("telemetry.istio.io", _ANY): _NO_EFFECT,
+    ("metallb.io", _ANY): _NO_EFFECT,
+    ("cilium.io", _ANY): _NO_EFFECT,
+    ("crd.projectcalico.org", _ANY): _NO_EFFECT,
+    ("projectcalico.org", _ANY): _NO_EFFECT,
+    ("traefik.containo.us", _ANY): _NO_EFFECT,
+    ("traefik.io", _ANY): _NO_EFFECT,
+}
+
+
+def list_unpredicted_problems(
+    manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]
+) -> list[Problem]:
+    """Return a warning per kind at its first object. `known`: group and kind of supported objects."""
+    manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) not in known_kinds:
+            effect = _find_effect(manifest)
+            if effect:
+                manifests_by_effect.setdefault((manifest.group, manifest.kind, effect), []).append(manifest)
+    return [_build_warning(objects, effect) for (_, _, effect), objects in manifests_by_effect.items()]
+
+
+def _find_effect(manifest: Manifest) -> str:
+    """Return the effect of an object on pods by the table; for other kinds by their group."""
+    group, kind = manifest.group, manifest.kind
+    for row in ((group, kind), (group, _ANY)):
+        if row in _EFFECTS:
+            return _EFFECTS[row]
+    if kind == "MutatingWebhookConfiguration":
+        return _CHANGES if _has_pod_rules(manifest.body) else _NO_EFFECT
+    # Kubernetes' own groups are short or end in k8s.io; fleet groups are read elsewhere.
+    is_built_in = "." not in group or group.endswith(".k8s.io")
+    return _NO_EFFECT if is_built_in or is_fleet_group(group) else _MAY_CREATE
+
+
+def _has_pod_rules(body: Mapping[str, Any]) -> bool:
+    rules = [rule for hook in list_mappings(body, "webhooks") for rule in list_mappings(hook, "rules")]
+    return any({"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources"))) for rule in rules)
+
+
+def _build_warning(objects: list[Manifest], effect: str) -> Problem:
+    first, count = objects[0], len(objects)
+    further_text = (
+        f" and {count - 1} more {select_form(count - 1, 'object')} of this kind" if count > 1 else ""
+    )
+    detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
+    summary = f"{first.title}{further_text}: {effect}"
+    return build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary)

@@ -1,0 +1,366 @@
+"""Clusters listed by kubectl, matched to the VMs of the plan: registered nodes and running pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import count
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
+from nexusform.diagnostics.phrases import select_form
+from nexusform.documents.field_shapes import get_mapping
+from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_sizes
+from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
+from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.rules import image_locality, taints
+from nexusform.domains.pods.scheduling.workloads import ZONE, ExistingPod, Node, PodSpec
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.scheduling.kubelet import STORAGE, NodeSize, compute_capacity
+
+# Labels with the machine of a node's VM.
+_MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
+_MOST_NAMES: Final = 5
+_DAEMONS: Final = "DaemonSet"
+
+
+class SnapshotBlock(Struct, frozen=True):
+    """Cluster snapshot read by a data block."""
+
+    block: ResourceBlock
+    snapshot: KubectlSnapshot
+
+
+class ExternalClusters(Struct):
+    """Clusters of other states by id with the pods of their objects, and cluster snapshots from kubectl by
+    id.
+    """
+
+    clusters: dict[str, NodeCluster] = field(default_factory=dict)
+    pods: list[PriorPods] = field(default_factory=list)
+    snapshots: dict[str, SnapshotBlock] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+class ObservedCluster(Struct, frozen=True):
+    """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan;
+    `lost_pod_count` counts pods on nodes removed or re-created in this plan. `objects` affect pods;
+    `is_complete`: there are no others. `nominated_pods` wait for capacity on their node. `replaced_pods` ran
+    before pods the plan has predicted since.
+    """
+
+    cluster: NodeCluster
+    existing_pods: tuple[ExistingPod, ...] = ()
+    objects: tuple[Manifest, ...] = ()
+    nominated_pods: tuple[ExistingPod, ...] = ()
+    is_complete: bool = True
+    unknown_nodes: tuple[str, ...] = ()
+    lost_pod_count: int = 0
+    replaced_pods: tuple[ExistingPod, ...] = ()
+
+
+def bind_snapshot(
+    cluster_id: str,
+    planned_cluster: NodeCluster | None,
+    snapshot: KubectlSnapshot,
+    removed_vms: AbstractSet[str],
+) -> ObservedCluster:
+    """Return the observed cluster, with observed data in place of derived data. `removed_vms` are VMs deleted
+    by the plan; re-created nodes keep their planned data.
+    """
+    cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
+    names: dict[str, str] = {}
+    nodes, sizes = dict(cluster.node_by_name), _compute_sizes(cluster)
+    unknown_nodes: list[str] = []
+    for node in snapshot.nodes:
+        name = _resolve_vm_name(node, cluster, removed_vms)
+        if name in removed_vms or name in cluster.recreated_nodes:
+            continue
+        if name not in nodes:
+            unknown_nodes.append(name)
+        names[node.name] = name
+        nodes[name] = _build_registered_node(name, nodes.get(name), node)
+        sizes[name] = node.capacity
+    running_pods = [pod for pod in snapshot.pods if pod.node in names]
+    charged_budgets = _collect_charged_budgets(snapshot.objects)
+    existing_pods = _build_existing_pods(running_pods, names, charged_budgets)
+    existing_pods += _build_new_daemons(
+        running_pods, [node for name, node in nodes.items() if name not in names.values()]
+    )
+    nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
+    nodes = _add_image_values(
+        nodes, {names[item.name]: item.images for item in snapshot.nodes if item.name in names}
+    )
+    bound_cluster = replace(
+        cluster,
+        nodes=tuple(nodes.values()),
+        node_by_name=nodes,
+        version=snapshot.version or cluster.version,
+        total_size=sum_sizes(sizes.values()),
+        new_nodes=cluster.new_nodes.difference(names.values()),
+    )
+    return ObservedCluster(
+        bound_cluster,
+        tuple(existing_pods),
+        snapshot.objects,
+        tuple(_build_existing_pods(nominated_pods, names)),
+        snapshot.is_complete,
+        tuple(unknown_nodes),
+        len(snapshot.pods) - len(running_pods),
+    )
+
+
+def _add_image_values(
+    nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]
+) -> dict[str, Node]:
+    """Return nodes with the values of their images."""
+    values = image_locality.compute_image_values([sizes.get(name) for name in nodes])
+    pairs = zip(nodes.items(), values, strict=True)
+    return {name: replace(node, images=images) for (name, node), images in pairs}
+
+
+def _compute_sizes(cluster: NodeCluster) -> dict[str, NodeSize]:
+    pairs = zip(cluster.nodes, cluster.skus, strict=True)
+    return {node.name: compute_capacity(sku) for node, sku in pairs}
+
+
+def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]) -> str:
+    """Return the VM name of a node: by its name, else by its provider id; its own name without a VM."""
+    for name in (node.name, node.provider_id.rpartition("/")[2]):
+        vm_name = cluster.platform_names.get(name, name)
+        if vm_name in cluster.node_by_name or vm_name in removed_vms:
+            return vm_name
+    return node.name
+
+
+def _build_registered_node(name: str, planned_node: Node | None, node: ObservedNode) -> Node:
+    """Return a node as registered; the location is known only for VMs of the plan."""
+    size = node.allocatable
+    # A registered node without the resource has none; for a derived node it is unknown.
+    other_resources = {STORAGE: 0, **size.extended}
+    if planned_node is not None:
+        return replace(
+            planned_node,
+            labels=node.labels,
+            taints=node.taints,
+            cpu=size.cpu,
+            memory=size.memory,
+            pods=node.pods,
+            unschedulable=node.unschedulable,
+            other_resources=other_resources,
+        )
+    machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
+    return Node(
+        name=name,
+        labels=node.labels,
+        taints=node.taints,
+        cpu=size.cpu,
+        memory=size.memory,
+        pods=node.pods,
+        unschedulable=node.unschedulable,
+        machine=machine,
+        zone=node.labels.get(ZONE, ""),
+        other_resources=other_resources,
+    )
+
+
+def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the budgets charged for the eviction of pods that still exist, by the pods' namespace and
+    name.
+    """
+    budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
+    for manifest in objects:
+        for name in get_mapping(manifest.body, "status", "disruptedPods"):
+            budgets_by_pod[manifest.namespace, name] = (
+                *budgets_by_pod.get((manifest.namespace, name), ()),
+                manifest.name,
+            )
+    return budgets_by_pod
+
+
+def _build_existing_pods(
+    pods: Sequence[ObservedPod],
+    names: Mapping[str, str],
+    charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
+) -> list[ExistingPod]:
+    """Return the existing pods, numbered per workload. `charged_budgets`: the budgets charged for their
+    eviction.
+    """
+    ages = _compute_ages(pods)
+    numbers: dict[str, int] = {}
+    existing_pods: list[ExistingPod] = []
+    for pod in pods:
+        workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"
+        number = numbers.get(workload, 0)
+        ordinal = pod.name.rpartition("-")[2]
+        if "/StatefulSet/" in workload and ordinal.isdecimal():
+            number = int(ordinal)
+        numbers[workload] = number + 1
+        existing_pods.append(
+            ExistingPod(
+                workload,
+                number,
+                names[pod.node],
+                pod.spec,
+                ages.get(pod.start_time, 0),
+                observed_template=pod.template,
+                charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
+            )
+        )
+    return existing_pods
+
+
+def _compute_ages(pods: Iterable[ObservedPod]) -> dict[str, int]:
+    """Return negative ages by start time: pods without a start time are newer."""
+    times = sorted({pod.start_time for pod in pods} - {""})
+    return {start_time: index - len(times) for index, start_time in enumerate(times)}
+
+
+def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
+    """Return the DaemonSet pods for nodes not observed yet."""
+    by_workload: dict[str, list[ObservedPod]] = {}
+    for pod in pods:
+        if pod.workload.split("/")[1:2] == [_DAEMONS]:
+            by_workload.setdefault(pod.workload, []).append(pod)
+    existing_pods: list[ExistingPod] = []
+    for workload, own_pods in by_workload.items():
+        spec = own_pods[-1].spec
+        open_nodes = [node for node in nodes if _is_feasible(node, spec)]
+        for number, node in enumerate(open_nodes, len(own_pods)):
+            existing_pods.append(ExistingPod(workload, number, node.name, spec))
+    return existing_pods
+
+
+def _is_feasible(node: Node, spec: PodSpec) -> bool:
+    """Return whether no rule about the node alone rejects a pod there."""
+    return not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS)
+
+
+def merge_observed_pods(
+    existing_pods: dict[PodKey, ExistingPod],
+    pods: Iterable[ExistingPod],
+    nodes: Mapping[str, Node],
+    is_replaced: Callable[[ExistingPod], bool] = lambda _: False,
+) -> dict[str, list[ExistingPod]]:
+    """Replace pods of one cluster by the observed ones, and return these by workload. Further pods predicted
+    in state are kept, as they are newer. So are replacements of observed pods evicted by a NoExecute taint,
+    or matched by `is_replaced`.
+    """
+    pods = [pod for pod in pods if not is_replaced(pod)]
+    predicted_nodes: dict[str, dict[int, str]] = {}
+    for (workload, number), pod in existing_pods.items():
+        predicted_nodes.setdefault(workload, {})[number] = pod.node
+    observed_pods: dict[str, list[ExistingPod]] = {}
+    for pod in pods:
+        is_evicted = (
+            "/DaemonSet/" not in pod.workload
+            and taints.compute_toleration_seconds(pod.spec, nodes[pod.node]) is not None
+        )
+        if not is_evicted or pod.workload not in predicted_nodes:
+            observed_pods.setdefault(pod.workload, []).append(pod)
+    result = {
+        key: _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
+        for key, own_pods in observed_pods.items()
+    }
+    for own_pods in result.values():
+        for pod in own_pods:
+            existing_pods[pod.workload, pod.number] = pod
+    return result
+
+
+def _assign_predicted_numbers(
+    pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]
+) -> list[ExistingPod]:
+    """Return pods of one workload with the numbers recorded for their nodes, if there are any."""
+    if "/StatefulSet/" in pods[0].workload:
+        return list(pods)
+    numbers_on: dict[str, list[int]] = {}
+    for number, node in predicted_nodes.items():
+        numbers_on.setdefault(node, []).append(number)
+    numbers: list[int | None] = []
+    for pod in pods:
+        node_numbers = numbers_on.get(pod.node)
+        numbers.append(node_numbers.pop(0) if node_numbers else None)
+    used_numbers = set(numbers)
+    free_numbers = (number for number in count() if number not in used_numbers)
+    return [
+        replace(pod, number=next(free_numbers) if number is None else number)
+        for pod, number in zip(pods, numbers, strict=True)
+    ]
+
+
+# --- clusters of a plan ------------------------------------------------------------------------
+
+
+def bind_observed_clusters(
+    external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
+) -> dict[str, ObservedCluster]:
+    """Return the clusters listed by kubectl, matched to those of the plan, by id; mismatches become
+    warnings.
+    """
+    removed_vms: set[str] = set()
+    for vms in objects if external.snapshots else ():
+        removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}
+    result: dict[str, ObservedCluster] = {}
+    for cluster_id, snapshot_block in external.snapshots.items():
+        bound_cluster = result[cluster_id] = bind_snapshot(
+            cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms
+        )
+        external.diagnostics += _warn_mismatches(
+            snapshot_block.block, cluster_id, bound_cluster, is_known=cluster_id in clusters
+        )
+    return result
+
+
+def _warn_mismatches(
+    block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_known: bool
+) -> Iterator[Diagnostic]:
+    if is_known and observed_cluster.unknown_nodes:
+        count, node_names = (
+            len(observed_cluster.unknown_nodes),
+            ", ".join(observed_cluster.unknown_nodes[:_MOST_NAMES]),
+        )
+        ellipsis = ", ..." if count > _MOST_NAMES else ""
+        detail = (
+            f'{count} {select_form(count, "node")} of the cluster "{cluster_id}" ({node_names}{ellipsis}) '
+            f"{select_form(count, 'is', 'are')} no VM of this configuration, neither by name nor by provider "
+            f"id: "
+            "pods may go there, and the machine is what the label says, if anything."
+        )
+        yield build_warning("node-without-a-vm", detail, block.header_span, block=block.header)
+    if observed_cluster.lost_pod_count:
+        count = observed_cluster.lost_pod_count
+        detail = (
+            f'{count} {select_form(count, "pod")} of "{cluster_id}" {select_form(count, "runs", "run")} on '
+            f"nodes "
+            "that this plan removes or makes anew, or that the files lack. Where those of other "
+            "workloads start again is not foretold."
+        )
+        yield build_warning("pods-of-lost-nodes-left-out", detail, block.header_span, block=block.header)
+
+
+def check_unknown_clusters(
+    external: ExternalClusters, clusters: Mapping[str, NodeCluster], instances: Iterable[Instance]
+) -> Iterator[Diagnostic]:
+    """Yield errors for data blocks about unknown clusters and members."""
+    members = [instance.planned or {} for instance in instances if instance.type.kind is PlanningKind.MEMBER]
+    planned_ids = [cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id]
+    known_ids = {*planned_ids, *(str(member.get("name")) for member in members)}
+    for cluster_id, snapshot_block in external.snapshots.items():
+        if cluster_id not in known_ids:
+            detail = (
+                f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}", and no '
+                f"fleet_member_cluster this name.{suggest_name(cluster_id, sorted(known_ids))}"
+            )
+            yield build_error(
+                "unknown-cluster", detail, snapshot_block.block.header_span, block=snapshot_block.block.header
+            )

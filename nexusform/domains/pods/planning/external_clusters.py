@@ -1,0 +1,111 @@
+"""Clusters of other states and clusters listed by kubectl, with their pods, from data blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
+from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, SnapshotBlock
+from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
+from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
+from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.resources.address import Address, parse_address
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.objects import InstanceState, ObjectState
+
+
+def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> ExternalClusters:
+    """Return the clusters read by the data blocks of the configuration."""
+    external = ExternalClusters()
+    for block, attributes in list_read_blocks(PlanningKind.REMOTE_STATE, request, evaluation):
+        _add_state(external, block, attributes, request.registries)
+    for block, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation):
+        cluster_id = str(attributes.get("cluster_id"))
+        if cluster_id in external.snapshots:
+            external.diagnostics.append(_build_duplicate_error(block, cluster_id))
+        external.snapshots[cluster_id] = SnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
+    return external
+
+
+def _add_state(
+    external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: Registries
+) -> None:
+    """Add the clusters of another state and their pods."""
+    instances = _parse_instances(attributes, registries)
+    catalogue = str(attributes.get("sku_catalogue") or "")
+    objects = [
+        SiteObject(address, instance.current.attributes, instance.current.creation)
+        for address, instance in instances.items()
+        if instance.current is not None
+    ]
+    for cluster_id, cluster in build_existing_clusters(objects, registries, catalogue).items():
+        existing_cluster = external.clusters.setdefault(cluster_id, cluster)
+        if existing_cluster != cluster:
+            external.diagnostics.append(_build_conflict_error(block, cluster_id))
+    members = collect_prior_members(instances, registries)
+    external.pods += list_prior_pods(instances, registries, members)
+
+
+def _parse_instances(attributes: Mapping[str, Any], registries: Registries) -> dict[Address, InstanceState]:
+    """Return the objects read, in order. Values that do not match their type (possible in tests) are
+    skipped.
+    """
+    instances: dict[Address, InstanceState] = {}
+    resources = attributes.get("resources")
+    for number, (text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):
+        address = parse_address(text)
+        kind = registries.resource_types.get(address.type)
+        if kind is not None and not validate_attributes(kind.schema, values):
+            instances[address] = InstanceState(ObjectState(values, number))
+    return instances
+
+
+def _build_conflict_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
+    return build_error(
+        "cluster-in-two-states",
+        f'The cluster "{cluster_id}" stands in this state and in another one that is read, and they differ, '
+        "so a member that names it could be either. Give sites names of their own, or read one of the two.",
+        block.header_span,
+        block=block.header,
+    )
+
+
+def _build_duplicate_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
+    return build_error(
+        "cluster-observed-twice",
+        f'Another data block reads the nodes of "{cluster_id}", too. One block takes several files.',
+        block.header_span,
+        block=block.header,
+    )
+
+
+def list_read_blocks(
+    kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
+    """Yield the data blocks of a kind with the attributes read."""
+    for block, attributes in list_data_blocks(kind, request, evaluation):
+        if attributes is not None:
+            yield block, attributes
+
+
+def list_data_blocks(
+    kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
+    """Yield the data blocks of a kind with the attributes read, None if unreadable."""
+    sources = request.registries.data_sources
+    for module in iterate_modules(request.configuration.root):
+        for block in module.resources.values():
+            if block.mode != "data" or block.type not in sources:
+                continue
+            if sources[block.type].kind is not kind:
+                continue
+            for instance in evaluation.list_module_instances(module.path):
+                for item in evaluation.get_resource(instance, block).items.values():
+                    yield block, item.attributes

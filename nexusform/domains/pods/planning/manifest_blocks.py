@@ -1,0 +1,418 @@
+"""Planning of fleet_hub_manifest blocks: those with a cluster_id apply their pods there directly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
+from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_reserved_namespace,
+    parse_manifests,
+    unwrap_envelopes,
+)
+from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, bind_observed_clusters
+from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
+from nexusform.domains.pods.planning.object_pods import PriorPods
+from nexusform.domains.pods.planning.phase import OBJECT_REPLACED, PodPhase
+from nexusform.domains.pods.scheduling.risks import PodWarning
+from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.preparation.planning_order import FLEET_PHASE, PlanningOrder
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address, ConfigAddress
+from nexusform.state.objects import InstanceState
+from nexusform.values.value import UNKNOWN
+
+_MAX_LISTED: Final = 5
+
+
+@lru_cache(maxsize=256)
+def parse_objects(body: str) -> tuple[Manifest, ...]:
+    """Parse the objects of a YAML text, with envelopes unwrapped."""
+    return unwrap_envelopes(parse_manifests("yaml_body", body).manifests).manifests
+
+
+# --- prior pods --------------------------------------------------------------------------------
+
+
+def list_prior_pods(
+    instances: Mapping[Address, InstanceState], registries: Registries, members: Mapping[str, str]
+) -> Iterator[PriorPods]:
+    """Yield the pods of a state's instances, object by object in order of creation; `members` maps member
+    names to cluster ids.
+    """
+    current_objects = [
+        (address, instance.current) for address, instance in instances.items() if instance.current is not None
+    ]
+    current_objects.sort(key=lambda item: item[1].creation)
+    hub_objects: tuple[Manifest, ...] | None = None
+    for address, current in current_objects:
+        workloads = current.attributes.get("workloads")
+        if not isinstance(workloads, Mapping):
+            continue
+        kind = registries.get_kind(address.type)
+        list_applied = (
+            registries.resource_types[address.type].list_applied_objects
+            if kind is PlanningKind.PLACEMENT
+            else None
+        )
+        cluster_id = _get_cluster_id(current.attributes)
+        if kind is PlanningKind.MANIFEST and cluster_id:
+            yield PriorPods(str(address), cluster_id, workloads, _parse_body(current.attributes))
+        elif list_applied is not None:
+            recorded_manifests = list_applied(current.attributes, current.private)
+            if recorded_manifests is None and hub_objects is None:
+                hub_objects = _collect_hub_objects(instances, registries)
+            for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
+                # An imported placement notes nothing of its members: they have what is on the hub.
+                manifests = hub_objects or ()
+                if recorded_manifests is not None:
+                    manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
+                member_workloads = workloads.get(member) or {}
+                if not member_workloads and not manifests:
+                    continue  # it brings nothing there
+                cluster_id = members.get(member, member)
+                yield PriorPods(str(address), cluster_id, member_workloads, manifests)
+
+
+def _collect_hub_objects(
+    instances: Mapping[Address, InstanceState], registries: Registries
+) -> tuple[Manifest, ...]:
+    """Return the objects on the hub, candidates for selection by placements."""
+    objects: list[Manifest] = []
+    for address, instance in instances.items():
+        current = instance.current
+        if current is None or registries.get_kind(address.type) is not PlanningKind.MANIFEST:
+            continue
+        if not current.attributes.get("cluster_id"):
+            objects += _parse_body(current.attributes)
+    return tuple(objects)
+
+
+def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
+    return parse_objects(str(attributes.get("yaml_body") or ""))
+
+
+def collect_prior_members(
+    instances: Mapping[Address, InstanceState], registries: Registries
+) -> dict[str, str]:
+    """Return the members in state: name -> cluster id."""
+    members = {}
+    for address, instance in instances.items():
+        if registries.get_kind(address.type) is PlanningKind.MEMBER and instance.current is not None:
+            attributes = instance.current.attributes
+            cluster_id = str(attributes.get("kubernetes_cluster_id") or "")
+            if cluster_id:
+                members[str(attributes.get("name"))] = cluster_id
+    return members
+
+
+def create_pod_phase(
+    blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters
+) -> PodPhase:
+    """Return the pod phase of a plan, over the VMs after phase 4 and clusters of other states. Pods of
+    objects without a block are removed.
+    """
+    registries = blocks.request.registries
+    members = collect_prior_members(blocks.prior.instances, registries)
+    outside_targets = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
+    prior_objects = [
+        replace(item, is_outside_targets=item.address in outside_targets)
+        for item in list_prior_pods(blocks.prior.instances, registries, members)
+    ]
+    objects = list(objects)
+    clusters = {**external.clusters, **build_planned_clusters(objects)}
+    observed = bind_observed_clusters(external, clusters, objects)
+    clusters |= {cluster_id: item.cluster for cluster_id, item in observed.items()}
+    pods = PodPhase(clusters, prior_objects, members, external.pods, observed)
+    for address, instance in blocks.instances.items():
+        keeps_running = instance.action is Action.FORGET
+        if instance.is_removed and instance.type.kind is PlanningKind.MANIFEST:
+            pods.remove_pods(
+                str(address),
+                _get_cluster_id(instance.before),
+                "workload_removed",
+                keeps_running=keeps_running,
+            )
+        elif instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT:
+            for member in (instance.before or {}).get("workloads") or {}:
+                pods.remove_pods(str(address), member, keeps_running=keeps_running)
+    return pods
+
+
+# --- blocks ------------------------------------------------------------------------------------
+
+
+def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
+    """Plan phase 5: members and other hub objects, manifests in batches."""
+    types = blocks.request.registries.resource_types
+    phase_blocks = [
+        block
+        for block in blocks.order.list_phase(FLEET_PHASE)
+        if types[block.type].build_fleet_object is not None
+    ]
+    manifests = frozenset(
+        block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST
+    )
+    problems: list[Diagnostic] = []
+    for batch in _build_batches(phase_blocks, blocks.order, manifests):
+        if batch[0].address in manifests:
+            problems += plan_manifests(batch, blocks, evaluation, pods)
+        else:
+            blocks.plan_block(batch[0], evaluation)
+    return problems
+
+
+def plan_manifests(
+    manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
+) -> list[Diagnostic]:
+    """Plan hub manifests without references to each other: their pods share one queue."""
+    instances: list[Instance] = []
+    for block in manifest_blocks:
+        expanded = blocks.expand(block, evaluation)
+        assert expanded is not None
+        blocks.diagnostics += expanded.diagnostics
+        for instance in expanded.instances:
+            if instance.is_configured:
+                blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
+                if instance.config is not None and not instance.is_invalid:
+                    blocks.predict_action(instance, evaluation)
+        instances += expanded.instances
+    _remove_former_pods(instances, pods)
+    problems = _check_clusters(instances, pods)
+    workloads = _place_pods(instances, pods)
+    for instance in instances:
+        if instance.is_configured:
+            blocks.decide_action(instance, {"workloads": workloads.get(instance.address)}, evaluation)
+        blocks.add_instance(instance, evaluation)
+    return problems
+
+
+def _get_cluster_id(attributes: Mapping[str, Any] | None) -> str:
+    """Return the cluster id of an object, "" if it has none or it is unknown."""
+    cluster_id = (attributes or {}).get("cluster_id")
+    return cluster_id if isinstance(cluster_id, str) else ""
+
+
+def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
+    """Remove the pods of deleted objects, and of objects moved to another cluster."""
+    for instance in instances:
+        previous_id = _get_cluster_id(instance.before)
+        if not previous_id:
+            continue
+        if instance.is_removed:
+            pods.remove_pods(str(instance.address), previous_id, "workload_removed")
+        elif instance.is_replaced:
+            pods.remove_pods(str(instance.address), previous_id, OBJECT_REPLACED)
+        elif instance.config is not None and _get_cluster_id(instance.config) != previous_id:
+            pods.remove_pods(str(instance.address), previous_id)
+
+
+def _check_clusters(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
+    """Return an error per manifest with an unknown cluster."""
+    problems: list[Diagnostic] = []
+    known_ids = sorted(pods.clusters)
+    for instance in instances:
+        target = _get_cluster_id(instance.config)
+        if not target or instance.is_removed or instance.is_invalid or target in pods.clusters:
+            continue
+        choice = f" Known: {', '.join(known_ids[:10])}." if known_ids else ""
+        detail = f'No cluster has the id "{target}".{suggest_name(target, known_ids)}{choice}'
+        problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
+        instance.is_invalid = True
+    return problems
+
+
+def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
+    """Return the `workloads` of every instance with a cluster, cluster by cluster, older objects first."""
+    by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
+    for instance in instances:
+        target = _get_cluster_id(instance.config)
+        if instance.is_invalid or instance.is_removed or not target or instance.config is None:
+            continue
+        body = instance.config.get("yaml_body")
+        if body is UNKNOWN or not isinstance(body, str):
+            continue
+        by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
+    values: dict[Address, Any] = {}
+    for cluster_id, cluster_instances in by_cluster.items():
+        cluster_instances.sort(key=lambda pair: _get_sort_key(pair[0]))
+        objects = [(str(instance.address), manifests) for instance, manifests in cluster_instances]
+        values_by_address = pods.place_objects(cluster_id, objects)
+        values |= {
+            instance.address: values_by_address[str(instance.address)] for instance, _ in cluster_instances
+        }
+    return values
+
+
+def _get_sort_key(instance: Instance) -> tuple[bool, int]:
+    """Return a key that sorts existing objects by creation, and new ones after them."""
+    return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
+
+
+def _build_batches(
+    phase: Sequence[ResourceBlock], order: PlanningOrder, manifests: AbstractSet[ConfigAddress]
+) -> list[list[ResourceBlock]]:
+    """Return the blocks of phase 5 in dependency order: independent manifests together, every other block
+    alone.
+    """
+    batches: list[list[ResourceBlock]] = []
+    waiting: list[ResourceBlock] = []
+    for block in phase:
+        dependencies = order.get_direct_needs(block.address)
+        if any(other.address in dependencies for other in waiting):
+            batches.append(waiting)
+            waiting = []
+        if block.address in manifests:
+            waiting.append(block)
+        else:
+            batches.append([block])
+    return [*batches, waiting] if waiting else batches
+
+
+# --- diagnostics -------------------------------------------------------------------------------
+
+
+def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
+    """Yield the problems of manifests at their blocks."""
+    by_address = {str(address): instance for address, instance in instances.items()}
+    for address, finding in pods.findings:
+        instance = by_address.get(address)
+        if instance is not None:
+            path = ("yaml_body",) if instance.type.kind is PlanningKind.MANIFEST else ()
+            detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
+            yield instance.build_diagnostic(
+                Problem(path, finding.id, detail, finding.severity, brief=finding.brief)
+            )
+
+
+def list_pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
+    """Yield the risks of pods at their blocks: each kind of risk of a workload once, with all locations."""
+    by_address = {str(address): instance for address, instance in instances.items()}
+    yield from _warn_missing_namespaces(pods, by_address)
+    clusters = pods.list_object_clusters()
+    risks_by_kind: dict[tuple[str, str, str], list[_Risk]] = {}
+    for address, cluster, warning in pods.warnings:
+        risks_by_kind.setdefault((address, warning.workload, warning.kind), []).append((cluster, warning))
+    for (address, _, kind), risks in risks_by_kind.items():
+        instance = by_address.get(address)
+        if instance is not None:
+            is_named = len(clusters[address]) > 1
+            problem = Problem((), kind, _merge_warnings(risks, is_named=is_named), Severity.WARNING)
+            yield replace(
+                instance.build_diagnostic(problem), brief=_merge_summaries(risks, is_named=is_named)
+            )
+
+
+def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:
+    """Yield warnings about single-cluster objects with pods in a missing namespace. Placements report their
+    own.
+    """
+    member_namespaces = _collect_member_namespaces(instances.values())
+    for address, cluster_id, missing in pods.list_missing_namespaces():
+        instance = instances.get(address)
+        if instance is None or instance.type.kind is not PlanningKind.MANIFEST:
+            continue
+        cluster = pods.clusters[cluster_id].name
+        for namespace in sorted(missing - member_namespaces.get(cluster_id, set())):
+            if is_reserved_namespace(namespace):
+                continue
+            detail = (
+                f"Nothing brings the namespace {namespace} to {cluster}, and without it the objects cannot "
+                "be applied there. Add a Namespace to yaml_body, or name it in namespaces of the member "
+                "where it is there already."
+            )
+            problem = Problem(
+                ("yaml_body",),
+                "namespace-is-not-on-the-cluster",
+                detail,
+                Severity.WARNING,
+                brief=f"{namespace}: nothing brings it to {cluster}",
+            )
+            yield instance.build_diagnostic(problem)
+
+
+def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[str]]:
+    """Return the configured namespaces of members by cluster id."""
+    namespaces: dict[str, set[str]] = {}
+    for instance in instances:
+        member = instance.config or {}
+        cluster_id = member.get("kubernetes_cluster_id")
+        names = member.get("namespaces")
+        if (
+            instance.type.kind is PlanningKind.MEMBER
+            and isinstance(cluster_id, str)
+            and isinstance(names, Collection)
+        ):
+            namespaces.setdefault(cluster_id, set()).update(names or ())
+    return namespaces
+
+
+_Risk: TypeAlias = tuple[str, PodWarning]  # the cluster's name, and the risk there
+
+
+def _merge_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
+    """Merge warnings of one kind about one workload. `is_named`: several clusters, each is named. Of shared
+    machines and racks the first is described in full and the others are listed; other texts are per cluster.
+    """
+    cluster, first_warning = risks[0]
+    if not first_warning.location:
+        return " ".join(
+            _merge_by_cluster(
+                [(cluster_name, warning.detail) for cluster_name, warning in risks], is_named=is_named
+            )
+        )
+    detail = f"On cluster {cluster}: {first_warning.detail}" if is_named else first_warning.detail
+    location_texts = dict.fromkeys(
+        f"{warning.location} ({cluster_name})" if is_named else warning.location
+        for cluster_name, warning in risks
+    )
+    further_locations = list(location_texts)[1:]
+    return (
+        f"{detail} Its pods share {format_first(further_locations, _MAX_LISTED)}, too."
+        if further_locations
+        else detail
+    )
+
+
+def _merge_by_cluster(texts: Iterable[tuple[str, str]], *, is_named: bool) -> Iterator[str]:
+    """Yield each text once after its clusters; the subject appears only in the first."""
+    clusters: dict[str, list[str]] = {}
+    for cluster, text in texts:
+        clusters.setdefault(text, []).append(cluster)
+    subject = ""
+    for text, text_clusters in clusters.items():
+        prefix = (
+            f"On {select_form(len(text_clusters), 'cluster')} {format_first(text_clusters, _MAX_LISTED)}: "
+            if is_named
+            else ""
+        )
+        yield f"{prefix}{text.removeprefix(subject)}"
+        subject = subject or f"{text.partition(': ')[0]}: "
+
+
+def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
+    """Return the warnings in one line with the first reason; "" without summaries."""
+    summary = risks[0][1].summary
+    subject, _, text = summary.partition(": ")
+    if not is_named or not text:
+        return summary
+    _, colon, reason = text.partition(": ")
+    parts = [f"{_extract_fact(warning.summary)} on {cluster}" for cluster, warning in risks]
+    return f"{subject}: {'; '.join(parts)}{colon}{reason}"
+
+
+def _extract_fact(summary: str) -> str:
+    """Return `2 Pending` of `web/shop: 2 Pending: reason`."""
+    return summary.partition(": ")[2].partition(": ")[0]

@@ -1,0 +1,235 @@
+"""Clusters with their nodes, one record each, built from existing VMs for pods and fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
+from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
+from nexusform.domains.pods.scheduling.workloads import Node
+from nexusform.interfaces.plugins import PlanningKind, Registries, ResourceType
+from nexusform.placements.vm_demands import (
+    CONTROL_PLANE_TAINT,
+    NodeProperties,
+    PlacedVm,
+    PoolDemand,
+    VmDemand,
+)
+from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
+from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
+from nexusform.scheduling.kubelet import (
+    MAX_CELLS,
+    REJECTING_POLICIES,
+    Kubelet,
+    NodeSize,
+    collect_extended_resources,
+    compute_allocatable,
+    compute_capacity,
+    list_registered_labels,
+    list_reserved_cpus,
+)
+from nexusform.scheduling.racks.vms import DEFAULT_SEED, VmSku
+
+# Ordered: if a VNF has the id of an NKS cluster, the NKS cluster is used.
+_KINDS: Final = ("nks", "vnf")
+
+
+class NodeCluster(Struct, frozen=True):
+    """Cluster with known nodes. `skus` are those of its nodes in order, `total_size` the sum of their
+    registered sizes. `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are
+    created and not observed: pods of state on either are lost. `seed` is the tie-break seed of its site.
+    `platform_names` maps the platform's VM names to ours. `version` is the Kubernetes version, major and
+    minor, () if unknown.
+    """
+
+    id: str
+    name: str
+    site_id: str
+    nodes: tuple[Node, ...]
+    skus: tuple[VmSku, ...] = ()
+    total_size: NodeSize = NodeSize(0, 0)
+    recreated_nodes: frozenset[str] = frozenset()
+    new_nodes: frozenset[str] = frozenset()
+    seed: int = DEFAULT_SEED
+    node_by_name: Mapping[str, Node] = field(default_factory=dict)
+    platform_names: Mapping[str, str] = field(default_factory=dict)
+    version: tuple[int, ...] = ()
+
+    def find_node(self, name: str) -> Node | None:
+        """Return the node of this name."""
+        return self.node_by_name.get(name)
+
+
+def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
+    """Return the clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""
+    parts: list[_ClusterPart] = []
+    for vms in objects:
+        attributes = vms.instance.planned
+        if vms.request.demand is None or vms.is_removed or not attributes:
+            continue
+        seed = vms.request.site.scheduler.seed if vms.request.site is not None else DEFAULT_SEED
+        placed_vms = tuple(vms.list_placed_vms())
+        recreated_vms, new_vms = (
+            frozenset(vms.request.actions.recreations),
+            frozenset(vms.request.actions.additions),
+        )
+        parts.append(
+            _ClusterPart(
+                vms.instance.type, attributes, vms.request.demand, placed_vms, recreated_vms, new_vms, seed
+            )
+        )
+    return _build_clusters(parts)
+
+
+def build_existing_clusters(
+    objects: Iterable[SiteObject], registries: Registries, catalogue: str
+) -> dict[str, NodeCluster]:
+    """Return the clusters among the objects of another state by id. `catalogue` is the version of its SKU
+    catalogue.
+    """
+    context = build_site_layout(objects, registries, catalogue)
+    parts: list[_ClusterPart] = []
+    for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
+        if kind.vms is None:
+            continue
+        demand, _ = kind.vms.build_demand(state_object.attributes, context.context, state_object.address)
+        if demand is None:
+            continue
+        site = context.sites.get(demand.site_id)
+        seed = site.scheduler.seed if site is not None else DEFAULT_SEED
+        vms = _sort_by_demand(demand, kind.vms.list_existing_vms(state_object.attributes))
+        parts.append(_ClusterPart(kind, state_object.attributes, demand, vms, seed=seed))
+    return _build_clusters(parts)
+
+
+def _sort_by_demand(demand: VmDemand, existing_vms: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
+    """Return the requested VMs among the existing ones, pool by pool."""
+    vm_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
+    vms: list[PlacedVm] = []
+    for pool in demand.pools:
+        keys = [(pool.pool, number) for number in pool.numbers]
+        vms += [vm_by_key[key] for key in keys if key in vm_by_key]
+    return tuple(vms)
+
+
+class _ClusterPart(Struct, frozen=True):
+    # Contribution of one object to its cluster: its VMs, the re-created and the new ones among them.
+    type: ResourceType
+    attributes: Mapping[str, Any]
+    demand: VmDemand
+    vms: tuple[PlacedVm, ...]
+    recreated_vms: frozenset[VmKey] = frozenset()
+    new_vms: frozenset[VmKey] = frozenset()
+    seed: int = DEFAULT_SEED
+
+
+def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
+    """Return the clusters by id from parts in any order; owners other than NKS clusters and VNFs are
+    skipped.
+    """
+    by_owner: dict[str, list[_ClusterPart]] = {}
+    for part in parts:
+        by_owner.setdefault(part.demand.owner, []).append(part)
+    clusters: dict[str, NodeCluster] = {}
+    for owner in sorted(by_owner):
+        kind, _, cluster_id = owner.partition(":")
+        if kind in _KINDS and cluster_id not in clusters:
+            clusters[cluster_id] = _build_cluster(cluster_id, by_owner[owner])
+    return clusters
+
+
+def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
+    """Return the cluster of an NKS cluster and its separate pools, or of a VNF."""
+    first_part = parts[0]
+    attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)
+    nodes: list[Node] = []
+    skus: list[VmSku] = []
+    recreated_nodes: set[str] = set()
+    new_nodes: set[str] = set()
+    platform_names: dict[str, str] = {}
+    for part in parts:
+        pools = {pool.pool: pool for pool in part.demand.pools}
+        for vm in part.vms:
+            nodes.append(_build_part_node(part, vm, pools[vm.pool], attributes))
+            skus.append(pools[vm.pool].sku)
+            if (vm.pool, vm.number) in part.recreated_vms:
+                recreated_nodes.add(vm.name)
+            elif (vm.pool, vm.number) in part.new_vms:
+                new_nodes.add(vm.name)
+            if vm.platform_name:
+                platform_names[vm.platform_name] = vm.name
+    return NodeCluster(
+        id=cluster_id,
+        name=first_part.demand.cluster,
+        site_id=first_part.demand.site_id,
+        nodes=tuple(nodes),
+        skus=tuple(skus),
+        total_size=sum_sizes(compute_capacity(sku) for sku in skus),
+        recreated_nodes=frozenset(recreated_nodes),
+        new_nodes=frozenset(new_nodes),
+        seed=first_part.seed,
+        node_by_name={node.name: node for node in nodes},
+        platform_names=platform_names,
+        version=parse_version(str((attributes or {}).get("kubernetes_version") or "")),
+    )
+
+
+def find_cluster_attributes(
+    parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]],
+) -> Mapping[str, Any] | None:
+    """Return the attributes of the cluster among a cluster and its separate pools; None without one (a
+    VNF).
+    """
+    return next((attributes for kind, attributes in parts if kind is PlanningKind.CLUSTER), None)
+
+
+def sum_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
+    """Return CPU and memory of several nodes together."""
+    size_list = list(sizes)
+    return NodeSize(sum(size.cpu for size in size_list), sum(size.memory for size in size_list))
+
+
+def _build_part_node(
+    part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None
+) -> Node:
+    """Return the node of a part's VM; `cluster` are the attributes of its cluster, None for a VNF."""
+    family = part.type.vms
+    assert family is not None, "only what has VMs is asked"
+    cluster_attributes = part.attributes if cluster is None else cluster
+    return build_node(vm, pool.sku, family.describe_node(part.attributes, vm, cluster_attributes))
+
+
+def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
+    """Return the node of a VM."""
+    location, kubelet = vm.placement, marks.kubelet
+    size = compute_allocatable(sku, kubelet)
+    return Node(
+        vm.name,
+        {**_compute_default_labels(vm.name, marks), **marks.labels},
+        marks.taints,
+        size.cpu,
+        size.memory,
+        machine=location.machine,
+        rack=location.rack,
+        zone=location.availability_zone,
+        other_resources=size.extended,
+        policy=kubelet.policy,
+        cells=_compute_numa_cells(sku, kubelet),
+    )
+
+
+def _compute_numa_cells(sku: VmSku, kubelet: Kubelet) -> tuple[Mapping[str, int], ...]:
+    if kubelet.policy not in REJECTING_POLICIES:
+        return ()
+    count = min(kubelet.cells or sku.numa_cells, MAX_CELLS)
+    return compute_cells(
+        sku.vcpus, list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet), count
+    )
+
+
+def _compute_default_labels(name: str, marks: NodeProperties) -> dict[str, str]:
+    """Return the labels set by every kubelet, and by kubeadm on a control plane."""
+    return list_registered_labels(name, control_plane=CONTROL_PLANE_TAINT in marks.taints)

@@ -1,0 +1,333 @@
+"""Pods of one object on one cluster: their records in state, and their outcomes. The pods of an object may be
+predicted several times in one plan, since later pods can satisfy their affinity or take their nodes; a plan
+shows the combined change of a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.rows import (
+    OBSERVED,
+    PodRecord,
+    RejectedPods,
+    build_pod_values,
+    build_rejected_rows,
+    format_pod_spec,
+    parse_pod_record,
+    parse_pod_spec,
+)
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
+from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
+from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec, PodState, Workload
+from nexusform.plans.plan import PlacementChange
+from nexusform.resources.address import Address
+
+OVERRIDE_CHANGED: Final = "override_changed"
+
+# Kinds without a replacement for failed pods: a Job gives up after some.
+_PERMANENT_FAILURE_KINDS: Final = ("Pod", "Job")
+
+PodMap = dict[str, dict[str, Any]]
+PodKey = tuple[str, int]
+# Triggers of a repeated prediction that continue an earlier change of the same plan.
+_CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
+
+
+class PriorPods(Struct, frozen=True):
+    """Pods of one object on one cluster in state. `manifests` are their source as far as recorded; with
+    `has_candidate_manifests` they are only the candidates of the selection. The pods of an object that
+    `is_outside_targets` are kept unchanged. `is_current_edition`: predicted by the current rules.
+    """
+
+    address: str
+    cluster_id: str
+    workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    manifests: tuple[Manifest, ...] = ()
+    is_outside_targets: bool = False
+
+    def list_existing_pods(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[PodRecord, ExistingPod]]:
+        """Yield the existing pods with their records. `specs` are those of workloads (keys)."""
+        for key, pods in self.workloads.items():
+            spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
+            for name, values in pods.items():
+                record = parse_pod_record(values)
+                is_permanently_failed = (
+                    record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
+                )
+                rejection = record.reason or "" if is_permanently_failed else ""
+                pod_spec = _resolve_spec(spec, record)
+                number = parse_pod_number(key, name)
+                pod = ExistingPod(
+                    key, number, record.node, pod_spec, 0, rejection, record.volumes, self.is_outside_targets
+                )
+                yield record, pod
+
+
+def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
+    """Return the workloads of the pods in state, by cluster id and key."""
+    manifests: dict[str, list[Manifest]] = {}
+    for prior_pods in objects:
+        manifests.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
+    # Parsed together: a PriorityClass or LimitRange of one object applies to the pods of all.
+    readings = {
+        cluster_id: collect_workloads(cluster_manifests)
+        for cluster_id, cluster_manifests in manifests.items()
+    }
+    return {
+        cluster_id: {workload.key: workload for workload in reading.workloads}
+        for cluster_id, reading in readings.items()
+    }
+
+
+def add_previous_maximums(
+    workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
+) -> tuple[Workload, ...]:
+    """Return workloads with their previous maximum number of pods, if known."""
+    scaled: list[Workload] = []
+    for workload in workloads:
+        prior = previous_workloads.get(workload.key)
+        is_scaled = prior is not None and prior.replicas != workload.replicas
+        maximum = prior.replicas + prior.max_surge if prior is not None and is_scaled else 0
+        scaled.append(replace(workload, previous_max_pods=maximum))
+    return tuple(scaled)
+
+
+def get_specs(workloads: Mapping[str, Workload]) -> dict[str, PodSpec]:
+    """Return the pod specs of these workloads by key."""
+    return {key: workload.pod for key, workload in workloads.items()}
+
+
+class PredictionInput(Struct, frozen=True):
+    """Input of a prediction, kept to replay it for an explanation."""
+
+    cluster: Cluster
+    existing_pods: tuple[ExistingPod, ...]
+    workloads: tuple[Workload, ...]
+    seed: int
+    lost_pods: frozenset[PodKey]
+
+
+class ObjectPods(Struct):
+    """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records`
+    their records; `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of
+    the last call, `values` is the returned value, `outcomes` has the outcome of each pod (by workload and
+    number), `displacements` those of pods evicted for other objects. `has_uncreated`: a quota rejects some
+    pods; `rejections` are pods rejected permanently.
+    """
+
+    prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
+    records: dict[tuple[str, str], PodRecord] = field(default_factory=dict)
+    prior_templates: dict[str, str] = field(default_factory=dict)
+    workloads: tuple[Workload, ...] = ()
+    manifests: tuple[Manifest, ...] = ()
+    outcomes: dict[str, dict[int, PodOutcome]] = field(default_factory=dict)
+    displacements: dict[PodKey, PodOutcome] = field(default_factory=dict)
+    removed_outcomes: list[PodOutcome] = field(default_factory=list)
+    values: PodMap = field(default_factory=dict)
+    warnings: tuple[PodWarning, ...] = ()
+    overrides_changed: bool = False
+    has_uncreated: bool = False
+    rejections: tuple[RejectedPods, ...] = ()
+    inputs: PredictionInput | None = None
+
+    def list_outcomes(self, workload: str) -> list[PodOutcome]:
+        """Return the outcomes of a workload's pods by number."""
+        outcome_by_number = self.outcomes.get(workload, {})
+        return [outcome_by_number[number] for number in sorted(outcome_by_number)]
+
+    def list_all_outcomes(self) -> Iterator[PodOutcome]:
+        """Yield the outcomes of all pods."""
+        for outcome_by_number in self.outcomes.values():
+            yield from outcome_by_number.values()
+
+    def list_row_outcomes(self) -> list[PodOutcome]:
+        """Return the removed pods, then the outcomes of the current workloads."""
+        outcomes = list(self.removed_outcomes)
+        for workload in self.workloads:
+            outcomes += self.list_outcomes(workload.key)
+        return outcomes
+
+    def list_keys(self) -> set[str]:
+        """Return the keys of the workloads."""
+        return {workload.key for workload in self.workloads}
+
+    def find_record(self, outcome: PodOutcome) -> PodRecord | None:
+        """Return the record of a pod in state."""
+        return self.records.get((outcome.workload, outcome.name))
+
+    def is_stable(self) -> bool:
+        """Return whether all pods are created and running, and none has a former template."""
+        if self.has_uncreated:
+            return False
+        for workload in self.workloads:
+            pods = self.list_outcomes(workload.key)
+            running_count = sum(bool(pod.node) for pod in pods)
+            is_current = all(
+                pod.spec is not None and pod.spec.template == workload.pod.template for pod in pods
+            )
+            if (
+                running_count < max(len(pods), workload.replicas * (workload.kind != "DaemonSet"))
+                or not is_current
+            ):
+                return False
+        return True
+
+    # --- prior pods -----------------------------------------------------------------------------
+
+    def load_prior(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> Iterator[ExistingPod]:
+        """Load the pods of state and yield them as existing pods."""
+        self.prior_templates = {key: specs[key].template for key in prior.workloads if key in specs}
+        for record, pod in prior.list_existing_pods(specs):
+            key, name = pod.workload, pod.name
+            self.records[key, name] = record
+            self.prior_pods.setdefault(key, {})[name] = pod
+            yield pod
+
+    def list_open_nodes(self) -> dict[str, set[str]]:
+        """Return, by workload, the nodes with observed pods or pods of a former template in state."""
+        nodes: dict[str, set[str]] = {}
+        for workload, pods in self.prior_pods.items():
+            workload_nodes = nodes.setdefault(workload, set())
+            for pod in pods.values():
+                record = self.records[workload, pod.name]
+                if record.provenance == OBSERVED or record.former_template:
+                    workload_nodes.add(pod.node)
+        return nodes
+
+    def import_pod(self, pod: ExistingPod, cluster: NodeCluster, template: str) -> None:
+        """Add an observed pod of one of the workloads, with its current template, to the object."""
+        node = cluster.find_node(pod.node)
+        is_former = pod.spec.template != template
+        self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
+        self.records[pod.workload, pod.name] = PodRecord(
+            pod.node,
+            node.machine if node is not None else None,
+            node.zone if node is not None else None,
+            is_certain=True,
+            provenance=OBSERVED,
+            former_template=pod.spec.template if is_former else "",
+            former_pod=format_pod_spec(pod.spec) if is_former else "",
+            state=str(PodState.SCHEDULED),
+        )
+
+    def replace_spec(self, key: str, spec: PodSpec) -> Iterator[ExistingPod]:
+        """Replace the spec of a workload's pods in state, and yield the pods."""
+        pods = self.prior_pods.get(key, {})
+        for name, pod in list(pods.items()):
+            pods[name] = replace(pod, spec=_resolve_spec(spec, self.records.get((key, name))))
+            yield pods[name]
+
+    # --- outcomes -------------------------------------------------------------------------------
+
+    def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
+        """Record the outcome of each pod."""
+        for outcome in outcomes:
+            outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
+            if outcome.action == pod_outcomes.REMOVE:
+                if outcome.name in self.prior_pods.get(outcome.workload, {}):
+                    self.removed_outcomes.append(outcome)
+                outcome_by_number.pop(outcome.number, None)
+            else:
+                self._merge_outcome(outcome)
+
+    def record_uncreated(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
+        """Record the pods not created, by the forecasts of workloads."""
+        own_forecasts = [forecasts[workload.key] for workload in self.workloads]
+        self.has_uncreated = any(item.uncreated for item in own_forecasts)
+        self.rejections = tuple(
+            RejectedPods(item.workload, item.uncreated, item.rejection)
+            for item in own_forecasts
+            if item.uncreated and item.workload.admission_error
+        )
+
+    def build_rejected_rows(self, address: Address, cluster: NodeCluster) -> Iterator[PlacementChange]:
+        """Yield the rows of pods rejected by the API server."""
+        for rejected in self.rejections:
+            yield from build_rejected_rows(
+                address, cluster, rejected, self.list_outcomes(rejected.workload.key)
+            )
+
+    def record_displacement(self, outcome: PodOutcome) -> None:
+        """Record the outcome of a pod evicted for one of another object."""
+        self.displacements[outcome.workload, outcome.number] = outcome
+        pods = self.prior_pods.get(outcome.workload, {})
+        if outcome.name in pods:
+            pods[outcome.name] = replace(pods[outcome.name], node=outcome.node)
+        if outcome.number in self.outcomes.get(outcome.workload, {}):
+            self._merge_outcome(outcome)
+
+    def _merge_outcome(self, outcome: PodOutcome) -> None:
+        outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
+        displacement = self.displacements.get((outcome.workload, outcome.number))
+        earlier_outcome = outcome_by_number.get(outcome.number, displacement)
+        if (
+            earlier_outcome is not None
+            and earlier_outcome.trigger
+            and outcome.trigger in _CONTINUING_TRIGGERS
+        ):
+            outcome = _combine_outcomes(earlier_outcome, outcome)
+        elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
+            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
+        outcome_by_number[outcome.number] = outcome
+
+    def update_warnings(self, warnings: Sequence[PodWarning]) -> None:
+        """Set the warnings of this prediction. Evictions of earlier predictions are kept, as only those
+        report them.
+        """
+        evicting_workloads = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
+        preempting_workloads = {
+            pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims
+        } - evicting_workloads
+        kept_warnings = [
+            item for item in self.warnings if item.kind == PREEMPTS and item.workload in preempting_workloads
+        ]
+        # Likewise for pods evicted by a taint: the next prediction finds them on other nodes.
+        evicted_workloads = {warning.workload for warning in warnings if warning.kind == NO_EXECUTE_EVICTS}
+        earlier_evictions = [item for item in self.warnings if item.kind == NO_EXECUTE_EVICTS]
+        kept_warnings += [item for item in earlier_evictions if item.workload not in evicted_workloads]
+        self.warnings = (*warnings, *kept_warnings)
+
+    def update_values(self, cluster: NodeCluster) -> None:
+        """Update the value of the object in place: callers hold it already."""
+        self.values.clear()
+        for workload in self.workloads:
+            self.values[workload.key] = {
+                outcome.name: build_pod_values(cluster, workload, outcome, self.find_record(outcome))
+                for outcome in self.list_outcomes(workload.key)
+            }
+
+
+def _resolve_spec(spec: PodSpec, record: PodRecord | None) -> PodSpec:
+    """Return the spec of a pod in state: that of its workload (`spec`), or of its former template."""
+    if record is None or not record.former_template:
+        return spec
+    former_spec = parse_pod_spec(record.former_pod) if record.former_pod else None
+    return replace(former_spec or spec, template=record.former_template)
+
+
+def _combine_outcomes(earlier_outcome: PodOutcome, outcome: PodOutcome) -> PodOutcome:
+    """Return a repeated outcome as one change from the pod's state before the plan."""
+    if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
+        return earlier_outcome
+    return replace(
+        outcome,
+        action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,
+        previous=earlier_outcome.previous,
+        trigger=earlier_outcome.trigger,
+        preempted_by=earlier_outcome.preempted_by,
+    )
+
+
+def parse_pod_number(workload: str, pod: str) -> int:
+    """Return the number in a pod name built by `format_pod_name`."""
+    digits = pod.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() and workload.split("/")[1:2] != ["Pod"] else 0

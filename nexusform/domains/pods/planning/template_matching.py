@@ -1,0 +1,126 @@
+"""Match of observed pods with their workload's template: pods still to be replaced by a rollout. The API
+server's own template hash cannot be computed from a manifest. So pods are grouped by their hash label, and
+the images and requests of each group are compared with the manifest's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.domains.pods.planning.object_pods import ObjectPods
+from nexusform.domains.pods.scheduling.workloads import Container, ExistingPod, PodSpec, Workload
+
+# Kinds with template updates; pods of all others are created once.
+_UPDATED_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+# Resources added only by LimitRange defaults; other additions may be unknown.
+_ALWAYS_COMPARED: Final = ("cpu", "memory")
+
+
+def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
+    """Return the numbers of observed pods created from an earlier template. `is_complete`: all objects with
+    default requests are known.
+    """
+    if workload.kind not in _UPDATED_KINDS:
+        return set()
+    by_revision: dict[str, list[ExistingPod]] = {}
+    for pod in pods:
+        if pod.observed_template is not None:
+            by_revision.setdefault(pod.observed_template.revision, []).append(pod)
+    current_revisions = [
+        revision
+        for revision, revision_pods in by_revision.items()
+        if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
+    ]
+    # Several revisions may match: the current template is the one rolled out last.
+    newest_revision = max(
+        current_revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None
+    )
+    return {
+        pod.number
+        for revision, revision_pods in by_revision.items()
+        for pod in revision_pods
+        if revision != newest_revision
+    }
+
+
+def assign_specs(workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool) -> list[ExistingPod]:
+    """Return observed pods of a workload with the specs of their templates and their actual requests."""
+    outdated_numbers = find_outdated_pods(workload, pods, is_complete=is_complete)
+    return [
+        replace(
+            pod,
+            spec=_build_former_spec(pod)
+            if pod.number in outdated_numbers
+            else _build_current_spec(workload.pod, pod),
+        )
+        for pod in pods
+    ]
+
+
+def _build_current_spec(spec: PodSpec, pod: ExistingPod) -> PodSpec:
+    """Return the current spec with the actual requests of the pod: it may have been resized, or have added
+    containers.
+    """
+    actual_requests = pod.spec.requests
+    return (
+        spec
+        if actual_requests == spec.requests
+        else replace(spec, requests=actual_requests, scored_requests=pod.spec.scored_requests)
+    )
+
+
+def _build_former_spec(pod: ExistingPod) -> PodSpec:
+    revision = pod.observed_template.revision if pod.observed_template is not None else ""
+    return replace(pod.spec, template=f"seen-{revision}")
+
+
+def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:
+    """Return whether a pod has the containers of a template. It may have further ones."""
+    container_by_name = {
+        container.name: container
+        for container in (pod.observed_template.containers if pod.observed_template else ())
+    }
+    return all(
+        container.name in container_by_name
+        and _is_same_container(container, container_by_name[container.name], is_complete=is_complete)
+        for container in workload.containers
+    )
+
+
+def _is_same_container(
+    template_container: Container, observed_container: Container, *, is_complete: bool
+) -> bool:
+    if (
+        template_container.image
+        and observed_container.image
+        and template_container.image != observed_container.image
+    ):
+        return False
+    template_requests, observed_requests = (
+        dict(template_container.requests),
+        dict(observed_container.requests),
+    )
+    names = {*template_requests, *(_ALWAYS_COMPARED if is_complete else ())}
+    return all(template_requests.get(name, 0) == observed_requests.get(name, 0) for name in names)
+
+
+def create_replacement_check(
+    own_pods: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
+) -> Callable[[ExistingPod], bool]:
+    """Return a check whether an observed pod was replaced since the observation: the template in state
+    (`prior_workloads`) differs, and state has no observed pod and none of a former template on its node.
+    """
+    open_nodes: dict[str, set[str]] = {}
+    for object_pods in own_pods:
+        open_nodes |= object_pods.list_open_nodes()
+
+    def is_replaced(pod: ExistingPod) -> bool:
+        workload, nodes = prior_workloads.get(pod.workload), open_nodes.get(pod.workload)
+        if workload is None or nodes is None or pod.node in nodes:
+            return False
+        return bool(find_outdated_pods(workload, [pod], is_complete=is_complete))
+
+    return is_replaced

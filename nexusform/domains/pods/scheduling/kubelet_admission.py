@@ -1,0 +1,188 @@
+"""Admission of a scheduled pod by kubelet: the pod runs, or it is Failed and uses nothing. kube-scheduler
+does not consult kubelet, so these checks run after its choice and never act as a filter. Source: kubernetes
+pkg/kubelet/lifecycle/predicate.go (order and texts of the reasons) and pkg/kubelet/cm/topologymanager
+(policies; scope container, the default). The CPU manager is assumed to be static wherever a policy is
+declared: without it no pod has exclusive CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+from nexusform.domains.pods.scheduling.rules import node_affinity, node_ports
+from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
+from nexusform.domains.pods.scheduling.workloads import AlignedRequests, Node, PodSpec
+from nexusform.kubernetes.matching import select_untolerated_taint
+from nexusform.scheduling.kubelet import STORAGE, TopologyPolicy
+
+_OS: Final = "kubernetes.io/os"
+TOPOLOGY: Final = (
+    "TopologyAffinityError: Resources cannot be allocated with Topology locality: {what} of one container "
+    "are in no {where} of {node}"
+)
+# Amounts allocated to one container in each cell of a node.
+_Share = tuple[Mapping[str, int], ...]
+
+
+def find_kubelet_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str:
+    """Return the first reason why kubelet rejects a pod assigned to this node, "" if the pod runs."""
+    return next(_list_rejections(pod, node, usage), "")
+
+
+def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
+    """Yield the failed kubelet checks as kubelet words them."""
+    selector = dict(pod.node_selector)
+    if _OS in selector and selector[_OS] != node.labels.get(_OS):
+        yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
+    if usage.pods + 1 > node.pods:
+        yield _format_shortage("pods", 1, usage.pods, node.pods)
+    requests = pod.requests
+    if requests.cpu > node.cpu - usage.cpu:
+        yield _format_shortage("cpu", requests.cpu, usage.cpu, node.cpu)
+    if requests.memory > node.memory - usage.memory:
+        yield _format_shortage("memory", requests.memory, usage.memory, node.memory)
+    for name, amount in requests.other_resources:
+        # kubelet skips resources unknown to its node.
+        used, capacity = usage.other_resources.get(name, 0), node.other_resources.get(name)
+        if capacity is not None and amount > capacity - used:
+            yield _format_shortage(name, amount, used, capacity)
+    if not node_affinity.is_satisfied(pod, node):
+        yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
+    if node_ports.reject(pod, node, usage):
+        yield f"NodePorts: Predicate NodePorts failed: {node_ports.REASON}"
+    # Static pods tolerate every taint, so they are never checked here.
+    no_execute_taints = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
+    taint = select_untolerated_taint(no_execute_taints, pod.tolerations)
+    if taint is not None:
+        taint_text = f"untolerated taint {{{taint.key}: {taint.value}}}"
+        yield f"TaintToleration: Predicate TaintToleration failed: {taint_text}"
+
+
+def _format_shortage(resource: str, requested: int, used: int, capacity: int) -> str:
+    """Return kubelet's message for a resource shortage."""
+    figures = f"requested: {requested}, used: {used}, capacity: {capacity}"
+    return f"OutOf{resource}: Node didn't have enough resource: {resource}, {figures}"
+
+
+class NumaCells:
+    """Free resources of each NUMA cell of a node with a topology manager."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._free = [dict(cell) for cell in node.cells]
+        self._allocations: list[tuple[PodSpec, _Share]] = []
+
+    def allocate(self, pod: PodSpec) -> str:
+        """Allocate cell resources to a pod and return kubelet's rejection, "" if the pod runs."""
+        shares: list[_Share] = []
+        for container in pod.aligned_requests:
+            cell_numbers = self._select_cells(container)
+            if cell_numbers is None:
+                for share in shares:
+                    self._add(share, 1)
+                return self._format_rejection(container)
+            shares.append(self._take(container, cell_numbers))
+        self._allocations += [(pod, share) for share in shares]
+        return ""
+
+    def reserve(self, pod: PodSpec) -> None:
+        """Reserve cell resources for a running pod, which kubelet has admitted already."""
+        all_cells = tuple(range(len(self._free)))
+        for container in pod.aligned_requests:
+            cells = self._select_cells(container)
+            self._allocations.append((pod, self._take(container, all_cells if cells is None else cells)))
+
+    def release(self, pod: PodSpec) -> None:
+        """Release the resources of a pod of this spec."""
+        for _ in pod.aligned_requests:
+            position = next(
+                (position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None
+            )
+            if position is not None:
+                self._add(self._allocations.pop(position)[1], 1)
+
+    def _select_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
+        """Return the smallest cell set accepted by the policy, lowest numbers first; None if there is
+        none.
+        """
+        numbers = range(len(self._free))
+        single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+        for width in range(1, 2 if single else len(self._free) + 1):
+            # restricted: every resource comes from as few cells as it could on an empty node.
+            if not single and any(
+                self._count_required_cells(name, amount) != width for name, amount in container
+            ):
+                continue
+            for cells in combinations(numbers, width):
+                if all(self._sum_free(name, cells) >= amount for name, amount in container):
+                    return cells
+        return None
+
+    def _count_required_cells(self, name: str, amount: int) -> int:
+        """Return the minimum number of cells needed for a resource on the empty node."""
+        capacities = sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)
+        for width in range(1, len(capacities) + 1):
+            if sum(capacities[:width]) >= amount:
+                return width
+        return len(capacities)
+
+    def _sum_free(self, name: str, cells: Sequence[int]) -> int:
+        """Return the free amount of a resource in these cells together."""
+        return sum(self._free[cell].get(name, 0) for cell in cells)
+
+    def _take(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
+        """Allocate the requests of a container from these cells in order, and return the share for a later
+        release.
+        """
+        share: list[dict[str, int]] = [{} for _ in self._free]
+        for name, amount in container:
+            missing = amount
+            for cell in cells:
+                cell_amount = min(missing, max(0, self._free[cell].get(name, 0)))
+                share[cell][name] = cell_amount
+                missing -= cell_amount
+        self._add(tuple(share), -1)
+        return tuple(share)
+
+    def _add(self, share: _Share, sign: int) -> None:
+        """Return a share to the cells (sign 1) or allocate it (sign -1)."""
+        for cell, amounts in zip(self._free, share, strict=True):
+            for name, amount in amounts.items():
+                cell[name] = cell.get(name, 0) + sign * amount
+
+    def _format_rejection(self, container: AlignedRequests) -> str:
+        single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+        amounts = ", ".join(f"{amount} {name}" for name, amount in container)
+        location = "NUMA cell" if single else "narrowest set of NUMA cells"
+        return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
+
+
+def compute_cells(
+    cpus: int, reserved: frozenset[int], resources: Mapping[str, Sequence[int]], count: int
+) -> tuple[dict[str, int], ...]:
+    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further
+    resources. CPUs are numbered in blocks, beginning with the first cell. A resource with one figure is
+    spread evenly; the first cells get the remainder.
+    """
+    cells: list[dict[str, int]] = []
+    for cell in range(count):
+        first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
+        capacity = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
+        for name, amounts in resources.items():
+            if name != STORAGE:
+                capacity[name] = _compute_cell_amount(amounts, cell, count)
+        cells.append(capacity)
+    return tuple(cells)
+
+
+def _compute_cell_amount(amounts: Sequence[int], cell: int, count: int) -> int:
+    """Return the amount of a resource in one cell: a single figure is spread evenly, several figures are per
+    cell.
+    """
+    if len(amounts) == 1:
+        share, remainder = divmod(amounts[0], count)
+        return share + (cell < remainder)
+    return amounts[cell] if cell < len(amounts) else 0

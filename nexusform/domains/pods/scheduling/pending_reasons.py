@@ -1,0 +1,127 @@
+"""Messages for Pending pods: the text of Kubernetes, and hints for a fix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from nexusform.diagnostics.phrases import select_form
+from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.rules import taints
+from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, NOT_IN, Requirement, is_requirement_met
+from nexusform.scheduling.decision import Rejection
+from nexusform.scheduling.kubelet import STORAGE
+
+_MOST_VALUES = 5
+_ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
+
+
+def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
+    """Return why a pod is Pending as Kubernetes prints it: reasons with the number of nodes, in text
+    order.
+    """
+    if not nodes:
+        return "no nodes available to schedule pods"
+    pod_reasons: set[str] = set()
+    tally: Counter[str] = Counter()
+    for rejection in rejections:
+        if profile.is_pod_rejection(rejection):
+            pod_reasons.add(rejection.reason)
+        else:
+            tally.update(rejection.reason.split(", "))
+    parts = sorted(f"{count} {reason}" for reason, count in tally.items())
+    return f"0/{nodes} nodes are available: {', '.join([*sorted(pod_reasons), *parts])}."
+
+
+def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
+    """Return hints as sentences: labels and resources missing on all nodes, and untolerated taints; "" for
+    none.
+    """
+    return "".join(
+        f" {sentence}." for sentence in (*_list_unmet(spec, nodes), *_list_untolerated_taints(spec, nodes))
+    )
+
+
+def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
+    """Return requirements of a pod unmet on every node, as sentences; "" for none."""
+    return "".join(f" {sentence}." for sentence in _list_unmet(spec, nodes))
+
+
+def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
+    sentences = [f"No node has the label {text}" for text in dict.fromkeys(_list_missing_labels(spec, nodes))]
+    sentences += [
+        f"Every node has the label {text}" for text in dict.fromkeys(_list_unwanted_labels(spec, nodes))
+    ]
+    if nodes:
+        offered_resources = set(chain.from_iterable(node.other_resources for node in nodes))
+        required_resources = [
+            name for name, amount in spec.requests.other_resources if amount and name != STORAGE
+        ]
+        sentences += [
+            f"No node has the resource {name}" for name in required_resources if name not in offered_resources
+        ]
+    return sentences
+
+
+def _list_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the untolerated taints, the first one of each node."""
+    keys: Counter[str] = Counter()
+    for node in nodes:
+        taint = taints.find_untolerated_taint(spec, node)
+        if taint is not None:
+            keys[taints.format_taint(taint)] += 1
+    if keys:
+        taint_texts = [f"{key} ({count} {select_form(count, 'node')})" for key, count in sorted(keys.items())]
+        text = ", ".join(taint_texts[:_MOST_VALUES])
+        yield f"Not tolerated: {text}{', ...' if len(taint_texts) > _MOST_VALUES else ''}"
+
+
+def _list_missing_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield the required labels missing on every node, with the values present on nodes."""
+    if not nodes:
+        return
+    for key, value in spec.node_selector:
+        values = _collect_values(key, nodes)
+        if value not in values:
+            yield _format_label(key, f"={value}", values)
+    for requirement in _list_unmet_requirements(spec, nodes):
+        if requirement.operator not in _ABSENCE_OPERATORS:
+            yield _format_label(
+                requirement.key, f" {_format_operator(requirement)}", _collect_values(requirement.key, nodes)
+            )
+
+
+def _list_unwanted_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield the excluded labels present on every node, with their values."""
+    for requirement in _list_unmet_requirements(spec, nodes):
+        if requirement.operator in _ABSENCE_OPERATORS:
+            yield _format_label(requirement.key, "", _collect_values(requirement.key, nodes))
+
+
+def _list_unmet_requirements(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[Requirement]:
+    """Yield the requirements of required terms unmet on every node."""
+    for requirement in chain.from_iterable(term.labels for term in spec.node_terms or ()):
+        if nodes and not any(is_requirement_met(requirement, node.labels) for node in nodes):
+            yield requirement
+
+
+def _collect_values(key: str, nodes: Iterable[Node]) -> set[str]:
+    """Return the values of a label on the nodes."""
+    return {node.labels[key] for node in nodes if key in node.labels}
+
+
+def _format_label(key: str, condition: str, values: set[str]) -> str:
+    """Format a condition on a label with the existing values: `zone=4 (there is 1, 2)`."""
+    if not values:
+        return f"{key}{condition}"
+    text = ", ".join(sorted(values)[:_MOST_VALUES])
+    ellipsis = ", ..." if len(values) > _MOST_VALUES else ""
+    return f"{key}{condition} (there is {text}{ellipsis})"
+
+
+def _format_operator(requirement: Requirement) -> str:
+    """Format the operator of a requirement with its values: `In (a, b)`."""
+    values = f" ({', '.join(requirement.values)})" if requirement.values else ""
+    return f"{requirement.operator}{values}"

@@ -1,0 +1,360 @@
+"""Results of a prediction: one outcome per pod, and per workload the number of placeable pods. The minimum
+and maximum number of further pods of a spec depend on hard rules only, not on tie-breaks. They are exact
+while the rules between pods of the spec use one topology key (keys with one node per domain do not count):
+then every order of placement ends with the same number per domain. With several keys, or several affinity
+terms, they are bounds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from nexusform.domains.pods.scheduling.rules import disks, inter_pod_affinity
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
+from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.topology_counts import SpreadTally, Tally
+from nexusform.domains.pods.scheduling.workloads import (
+    ExistingPod,
+    Node,
+    Pairs,
+    PodSpec,
+    PodState,
+    Workload,
+    is_recreated,
+)
+from nexusform.scheduling.decision import Rejection
+
+PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
+
+NEW = "new"
+SCALE_OUT = "scale_out"
+SCALE_IN = "scale_in"
+NODE_REMOVED = "node_removed"
+TEMPLATE_CHANGED = "template_changed"
+WORKLOAD_REMOVED = "workload_removed"
+PREEMPTED = "preempted"
+NO_EXECUTE = "no_execute"
+
+
+class PodOutcome(Struct, frozen=True):
+    """Predicted outcome of one pod. `node` "" = no node: the pod is in `unscheduled_state` (or removed, by
+    `action`), `reason` is the message of Kubernetes, and `rejections` has the first reason per node.
+    `is_certain`: every scheduler run would choose this node (or leave the pod Pending). `feasible` is the
+    number of feasible nodes, None without a decision. `victims` are evicted for the pod; `preempted_by` is
+    the pod it was evicted for. `volumes`: bound claims, each with the name of its volume.
+    """
+
+    workload: str
+    number: int
+    name: str
+    action: str
+    node: str
+    previous: str = ""
+    trigger: str = ""
+    is_certain: bool = True
+    feasible_nodes: int | None = None
+    reason: str = ""
+    rejections: tuple[Rejection, ...] = ()
+    spec: PodSpec | None = None
+    age: int = 0
+    unscheduled_state: PodState = PodState.PENDING
+    victims: tuple[ExistingPod, ...] = ()
+    preempted_by: str = ""
+    volumes: Pairs = ()
+
+    @property
+    def state(self) -> PodState:
+        """State of the pod, if it exists."""
+        return PodState.SCHEDULED if self.node else self.unscheduled_state
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the pod exists and waits for a node."""
+        return self.action != REMOVE and self.state is PodState.PENDING
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the pod exists and has scheduling gates."""
+        return self.action != REMOVE and self.state is PodState.GATED
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether kubelet rejects the pod."""
+        return self.action != REMOVE and self.state is PodState.FAILED
+
+
+class PlaceableRange(Struct, frozen=True):
+    """Minimum and maximum number of pods allowed by hard rules, exact or as bounds."""
+
+    minimum: int
+    maximum: int
+    is_exact: bool
+
+
+class WorkloadForecast(Struct, frozen=True):
+    """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes
+    with unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not
+    exist because a quota or a LimitRange rejects them; `rejection` is the reason.
+    """
+
+    workload: Workload
+    replicas: int
+    placeable_range: PlaceableRange
+    per_machine: Mapping[str, int]
+    per_rack: Mapping[str, int]
+    is_blocked: bool = False
+    uncreated: int = 0
+    rejection: str = ""
+
+
+class Prediction(Struct, frozen=True):
+    """Outcomes in order of decision (removed pods last), and a forecast per workload key. `unmanaged_pods`
+    belong to other workloads and are kept; `displaced_outcomes` are those of evicted unmanaged pods.
+    """
+
+    outcomes: tuple[PodOutcome, ...]
+    forecasts: Mapping[str, WorkloadForecast]
+    unmanaged_pods: tuple[ExistingPod, ...] = ()
+    displaced_outcomes: tuple[PodOutcome, ...] = ()
+
+    def list_existing_pods(self) -> tuple[ExistingPod, ...]:
+        """Return every pod after the prediction, Pending ones included: the input of the next prediction."""
+        decided_pods = tuple(
+            ExistingPod(
+                outcome.workload,
+                outcome.number,
+                outcome.node,
+                outcome.spec,
+                outcome.age,
+                _find_permanent_rejection(outcome),
+                outcome.volumes,
+            )
+            for outcome in (*self.outcomes, *self.displaced_outcomes)
+            if outcome.action != REMOVE and outcome.spec is not None
+        )
+        return self.unmanaged_pods + decided_pods
+
+    def list_outcomes(self, workload: str) -> tuple[PodOutcome, ...]:
+        """Return the outcomes of one workload (key) by number, removed pods included."""
+        return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
+
+
+def _find_permanent_rejection(outcome: PodOutcome) -> str:
+    """Return kubelet's rejection of a pod without a replacement, "" for all others."""
+    return outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else ""
+
+
+def count_names(names: Iterable[str]) -> dict[str, int]:
+    """Return the number of occurrences of each non-empty name, sorted by name."""
+    return dict(sorted(Counter(name for name in names if name).items()))
+
+
+def compute_placeable_range(scheduler: SpecScheduler, further: int) -> PlaceableRange:
+    """Return how many of `further` further pods can be placed, at minimum and at maximum."""
+    spec = scheduler.group.spec
+    if spec.exclusive_claims:
+        further = 0 if scheduler.cache.has_claim_conflict(spec) else min(further, 1)
+    capacity = _compute_node_capacity(scheduler, further)
+    anti_affinity, spread = _list_own_tallies(scheduler, capacity)
+    if _is_first_of_group(scheduler):
+        return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
+    keys = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
+    has_several_keys = len(keys) > 1 or len(spread) > 1 or len(scheduler.counts.affinity) > 1
+    if has_several_keys:
+        return _compute_bounds(scheduler, capacity, further, anti_affinity, spread)
+    total = min(_sum_capacity(capacity, anti_affinity, spread), further)
+    return PlaceableRange(total, total, is_exact=True)
+
+
+def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, int]:
+    """Return the number of further pods of the spec per node, by current pods and the node's usage."""
+    capacity = {}
+    counts, is_first_pod = scheduler.counts, _is_first_of_group(scheduler)
+    spec, nodes, usage = scheduler.group.spec, scheduler.cache.nodes, scheduler.cache.usage
+    for bucket in scheduler.list_buckets():
+        node = next(bucket)
+        if not is_first_pod and inter_pod_affinity.reject(counts, node):
+            continue
+        if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
+            continue
+        for at in (node, *bucket):
+            capacity[at] = _compute_pod_limit(spec, nodes[at], usage[at], further)
+    return capacity
+
+
+def _is_permanently_skewed(tally: SpreadTally, node: int) -> bool:
+    """Return whether a node never takes the pod: its key is missing, or other pods exceed the skew and this
+    spec is not counted.
+    """
+    domain = tally.domain_by_node[node]
+    if domain < 0:
+        return True
+    constraint = tally.constraint
+    counts_own_pods = tally.matches_itself and constraint.selector is not None and tally.counts_new_pods
+    if counts_own_pods:
+        return False
+    skew = tally.counts[domain] + tally.matches_itself - tally.get_minimum()
+    return skew > constraint.max_skew
+
+
+def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
+    """Return the number of pods of a spec for a feasible node, 1 to `further`."""
+    if spec.host_ports or not disks.can_share(spec):
+        return 1
+    maximum = min(further, node.pods - usage.pods)
+    requests = spec.requests
+    if requests.cpu:
+        maximum = min(maximum, (node.cpu - usage.cpu) // requests.cpu)
+    if requests.memory:
+        maximum = min(maximum, (node.memory - usage.memory) // requests.memory)
+    for name, amount in requests.other_resources:
+        if amount and name in node.other_resources:
+            maximum = min(
+                maximum, (node.other_resources[name] - usage.other_resources.get(name, 0)) // amount
+            )
+    return maximum
+
+
+def _list_own_tallies(
+    scheduler: SpecScheduler, capacity: dict[int, int]
+) -> tuple[list[Tally], list[SpreadTally]]:
+    """Return the counters by which pods of the spec exclude each other. Keys with one node per domain are
+    applied to `capacity` directly.
+    """
+    cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
+    anti_affinity: dict[int, Tally] = {}
+    for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
+        if not cache.is_selected(term, group):
+            continue
+        labelled_nodes = [node for node in capacity if tally.domain_by_node[node] >= 0]
+        domains = {tally.domain_by_node[node] for node in labelled_nodes}
+        if len(domains) == len(labelled_nodes):
+            capacity.update(dict.fromkeys(labelled_nodes, 1))
+        else:
+            anti_affinity[id(tally.domain_by_node)] = tally
+    spread = [tally for tally in counts.hard_spread if tally.matches_itself and tally.counts_new_pods]
+    return list(anti_affinity.values()), spread
+
+
+def _sum_capacity(
+    capacity: Mapping[int, int], anti_affinity: Sequence[Tally], spread: Sequence[SpreadTally]
+) -> int:
+    """Return the number of pods for all nodes together, limited by one counter of each kind."""
+    if not anti_affinity and not spread:
+        return sum(capacity.values())
+    tally = (*anti_affinity, *spread)[0]
+    pods_by_domain: dict[int, int] = {}
+    for node, pods in capacity.items():
+        domain = tally.domain_by_node[node]
+        pods_by_domain[domain] = pods_by_domain.get(domain, 0) + pods
+    if anti_affinity:
+        # Nodes without the key (-1) are never rejected, so they keep all their capacity.
+        pods_by_domain = {
+            domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()
+        }
+    if spread:
+        pods_by_domain = _limit_by_skew(spread[0], pods_by_domain)
+    return sum(pods_by_domain.values())
+
+
+def _limit_by_skew(tally: SpreadTally, pods_by_domain: Mapping[int, int]) -> dict[int, int]:
+    """Return pods per domain, limited to the level of the fullest smallest domain + maxSkew."""
+    minimum = 0
+    if len(tally.eligible_domains) >= tally.constraint.min_domains:
+        levels = [tally.counts[domain] + pods_by_domain.get(domain, 0) for domain in tally.eligible_domains]
+        minimum = min(levels, default=0)
+    ceiling = minimum + tally.constraint.max_skew
+    return {
+        domain: min(pods, max(0, ceiling - tally.counts[domain]))
+        for domain, pods in pods_by_domain.items()
+        if domain >= 0
+    }
+
+
+def _is_first_of_group(scheduler: SpecScheduler) -> bool:
+    # With affinity to its own group, the first pod decides the domain of all others.
+    return (
+        bool(scheduler.counts.affinity)
+        and scheduler.counts.matches_itself
+        and not scheduler.counts.has_affinity_match
+    )
+
+
+def _compute_affinity_range(
+    scheduler: SpecScheduler,
+    capacity: Mapping[int, int],
+    further: int,
+    anti_affinity: Sequence[Tally],
+    spread: Sequence[SpreadTally],
+) -> PlaceableRange:
+    """Return the range for pods with affinity to their own group: all go to one unknown domain."""
+    counts = scheduler.counts
+    tally = counts.affinity[0]
+    capacity_by_domain: dict[int, dict[int, int]] = {}
+    for node, pods in capacity.items():
+        has_keys = all(key.domain_by_node[node] >= 0 for key in counts.affinity)
+        if has_keys and not _has_anti_affinity_conflict(scheduler, node):
+            capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
+    totals = [
+        min(further, _sum_capacity(domain_capacity, anti_affinity, spread))
+        for domain_capacity in capacity_by_domain.values()
+    ] or [0]
+    maximum = max(totals)
+    one_rule = len(counts.affinity) == 1 and not anti_affinity and not spread
+    if one_rule:
+        return PlaceableRange(min(totals), maximum, is_exact=True)
+    return PlaceableRange(min(1, further, maximum), maximum, is_exact=False)
+
+
+def _has_anti_affinity_conflict(scheduler: SpecScheduler, node: int) -> bool:
+    """Return whether anti-affinity of the pod or of existing pods rejects a node."""
+    tallies = (*scheduler.counts.anti_affinity, *scheduler.counts.existing_anti_affinity)
+    return any(
+        tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies
+    )
+
+
+def _compute_bounds(
+    scheduler: SpecScheduler,
+    capacity: Mapping[int, int],
+    further: int,
+    anti_affinity: Sequence[Tally],
+    spread: Sequence[SpreadTally],
+) -> PlaceableRange:
+    """Return the bounds of the range by each counter alone."""
+    ceilings = [_sum_capacity(capacity, [tally], []) for tally in anti_affinity]
+    ceilings += [_sum_capacity(capacity, [], [tally]) for tally in spread]
+    maximum = min([further, *ceilings])
+    if spread or len(scheduler.counts.affinity) > 1:
+        minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
+        return PlaceableRange(minimum, maximum, is_exact=False)
+    minimum = min(maximum, _compute_lower_bound(capacity, anti_affinity))
+    return PlaceableRange(minimum, maximum, is_exact=minimum == maximum)
+
+
+def _compute_lower_bound(capacity: Mapping[int, int], anti_affinity: Sequence[Tally]) -> int:
+    """Return the lower bound for pods with anti-affinity: each pod excludes at most the nodes of its own
+    domains.
+    """
+    sizes = [(tally, _count_nodes_by_domain(tally, capacity)) for tally in anti_affinity]
+    excluded_nodes = max((_count_excluded_nodes(node, sizes) for node in capacity), default=1)
+    return -(-len(capacity) // excluded_nodes)
+
+
+def _count_nodes_by_domain(tally: Tally, capacity: Mapping[int, int]) -> Mapping[int, int]:
+    return Counter(tally.domain_by_node[node] for node in capacity)
+
+
+def _count_excluded_nodes(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:
+    """Return the maximum number of nodes excluded by a pod on a node: the node itself, and per key the other
+    nodes of its domain. `sizes` are the nodes of every domain, by key.
+    """
+    neighbours = 0
+    for tally, nodes_by_domain in sizes:
+        domain = tally.domain_by_node[node]
+        if domain >= 0:
+            neighbours += nodes_by_domain[domain] - 1
+    return 1 + neighbours

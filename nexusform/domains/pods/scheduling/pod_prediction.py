@@ -1,0 +1,626 @@
+"""Prediction of pod placement: entry point of this package. `predict` takes a cluster, its existing pods and
+the workloads to run, and returns the outcome of each pod. Existing pods are kept (their rules are ignored
+during execution), surplus pods are removed, pods of lost nodes are re-created, and missing pods are placed in
+queue order. Unschedulable pods may evict others of lower priority, to be placed again after them, or are
+retried after the others as long as that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import ordered_ready, pod_outcomes, profile
+from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
+from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.preemption import Eviction, is_covered
+from nexusform.domains.pods.scheduling.quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.rules import taints
+from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession, Verdict
+from nexusform.domains.pods.scheduling.template_rollout import TemplateRollout
+from nexusform.domains.pods.scheduling.workload_progress import (
+    PodToPlace,
+    WorkloadProgress,
+    apply_pause,
+    build_forecast,
+    drop_rejected_pods,
+    find_free_numbers,
+    is_pending_outdated,
+    select_surplus_pods,
+    sort_queue,
+)
+from nexusform.domains.pods.scheduling.workloads import (
+    DEFAULT_SEED,
+    Cluster,
+    DisruptionBudget,
+    ExistingPod,
+    Node,
+    Pairs,
+    PodSpec,
+    PodState,
+    Workload,
+    format_pod_name,
+    is_recreated,
+)
+
+
+def predict(
+    cluster: Cluster,
+    existing_pods: Sequence[ExistingPod],
+    workloads: Sequence[Workload],
+    *,
+    seed: int = DEFAULT_SEED,
+    lost_pods: Collection[tuple[str, int]] = (),
+    removed_workloads: Collection[str] = (),
+) -> Prediction:
+    """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
+    `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their workload's key
+    is in `removed_workloads`. `lost_pods` (workload key, number: their node is re-created) and pods on
+    removed nodes are placed again.
+    """
+    return Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads).run()
+
+
+# Kinds without evictions: daemons belong to their controller, the others terminate anyway.
+_UNEVICTABLE_KINDS: Final = ("DaemonSet", "Terminating")
+# Limit for pods evicted again on each node they move to.
+_MOST_EVICTIONS: Final = 10
+
+
+class Predictor:
+    """State of one prediction. `observer` is called for every pod just before its decision. `run` sorts the
+    pods of each workload (`_prepare`), drops uncreated pods (`_admit`), places workload by workload in queue
+    order (`_decide`), and retries waiting pods. Existing pods belong to the workloads to run or are
+    unmanaged: unmanaged pods use capacity and change only on eviction. `progress_by_key` has the progress of
+    each workload, `displaced_workloads` that of evicted unmanaged ones.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        existing_pods: Sequence[ExistingPod],
+        workloads: Sequence[Workload],
+        seed: int,
+        lost_pods: Collection[tuple[str, int]],
+        removed_workloads: Collection[str],
+        observer: Observer | None = None,
+    ) -> None:
+        self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
+        self.lost_pods = frozenset(lost_pods)
+        self.workload_queue = sort_queue(workloads)
+        self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
+
+        keys = self.creation_order.keys()
+        removed_keys = frozenset(removed_workloads)
+        managed_pods = [pod for pod in existing_pods if pod.workload in keys]
+        other_pods = [pod for pod in existing_pods if pod.workload not in keys]
+        self.unmanaged_pods = tuple(pod for pod in other_pods if pod.workload not in removed_keys)
+        self.removed_pods = [pod for pod in other_pods if pod.workload in removed_keys]
+        self.pods_by_workload: dict[str, list[ExistingPod]] = {}
+        for pod in managed_pods:
+            self.pods_by_workload.setdefault(pod.workload, []).append(pod)
+
+        remaining_pods = (*self.unmanaged_pods, *managed_pods)
+        running_pods = [pod for pod in remaining_pods if self._is_running(pod)]
+        unplaced_pods = [pod for pod in remaining_pods if not self._is_running(pod)]
+        expected_counts = [self._count_budget_pods(budget) for budget in cluster.budgets]
+        self.session = SchedulingSession(
+            cluster, running_pods, seed, observer, expected_counts, unplaced_pods
+        )
+        self.quota_usage = QuotaUsage(cluster.quotas)
+        self.progress_by_key: dict[str, WorkloadProgress] = {}
+        # Unmanaged workloads with evicted pods, which their controllers re-create.
+        self.displaced_workloads: dict[str, WorkloadProgress] = {}
+        self.displaced_pods: set[tuple[str, int]] = set()
+
+    def _count_budget_pods(self, budget: DisruptionBudget) -> int:
+        """Return the expected number of pods under a budget."""
+        replica_counts = [
+            w.replicas for w in self.workload_queue if w.kind != "DaemonSet" and is_covered(budget, w.pod)
+        ]
+        return sum(replica_counts) + sum(is_covered(budget, pod.spec) for pod in self.unmanaged_pods)
+
+    def _is_running(self, pod: ExistingPod) -> bool:
+        """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
+        return not self._is_lost(pod) and self._compute_remaining_seconds(pod) != 0
+
+    def _is_lost(self, pod: ExistingPod) -> bool:
+        return pod.node not in self.nodes or (pod.workload, pod.number) in self.lost_pods
+
+    def _find_loss_trigger(self, pod: ExistingPod) -> str:
+        """Return the trigger of a pod that lost its node."""
+        return pod_outcomes.NODE_REMOVED if self._is_lost(pod) else pod_outcomes.NO_EXECUTE
+
+    def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
+        """Return the seconds until a NoExecute taint evicts a pod; None for never. Daemons and terminating
+        pods are not evicted.
+        """
+        node = self.nodes[pod.node]
+        if not node.taints or pod.is_protected or pod.workload.split("/")[1] in _UNEVICTABLE_KINDS:
+            return None
+        return taints.compute_toleration_seconds(pod.spec, node)
+
+    def run(self) -> Prediction:
+        """Return the prediction for all workloads."""
+        progress_list = [self._prepare_workload(workload) for workload in self.workload_queue]
+        self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
+        self._apply_quotas(progress_list)
+        for pod in self.unmanaged_pods:
+            if pod.node in self.nodes and not self._is_running(pod):
+                self._evict_unmanaged(pod, self._find_loss_trigger(pod))
+        for progress in progress_list:
+            self._place_workload(progress)
+        self._retry_waiting(progress_list)
+        self._evict_expired(progress_list)
+        for progress in progress_list:
+            ordered_ready.defer_pods(progress)
+            if all(outcome.node for outcome in progress.outcomes.values()):
+                self._remove_deferred(progress)
+
+        removed_outcomes = [_build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
+        forecasts = {
+            progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list
+        }
+        displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
+        kept_pods = [
+            pod for pod in self.unmanaged_pods if (pod.workload, pod.number) not in self.displaced_pods
+        ]
+        outcomes = (*self._collect_outcomes(progress_list), *removed_outcomes)
+        return Prediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
+
+    def _collect_outcomes(self, progress_list: Iterable[WorkloadProgress]) -> list[PodOutcome]:
+        """Return the outcomes of the pods of these workloads, removed pods last."""
+        outcomes: list[PodOutcome] = []
+        removed_outcomes: list[PodOutcome] = []
+        for progress in progress_list:
+            outcomes += self._list_outcomes(progress)
+            removed_outcomes += [_build_removal(pod, trigger) for pod, trigger in progress.removals]
+        return outcomes + removed_outcomes
+
+    # --- preparation --------------------------------------------------------------------------
+
+    def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
+        """Sort the pods of a workload into kept, outdated, re-created and new ones."""
+        pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
+        if workload.is_paused:
+            workload = apply_pause(workload, pods)
+        progress = WorkloadProgress(workload, bool(pods))
+        if progress.is_daemon:
+            self._prepare_daemons(progress, pods)
+            return progress
+        pods = self._remove_surplus(progress, pods)
+        for pod in pods:
+            is_current = pod.spec.template == workload.pod.template
+            if self._is_running(pod):
+                (progress.kept_pods if is_current else progress.outdated_pods).append(pod)
+            elif pod.rejection and is_current:
+                progress.failed_pods.append(pod)
+            elif pod.node:
+                trigger = self._find_loss_trigger(pod)
+                progress.pods_to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
+            else:  # no node took it
+                hung = is_pending_outdated(workload, pod)
+                former_spec = pod.spec if hung or ordered_ready.must_keep_template(workload, pod) else None
+                retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age, former_spec=former_spec)
+                (progress.pending_outdated_pods if hung else progress.pods_to_place).append(retried_pod)
+        missing_count = max(0, workload.replicas - len(pods))
+        numbers = find_free_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
+        progress.pods_to_place += [
+            PodToPlace(number, trigger=progress.creation_trigger) for number in numbers
+        ]
+        return progress
+
+    def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
+        """Remove the surplus pods of a workload, and return the remaining ones."""
+        surplus = select_surplus_pods(progress.workload, pods, self._is_running)
+        if ordered_ready.must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
+            progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
+        for pod in surplus:
+            if pod in progress.deferred_removals:
+                continue
+            if self._is_running(pod):
+                self.session.remove_pod(pod)
+            progress.removals.append((pod, pod_outcomes.SCALE_IN))
+        return [pod for pod in pods if pod not in surplus]
+
+    def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
+        """Plan one pod per permitted node; a pod on a removed node is removed. Waiting pods are assigned to
+        nodes without a pod.
+        """
+        spec = progress.workload.pod
+        permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
+        waiting_pods = [pod for pod in pods if not pod.node]
+        served_nodes: set[str] = set()  # nodes that have a pod of it
+        for pod in pods:
+            if self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
+                served_nodes.add(pod.node)
+                progress.kept_pods.append(pod)
+            elif self._is_running(pod):
+                self.session.remove_pod(pod)
+                progress.removals.append((pod, pod_outcomes.SCALE_IN))
+            elif pod.node:
+                progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
+        unserved_nodes = [name for name in sorted(permitted_nodes) if name not in served_nodes]
+        for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
+            progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
+        progress.surge_pods = waiting_pods[len(unserved_nodes) :]
+        open_nodes = unserved_nodes[len(waiting_pods) :]
+        numbers = find_free_numbers([pod.number for pod in pods], 0, len(open_nodes))
+        progress.pods_to_place += [
+            PodToPlace(number, node, trigger=progress.creation_trigger)
+            for number, node in zip(numbers, open_nodes, strict=True)
+        ]
+
+    def _apply_quotas(self, progress_list: list[WorkloadProgress]) -> None:
+        """Drop new pods rejected by quotas. Controllers create pods in order of creation."""
+        quota_usage = self.quota_usage
+        if not self.session.cluster.quotas and not any(
+            progress.workload.admission_error for progress in progress_list
+        ):
+            return
+        for pod in self.unmanaged_pods:
+            quota_usage.add(pod.spec)
+        for progress in progress_list:
+            for pod in (*progress.kept_pods, *progress.outdated_pods):
+                quota_usage.add(pod.spec)
+            for pod_to_place in progress.pods_to_place:
+                if not pod_to_place.is_new:
+                    quota_usage.add(progress.workload.pod)
+            for pending_pod in progress.pending_outdated_pods:
+                quota_usage.add(pending_pod.former_spec or progress.workload.pod)
+        for progress in sorted(
+            progress_list, key=lambda progress: self.creation_order[progress.workload.key]
+        ):
+            drop_rejected_pods(progress, quota_usage)
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _place_workload(self, progress: WorkloadProgress) -> None:
+        """Place the requested pods of a workload, and roll out a new template."""
+        workload = progress.workload
+        progress.has_started = True
+        progress.pods_to_place.sort()
+        progress.placeable_range = self._compute_range(progress)
+
+        rollout = TemplateRollout(self.session, self.quota_usage, progress)
+        rollout.start()
+        verdicts = self._place_pods(progress)
+        self._recreate_evicted()
+        if all(verdict.node for verdict in verdicts.values()):
+            self._remove_deferred(progress)
+
+        if progress.is_daemon:
+            verdicts |= DaemonRollout(self.session, progress, self.nodes, verdicts).replace_pods()
+            self._recreate_evicted()
+        elif rollout.is_needed:
+            verdicts = rollout.resume(verdicts)
+            self._recreate_evicted()
+        verdicts |= rollout.list_pending_verdicts()
+
+        by_number = {pod.number: pod for pod in progress.pods_to_place}
+        for number, verdict in verdicts.items():
+            progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
+        if progress.is_daemon:
+            running = len(progress.kept_pods) + sum(
+                bool(outcome.node) for outcome in progress.outcomes.values()
+            )
+            progress.placeable_range = PlaceableRange(running, running, is_exact=True)
+
+    def _compute_range(self, progress: WorkloadProgress) -> PlaceableRange:
+        """Return the minimum and maximum number of running pods before any of the workload is placed. For
+        daemons, with fixed nodes, it is computed after their decision.
+        """
+        spec = progress.workload.pod
+        kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
+        if not progress.pods_to_place or progress.is_daemon or spec.gates:
+            return PlaceableRange(kept_count, kept_count, is_exact=True)
+        further_range = pod_outcomes.compute_placeable_range(
+            self.session.get_scheduler(spec), len(progress.pods_to_place)
+        )
+        # The number of pods with a volume depends on the order of placement.
+        minimum = 0 if spec.claims else further_range.minimum
+        return PlaceableRange(
+            kept_count + minimum,
+            kept_count + further_range.maximum,
+            further_range.is_exact and minimum == further_range.minimum,
+        )
+
+    def _remove_deferred(self, progress: WorkloadProgress) -> None:
+        """Remove the surplus pods kept until all others of an ordered workload ran."""
+        for pod in progress.deferred_removals:
+            self.session.remove_pod(pod)
+        progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.deferred_removals]
+        progress.deferred_removals = []
+
+    def _place_pods(self, progress: WorkloadProgress) -> dict[int, Verdict]:
+        """Return the verdict on each requested pod by number."""
+        workload = progress.workload
+        blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
+        verdicts: dict[int, Verdict] = {}
+        for pod in progress.pods_to_place:
+            if blocking_pod and not pod.was_pending:
+                verdict = ordered_ready.build_waiting_verdict(blocking_pod)
+            elif pod.required_node:
+                verdict = self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
+            else:
+                verdict = self._place_pod(progress, pod)
+            verdicts[pod.number] = verdict
+            if workload.is_ordered and not verdict.node and not blocking_pod:
+                blocking_pod = workload.format_pod_name(pod.number)
+        return verdicts
+
+    def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> Verdict:
+        """Return the verdict on a pod. A placed pod of a former template is replaced immediately."""
+        workload = progress.workload
+        if pod.former_spec is None:
+            return self.session.place_pod(workload.pod, workload.key, pod.number)
+        verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
+        if not verdict.node or not workload.is_ordered:
+            progress.is_blocked = progress.is_blocked or not verdict.node
+            return verdict
+        age = self.session.age
+        self.session.remove_pod(ExistingPod(workload.key, pod.number, verdict.node, pod.former_spec, age))
+        progress.pods_to_place[progress.pods_to_place.index(pod)] = replace(pod, former_spec=None)
+        return self.session.place_pod(workload.pod, workload.key, pod.number)
+
+    # --- evicted pods -------------------------------------------------------------------------
+
+    def _recreate_evicted(self) -> None:
+        """Request evicted pods again for their controllers: they wait for a node like all others."""
+        evictions, self.session.evictions = self.session.evictions, []
+        for eviction in evictions:
+            progress = self.progress_by_key.get(eviction.pod.workload)
+            if progress is not None:
+                self._record_eviction(progress, eviction)
+            else:
+                self._evict_unmanaged(
+                    eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor)
+                )
+
+    def _record_eviction(self, progress: WorkloadProgress, eviction: Eviction) -> None:
+        """Record the eviction of a pod of this prediction, and request it again."""
+        pod = eviction.pod
+        outcome = progress.outcomes.get(pod.number)
+        if outcome is not None and outcome.node == pod.node:
+            # It was placed by this prediction, and is placed again.
+            progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
+            return
+        pod_list = next((pods for pods in (progress.kept_pods, progress.outdated_pods) if pod in pods), None)
+        if pod_list is None:
+            return  # a rollout has replaced it
+        pod_list.remove(pod)
+        self._request_again(progress, pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
+
+    def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
+        """Record the eviction of an unmanaged pod, and request it again if it has a controller."""
+        namespace, kind, name = pod.workload.split("/", 2)
+        progress = self.displaced_workloads.get(pod.workload)
+        if progress is None:
+            workload = Workload(kind, namespace, name, 0, pod.spec)
+            progress = self.displaced_workloads[pod.workload] = WorkloadProgress(
+                workload, had_pods=True, has_started=True
+            )
+        outcome = progress.outcomes.get(pod.number)
+        if outcome is not None and outcome.node == pod.node:
+            progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
+            return
+        self.displaced_pods.add((pod.workload, pod.number))
+        if is_recreated(pod.workload):
+            self._request_again(progress, pod, trigger, preemptor)
+        else:
+            progress.removals.append((pod, trigger))
+
+    def _request_again(
+        self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str
+    ) -> None:
+        """Request a pod again after its eviction; it is Pending until it is placed."""
+        new_pod = PodToPlace(
+            number=victim.number,
+            required_node=victim.node if progress.is_daemon else "",
+            previous=victim.node,
+            trigger=trigger,
+            preempted_by=preemptor,
+        )
+        progress.pods_to_place.append(new_pod)
+        if progress.has_started:
+            pending_verdict = Verdict("", is_certain=True, feasible_nodes=0)
+            progress.outcomes[victim.number] = self._build_outcome(
+                progress.workload, pending_verdict, new_pod
+            )
+
+    # --- temporarily tolerated taints ---------------------------------------------------------
+
+    def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
+        """Evict and re-create pods that tolerate a NoExecute taint only for some seconds, if another node
+        suits them better now.
+        """
+        if not any(
+            taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints
+        ):
+            return
+        for _ in range(_MOST_EVICTIONS):
+            moves = [self._move_expired(progress) for progress in progress_list if not progress.is_daemon]
+            moves += [self._evict_expired_unmanaged(pod) for pod in self.unmanaged_pods]
+            if not any(moves):
+                return
+            self._retry_waiting(progress_list)
+
+    def _move_expired(self, progress: WorkloadProgress) -> bool:
+        """Evict the expired pods of a workload, and return whether one moves to another node."""
+        key, spec = progress.workload.key, progress.workload.pod
+        pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
+        placed_pods = [
+            ExistingPod(key, outcome.number, outcome.node, spec)
+            for outcome in progress.outcomes.values()
+            if outcome.node
+        ]
+        has_moved = False
+        for pod in (*progress.kept_pods, *placed_pods):
+            verdict = self._replace_expired(pod)
+            if verdict is None:
+                continue
+            has_moved = True
+            if pod in progress.kept_pods:
+                progress.kept_pods.remove(pod)
+                new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE)
+                progress.pods_to_place.append(new_pod)
+            else:
+                new_pod = pod_by_number[pod.number]
+            progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
+        return has_moved
+
+    def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
+        """Evict an expired unmanaged pod, and return whether it moves to another node."""
+        if pod.node not in self.nodes or (pod.workload, pod.number) in self.displaced_pods:
+            return False
+        verdict = self._replace_expired(pod)
+        if verdict is None:
+            return False
+        self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
+        progress = self.displaced_workloads[pod.workload]
+        if is_recreated(pod.workload):
+            progress.outcomes[pod.number] = self._build_outcome(
+                progress.workload, verdict, progress.pods_to_place[-1]
+            )
+        return True
+
+    def _replace_expired(self, pod: ExistingPod) -> Verdict | None:
+        """Return the new verdict on a pod evicted after its toleration time; None if it keeps or regains its
+        node.
+        """
+        if not self._compute_remaining_seconds(pod):
+            return None
+        self.session.remove_pod(pod)
+        verdict = self.session.place_pod(pod.spec, pod.workload, pod.number)
+        return None if verdict.node == pod.node else verdict
+
+    def _build_outcome(self, workload: Workload, verdict: Verdict, pod: PodToPlace) -> PodOutcome:
+        """Return the outcome of a pod by its verdict."""
+        action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
+        trigger = pod.trigger
+        still_pending = pod.was_pending and not verdict.node
+        if still_pending:
+            action, trigger = pod_outcomes.KEEP, ""
+        return PodOutcome(
+            workload=workload.key,
+            number=pod.number,
+            name=workload.format_pod_name(pod.number),
+            action=action,
+            node=verdict.node,
+            previous=pod.previous,
+            trigger=trigger,
+            is_certain=verdict.is_certain,
+            feasible_nodes=verdict.feasible_nodes,
+            reason=verdict.reason,
+            rejections=verdict.rejections,
+            spec=pod.former_spec or workload.pod,
+            age=pod.age,
+            unscheduled_state=verdict.unscheduled_state,
+            victims=verdict.victims,
+            preempted_by=pod.preempted_by,
+            volumes=self._list_volumes(workload.pod, pod.number),
+        )
+
+    def _list_volumes(self, spec: PodSpec, number: int) -> Pairs:
+        return self.session.volume_binder.list_bound_volumes(spec, number)
+
+    def _retry_waiting(self, progress_list: list[WorkloadProgress]) -> None:
+        """Retry waiting pods until nothing changes."""
+        # Later pods may satisfy the affinity of an earlier one, or may have been evicted. Failed pods are
+        # re-created until the existing pods make them fail permanently.
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
+                self.session.assign_cells()
+            for progress in (*progress_list, *self.displaced_workloads.values()):
+                has_changed = self._retry_workload(progress) or has_changed
+                self._recreate_evicted()
+
+    def _retry_workload(self, progress: WorkloadProgress) -> bool:
+        """Retry pods of a workload that wait or are re-created after a failure, and return whether one got a
+        node.
+        """
+        workload = progress.workload
+        has_changed = False
+        is_blocked = (
+            False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
+        )
+        pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
+        is_retried_after_failure = is_recreated(workload.key)
+        waiting_numbers = [
+            number
+            for number, outcome in progress.outcomes.items()
+            if outcome.is_pending or (outcome.is_failed and is_retried_after_failure)
+        ]
+        for number in sorted(waiting_numbers):
+            pin = pod_by_number[number].required_node
+            if is_blocked and not pod_by_number[number].was_pending:
+                continue
+            if pin:
+                verdict = self.session.place_daemon(workload.pod, workload.key, number, pin)
+            else:
+                verdict = self._place_pod(progress, pod_by_number[number])
+            has_changed = has_changed or bool(verdict.node)
+            is_blocked = is_blocked or (workload.is_ordered and not verdict.node)
+            progress.outcomes[number] = self._build_outcome(workload, verdict, pod_by_number[number])
+        return has_changed
+
+    # --- results ------------------------------------------------------------------------------
+
+    def _list_outcomes(self, progress: WorkloadProgress) -> list[PodOutcome]:
+        """Return the outcome of every pod of a workload by number."""
+        workload = progress.workload
+        kept_outcomes = [
+            PodOutcome(
+                workload=workload.key,
+                number=pod.number,
+                name=pod.name,
+                action=pod_outcomes.KEEP,
+                node=pod.node,
+                previous=pod.node,
+                reason=pod.rejection,
+                spec=pod.spec,
+                age=pod.age,
+                unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
+                volumes=self._list_volumes(pod.spec, pod.number),
+            )
+            for pod in (
+                *progress.kept_pods,
+                *progress.outdated_pods,
+                *progress.failed_pods,
+                *progress.deferred_removals,
+            )
+        ]
+        kept_outcomes = [self._mark_scaled_pod(progress, outcome) for outcome in kept_outcomes]
+        return sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)
+
+    def _mark_scaled_pod(self, progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
+        """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
+        placement = progress.placed_outdated.get(outcome.number)
+        if (
+            placement is None
+            or outcome.spec is None
+            or outcome.spec.template == progress.workload.pod.template
+        ):
+            return outcome
+        is_certain, trigger = placement
+        return replace(
+            outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain
+        )
+
+
+def _build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
+    """Return the outcome of a removed pod."""
+    return PodOutcome(
+        workload=pod.workload,
+        number=pod.number,
+        name=pod.name,
+        action=pod_outcomes.REMOVE,
+        node="",
+        previous=pod.node,
+        trigger=trigger,
+        age=pod.age,
+    )

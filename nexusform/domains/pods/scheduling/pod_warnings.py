@@ -1,0 +1,437 @@
+"""Warnings about a prediction that combine facts about pods, workers and machines. They are computed from a
+prediction and never change it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.hardware_risks import find_missing_labels, find_shared_hardware
+from nexusform.domains.pods.scheduling.pending_reasons import (
+    describe_missing,
+    describe_unmet,
+    format_pending_message,
+)
+from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.risks import (
+    DEADLOCK,
+    FAILED,
+    GATED,
+    NO_EXECUTE_EVICTS,
+    NOT_MADE,
+    NOWHERE,
+    PENDING,
+    PREEMPTS,
+    STUCK,
+    TOO_MANY,
+    VOLUMES,
+    PodWarning,
+    WorkloadContext,
+    format_names,
+)
+from nexusform.domains.pods.scheduling.rollouts import TEMPLATE_KEY, NextRollout
+from nexusform.domains.pods.scheduling.rules import taints
+from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
+from nexusform.domains.pods.scheduling.spec_scheduler import NodeFactsCache
+from nexusform.domains.pods.scheduling.workloads import (
+    Cluster,
+    ExistingPod,
+    Node,
+    PodSpec,
+    Strategy,
+    Workload,
+)
+from nexusform.kubernetes.matching import LabelSelector, is_selected
+from nexusform.scheduling.decision import Rejection
+
+# Default volume limit of a node in Kubernetes. Source: pkg/scheduler/framework/plugins/nodevolumelimits
+# (DefaultMaxAzureDiskVolumes, GCE's is the same).
+_DEFAULT_VOLUME_LIMIT: Final = 16
+_MOST_NAMES: Final = 5
+
+
+def collect_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarning, ...]:
+    """Return every warning about a prediction, workload by workload."""
+    cache, facts_cache = SchedulerCache(cluster), NodeFactsCache(cluster.nodes)
+    node_by_name = {node.name: node for node in cluster.nodes}
+    outcomes_by_workload: dict[str, list[PodOutcome]] = {}
+    for outcome in prediction.outcomes:
+        outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
+    existing_pods = prediction.list_existing_pods()
+    next_rollout = NextRollout(cluster, existing_pods)
+    claims_by_node: Counter[str] = Counter()
+    for pod in existing_pods:
+        claims_by_node[pod.node] += pod.spec.claim_count
+    warnings: list[PodWarning] = []
+    for key, forecast in prediction.forecasts.items():
+        nodes = tuple(cluster.nodes[at] for at in facts_cache.get_facts(forecast.workload.pod).points)
+        outcomes = tuple(outcomes_by_workload.get(key, ()))
+        running_outcomes = tuple(outcome for outcome in outcomes if outcome.node)
+        context = WorkloadContext(
+            cluster,
+            cache,
+            nodes,
+            node_by_name,
+            forecast.workload,
+            forecast,
+            outcomes,
+            next_rollout,
+            running_outcomes,
+            claims_by_node,
+        )
+        for rule in _RULES:
+            warnings += rule(context)
+    return tuple(warnings)
+
+
+# --- rollouts and what cannot be met -------------------------------------------------------------
+
+
+def _warn_too_many(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for more replicas than a required anti-affinity allows."""
+    replicas = context.workload.replicas
+    if context.workload.kind == "DaemonSet":
+        return
+    for term in context.select_own_terms(context.workload.pod.anti_affinity):
+        domain_count = _count_domains(context, term.topology_key)
+        if domain_count is not None and replicas > domain_count > 0:
+            detail = (
+                f"{replicas} replicas must not share a {term.topology_key}, and its workers have "
+                f"{domain_count}: "
+                f"at most {domain_count} can run. Use fewer replicas, add hardware, or make the rule "
+                f"preferred."
+            )
+            summary = (
+                f"{replicas} replicas must not share a {term.topology_key}; its workers have {domain_count}"
+            )
+            yield context.build_warning(TOO_MANY, detail, summary=summary)
+            return
+
+
+def _warn_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
+    workload = context.workload
+    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+        return
+    if workload.max_unavailable or not workload.replicas:
+        return
+    for term in context.select_own_terms(workload.pod.anti_affinity):
+        domain_count = _count_domains(context, term.topology_key)
+        is_full = domain_count is not None and workload.replicas >= domain_count
+        if not is_full or not _has_old_pods(term.selector, workload):
+            continue
+        detail = (
+            f"the next change of its template will hang: its {workload.replicas} replicas take every value "
+            f"of {term.topology_key} ({domain_count}), a new pod must not join an old one, and "
+            f"maxUnavailable "
+            f"({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0, so none may stop "
+            f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
+        )
+        summary = (
+            f"its next change hangs: its {workload.replicas} replicas take every {term.topology_key}, and "
+            "none may stop first; set maxUnavailable: 1"
+        )
+        yield context.build_warning(DEADLOCK, detail, summary=summary)
+        return
+    yield from _warn_no_surge(context)
+
+
+def _warn_no_surge(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for a rolling update without capacity for one more pod."""
+    workload = context.workload
+    if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
+        return
+    obstacle = context.next_rollout.find_obstacle(workload)
+    if obstacle:
+        detail = (
+            f"the next change of its template will hang: a new pod must run before an old one may stop, as "
+            f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0, and "
+            f"there is no room for one more: {obstacle}. Set maxUnavailable: 1, or make room."
+        )
+        summary = (
+            "its next change hangs: there is no room for one more pod, and none may stop first; set "
+            "maxUnavailable: 1"
+        )
+        yield context.build_warning(DEADLOCK, detail, summary=summary)
+
+
+def _count_domains(context: WorkloadContext, key: str) -> int | None:
+    """Return the number of values of the key; None if a worker lacks it and so takes any number."""
+    values = [node.labels.get(key) for node in context.nodes]
+    return None if None in values else len(set(values))
+
+
+def _has_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
+    """Return whether a term of a new pod selects pods of the previous template."""
+    old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
+    return selector is not None and is_selected(selector, old_labels)
+
+
+def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for a rolling update that is blocked now."""
+    if not context.forecast.is_blocked:
+        return
+    waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
+    if waiting_pods:
+        former_pods = tuple(outcome for outcome in waiting_pods if _is_former(context, outcome))
+        new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
+        names = tuple(outcome.name for outcome in new_pods)
+        # A DaemonSet without maxSurge deletes the old pod of a node first.
+        deletes_first = context.workload.kind == "DaemonSet" and context.workload.max_surge_text in (
+            "0",
+            "0%",
+        )
+        effect = (
+            "cannot be placed, and the other old ones stay"
+            if deletes_first
+            else "cannot be placed beside the old ones"
+        )
+        detail = (
+            f"its new pods ({format_names(names)}) {effect}: "
+            f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
+        )
+        pods = f"{len(names):,} new {select_form(len(names), 'pod')}"
+        summary = f"{pods} {effect}: {_find_main_reason(context, new_pods[0])}"
+        yield context.build_warning(STUCK, detail, summary=summary)
+    elif context.forecast.uncreated:
+        count = context.forecast.uncreated
+        pods = f"{count:,} new {select_form(count, 'pod')}"
+        detail = f"{pods} would not be made beside the old ones: {context.forecast.rejection}."
+        yield context.build_warning(STUCK, detail)
+
+
+def _is_former(context: WorkloadContext, pod: PodOutcome) -> bool:
+    return pod.spec is not None and pod.spec.template != context.workload.pod.template
+
+
+def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
+    """Return the outcome of Pending pods of a former template, and the required action."""
+    if not pods:
+        return ""
+    names = tuple(pod.name for pod in pods)
+    if context.workload.kind == "Deployment":
+        subject = (
+            f"{len(names):,} {select_form(len(names), 'pod')} of a former template ({format_names(names)})"
+        )
+        verb = select_form(len(names), "waits", "wait")
+        return f" {subject} {verb} on: the Deployment takes none of them away before a new one runs."
+    return (
+        f" {names[0]} is of the former template, and an ordered StatefulSet replaces no pod before it runs: "
+        f"delete it (kubectl delete pod -n {context.workload.namespace} {names[0]})."
+    )
+
+
+def _warn_pending(context: WorkloadContext) -> Iterator[PodWarning]:
+    waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
+    if not waiting_pods or context.forecast.is_blocked:
+        return
+    names = tuple(outcome.name for outcome in waiting_pods)
+    share = f"{len(names):,} of {context.forecast.replicas:,} pods"
+    detail = f"{share} ({format_names(names)}) would stay Pending: {waiting_pods[0].reason}"
+    summary = f"{len(names):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
+    yield context.build_warning(PENDING, detail, summary=summary)
+
+
+def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
+    """Return requirements unmet on every node, else the most frequent reasons."""
+    unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
+    if unmet or not pod.rejections:
+        return unmet or pod.reason
+    pod_reason = next(
+        (
+            rejection_item.reason
+            for rejection_item in pod.rejections
+            if profile.is_pod_rejection(rejection_item)
+        ),
+        "",
+    )
+    if pod_reason:
+        return pod_reason
+    tally = Counter(rejection.reason for rejection in pod.rejections)
+    return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
+
+
+def _warn_failed(context: WorkloadContext) -> Iterator[PodWarning]:
+    failed_pods = [outcome for outcome in context.outcomes if outcome.is_failed]
+    if failed_pods:
+        names = tuple(outcome.name for outcome in failed_pods)
+        share = f"{len(names):,} of {context.forecast.replicas:,} pods"
+        detail = (
+            f"{share} ({format_names(names)}) would be Failed, as kubelet refuses them "
+            f"{failed_pods[0].reason}"
+        )
+        yield context.build_warning(
+            FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}"
+        )
+
+
+def _warn_gated(context: WorkloadContext) -> Iterator[PodWarning]:
+    gated_pods = [outcome for outcome in context.outcomes if outcome.is_gated]
+    if gated_pods:
+        names = tuple(outcome.name for outcome in gated_pods)
+        share = f"{len(names):,} of {context.forecast.replicas:,} pods"
+        detail = f"{share} ({format_names(names)}) would be SchedulingGated: {gated_pods[0].reason}"
+        yield context.build_warning(
+            GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}"
+        )
+
+
+def _warn_uncreated(context: WorkloadContext) -> Iterator[PodWarning]:
+    count, replicas = context.forecast.uncreated, context.forecast.replicas
+    is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
+    if count and (is_ordered_wait or not context.forecast.is_blocked):
+        expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas
+        detail = f"{count:,} of {expected_count:,} pods would not be made: {context.forecast.rejection}."
+        yield context.build_warning(NOT_MADE, detail)
+
+
+def _warn_no_node(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for a DaemonSet without a permitted node."""
+    if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
+        return
+    nodes = context.cluster.nodes
+    pod = context.workload.pod
+    rejections = [_find_first_rejection(pod, node) for node in nodes]
+    reason = format_pending_message(
+        [rejection for rejection in rejections if rejection is not None], len(nodes)
+    )
+    yield context.build_warning(
+        NOWHERE, f"it would get no pod at all: {reason}{describe_missing(pod, nodes)}"
+    )
+
+
+def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
+    """Return the first reason why a node does not permit a pod, regardless of its usage; None if it does."""
+    for rule in profile.NODE_FILTERS:
+        reason = rule.reject(pod, node)
+        if reason:
+            return Rejection(node.name, rule.name, reason)
+    return None
+
+
+def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for nodes with an unusual number of volumes: the limits of their CSI drivers are
+    unknown.
+    """
+    if not context.workload.pod.claim_count:
+        return
+    counts = {outcome.node: context.claims_by_node[outcome.node] for outcome in context.running_outcomes}
+    crowded_nodes = sorted(node for node, count in counts.items() if count > _DEFAULT_VOLUME_LIMIT)
+    if not crowded_nodes:
+        return
+    maximum = max(counts[node] for node in crowded_nodes)
+    nodes = format_first(crowded_nodes, _MOST_NAMES)
+    detail = (
+        f"{maximum} claims have their volumes on one node ({nodes}). How many a node may have its CSI driver "
+        "says (kubectl get csinode -o yaml), which a plan does not know: beyond that pods stay Pending."
+    )
+    yield context.build_warning(
+        VOLUMES, detail, summary=f"{maximum} volumes on one node; what its CSI driver allows is not known"
+    )
+
+
+def _warn_preemption(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for pods that need the eviction of others."""
+    preemptors = [outcome for outcome in context.outcomes if outcome.victims]
+    if not preemptors:
+        return
+    victims = list(chain.from_iterable(preemptor.victims for preemptor in preemptors))
+    texts = [f"{preemptor.name} ({_format_pods(preemptor.victims)})" for preemptor in preemptors]
+    priority = context.workload.pod.priority
+    count = f"{len(victims)} {select_form(len(victims), 'pod')}"
+    detail = (
+        f"its pods (priority {priority}) find no node, so {count} of lower priority "
+        f"{select_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. preemptionPolicy: Never "
+        f"would let its "
+        "pods wait."
+    )
+    is_uncertain = any(not preemptor.is_certain for preemptor in preemptors)
+    if is_uncertain:
+        detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
+    summary = f"evicts {_format_pods(victims)}"
+    yield context.build_warning(PREEMPTS, detail, summary=summary)
+
+
+def _format_pods(pods: Sequence[ExistingPod]) -> str:
+    return format_names([pod.name for pod in pods])
+
+
+def _warn_no_execute(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for pods evicted by a NoExecute taint."""
+    evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
+    if evicted_pods:
+        count = f"{len(evicted_pods):,} of its pods {select_form(len(evicted_pods), 'is', 'are')}"
+        summary = (
+            f"{count} evicted by NoExecute taints: {_format_evictions(evicted_pods, context.node_by_name)}"
+        )
+        detail = (
+            f"{summary}. The pods that come in their place are placed anew. A toleration of the taint would "
+            "let them run on."
+        )
+        yield context.build_warning(NO_EXECUTE_EVICTS, detail, summary=summary)
+
+
+def list_displaced_warnings(
+    cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]
+) -> Iterator[PodWarning]:
+    """Yield warnings for unmanaged pods evicted by a NoExecute taint, workload by workload."""
+    node_by_name = {node.name: node for node in cluster.nodes}
+    outcomes_by_workload: dict[str, list[PodOutcome]] = {}
+    for outcome in displaced_outcomes:
+        if outcome.trigger == NO_EXECUTE:
+            outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
+    for workload, evicted_pods in outcomes_by_workload.items():
+        namespace, kind, name = workload.split("/", 2)
+        subject = (
+            f"{len(evicted_pods):,} {select_form(len(evicted_pods), 'pod')} "
+            f"{select_form(len(evicted_pods), 'is', 'are')}"
+        )
+        summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
+        targets = format_first([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
+        detail = (
+            f"{kind} {namespace}/{name}, which this plan does not bring: {summary}. Then there: {targets}."
+        )
+        yield PodWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
+
+
+def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
+    """Format the former nodes of evicted pods with the taints of these nodes."""
+    return format_names(
+        [
+            f"{outcome.name} from {outcome.previous}{_format_taints(nodes, outcome)}"
+            for outcome in evicted_pods
+        ]
+    )
+
+
+def _format_taints(nodes: Mapping[str, Node], outcome: PodOutcome) -> str:
+    """Format the taints that evict a pod, and the delay: ` (maintenance:NoExecute, after 60 s)`."""
+    node = nodes.get(outcome.previous)
+    if node is None or outcome.spec is None:
+        return ""
+    evicting_taints = taints.list_evicting_taints(outcome.spec, node)
+    keys = [f"{taint.key}{'=' * bool(taint.value)}{taint.value}:{taint.effect}" for taint in evicting_taints]
+    seconds = taints.compute_toleration_seconds(outcome.spec, node)
+    return f" ({', '.join([*keys, f'after {seconds} s'] if seconds else keys)})"
+
+
+_RULES: Final = (
+    find_shared_hardware,
+    find_missing_labels,
+    _warn_too_many,
+    _warn_deadlock,
+    _warn_blocked,
+    _warn_pending,
+    _warn_failed,
+    _warn_gated,
+    _warn_uncreated,
+    _warn_no_node,
+    _warn_volumes,
+    _warn_preemption,
+    _warn_no_execute,
+)

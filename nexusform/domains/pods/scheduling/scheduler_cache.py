@@ -1,0 +1,213 @@
+"""Pods on the nodes of a cluster during a prediction, with integer node ids. Pods of equal spec form one
+group, counted per node. Groups are indexed by the label pairs used in selectors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Final
+
+from nexusform.domains.pods.scheduling.workloads import Cluster, Disk, HostPort, PodSpec, PodTerm
+from nexusform.kubernetes.matching import IN, LabelSelector, is_selected
+
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+
+
+class NodeUsage:
+    """Resources used by the pods of one node: CPU (milli), memory (bytes), the same amounts for scoring, and
+    others.
+    """
+
+    __slots__ = ("cpu", "disks", "memory", "other_resources", "pods", "ports", "scored_cpu", "scored_memory")
+
+    def __init__(self) -> None:
+        self.cpu = 0
+        self.memory = 0
+        self.scored_cpu = 0
+        self.scored_memory = 0
+        self.pods = 0
+        self.other_resources: dict[str, int] = {}
+        self.ports: list[HostPort] = []
+        self.disks: list[Disk] = []
+
+    def add(self, pod: PodSpec, sign: int) -> None:
+        """Add a pod (sign 1) or remove one (sign -1)."""
+        self.pods += sign
+        self.cpu += sign * pod.requests.cpu
+        self.memory += sign * pod.requests.memory
+        self.scored_cpu += sign * pod.scored_requests.cpu
+        self.scored_memory += sign * pod.scored_requests.memory
+        for name, amount in pod.requests.other_resources:
+            self.other_resources[name] = self.other_resources.get(name, 0) + sign * amount
+        for port in pod.host_ports:
+            if sign > 0:
+                self.ports.append(port)
+            else:
+                self.ports.remove(port)
+        for disk in pod.disks:
+            if sign > 0:
+                self.disks.append(disk)
+            else:
+                self.disks.remove(disk)
+
+
+class Topology:
+    """Topology key over the nodes: the domain of each node (-1 = key missing) and the domain names."""
+
+    __slots__ = ("domain_by_node", "key", "values")
+
+    def __init__(self, key: str, domain_by_node: list[int], values: list[str]) -> None:
+        self.key = key
+        self.domain_by_node = domain_by_node
+        self.values = values
+
+
+class PodGroup:
+    """Pods of one spec, counted per node."""
+
+    __slots__ = ("labels", "nodes", "spec")
+
+    def __init__(self, spec: PodSpec) -> None:
+        self.spec = spec
+        self.labels = dict(spec.labels)
+        self.nodes: dict[int, int] = {}
+
+
+class SchedulerCache:
+    """Nodes of a cluster and the pods on them. `version` changes with every pod added or removed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.nodes = cluster.nodes
+        self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
+        self.usage = [NodeUsage() for _ in cluster.nodes]
+        self.version = 0
+        self._claim_uses: Counter[str] = Counter()
+        self._namespaces = cluster.namespaces
+        self._topologies: dict[str, Topology] = {}
+        self._groups: dict[PodSpec, PodGroup] = {}
+        self._groups_by_pair: dict[tuple[str, str], list[PodGroup]] = {}
+        # Groups with terms about other pods, by a label pair required of these pods.
+        self._term_groups_by_pair: dict[tuple[str, str], list[PodGroup]] = {}
+        self._unindexed_term_groups: list[PodGroup] = []
+
+    def get_group(self, spec: PodSpec) -> PodGroup:
+        """Return the pod group of this spec, creating it if needed."""
+        group = self._groups.get(spec)
+        if group is None:
+            group = self._groups[spec] = PodGroup(spec)
+            for pair in spec.labels:
+                self._groups_by_pair.setdefault(pair, []).append(group)
+            self._index_terms(group)
+        return group
+
+    def _index_terms(self, group: PodGroup) -> None:
+        """Index the group by the label pairs required in its terms."""
+        spec = group.spec
+        terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
+        pairs: set[tuple[str, str]] = set()
+        for term in terms:
+            if term.selector is None:
+                continue
+            label_pairs = list_required_pairs(term.selector)
+            if label_pairs is None:
+                self._unindexed_term_groups.append(group)
+                return
+            pairs.update(label_pairs)
+        for pair in sorted(pairs):
+            self._term_groups_by_pair.setdefault(pair, []).append(group)
+
+    def place(self, group: PodGroup, node: int, sign: int = 1) -> None:
+        """Add a pod of the group to a node, or remove one (sign -1)."""
+        self.usage[node].add(group.spec, sign)
+        for claim in group.spec.exclusive_claims:
+            self._claim_uses[claim] += sign
+        count = group.nodes.get(node, 0) + sign
+        if count:
+            group.nodes[node] = count
+        else:
+            del group.nodes[node]
+        self.version += 1
+
+    def has_claim_conflict(self, spec: PodSpec) -> bool:
+        """Return whether a pod uses a claim required exclusively by this spec."""
+        return any(self._claim_uses[claim] > 0 for claim in spec.exclusive_claims)
+
+    def get_topology(self, key: str) -> Topology:
+        """Return the domains of a topology key by the labels of the nodes."""
+        topology = self._topologies.get(key)
+        if topology is None:
+            numbers: dict[str, int] = {}
+            domain_by_node = []
+            for node in self.nodes:
+                value = node.labels.get(key)
+                domain_by_node.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
+            topology = self._topologies[key] = Topology(key, domain_by_node, list(numbers))
+        return topology
+
+    def select_groups(self, selector: LabelSelector, namespace: str | None = None) -> list[PodGroup]:
+        """Return the groups with pods selected by a selector, in one namespace or in all."""
+        return [
+            group
+            for group in self._list_candidates(selector)
+            if group.nodes
+            and (namespace is None or group.spec.namespace == namespace)
+            and is_selected(selector, group.labels)
+        ]
+
+    def _list_candidates(self, selector: LabelSelector) -> Iterable[PodGroup]:
+        """Return the groups a selector could select, found by one of its label pairs, else all groups."""
+        pairs = list_required_pairs(selector)
+        if pairs is None:
+            return self._groups.values()
+        # A pod has one value per key, so no group is indexed under two of the pairs.
+        return chain.from_iterable(self._groups_by_pair.get(pair, ()) for pair in pairs)
+
+    def find_term_groups(self, group: PodGroup) -> list[PodGroup]:
+        """Return the groups with pods and terms that may select pods of this group. Callers check each
+        term.
+        """
+        groups_by_id = {id(candidate): candidate for candidate in self._unindexed_term_groups}
+        for pair in group.spec.labels:
+            for candidate in self._term_groups_by_pair.get(pair, ()):
+                groups_by_id[id(candidate)] = candidate
+        return [candidate for candidate in groups_by_id.values() if candidate.nodes]
+
+    def select_term_groups(self, term: PodTerm) -> list[PodGroup]:
+        """Return the groups with pods selected by a pod affinity term."""
+        if term.selector is None:
+            return []
+        return [g for g in self.select_groups(term.selector) if self._has_namespace(term, g.spec.namespace)]
+
+    def is_selected(self, term: PodTerm, group: PodGroup) -> bool:
+        """Return whether a term selects the pods of a group."""
+        return (
+            term.selector is not None
+            and self._has_namespace(term, group.spec.namespace)
+            and is_selected(term.selector, group.labels)
+        )
+
+    def _has_namespace(self, term: PodTerm, namespace: str) -> bool:
+        """Return whether a term covers pods of this namespace."""
+        if namespace in term.namespaces:
+            return True
+        if term.namespace_selector is None:
+            return False
+        labels: Mapping[str, str] = {
+            **self._namespaces.get(namespace, {}),
+            _NAMESPACE_NAME: namespace,
+        }
+        return is_selected(term.namespace_selector, labels)
+
+
+def list_required_pairs(selector: LabelSelector) -> list[tuple[str, str]] | None:
+    """Return label pairs of which every selected object has exactly one; None if the selector requires
+    none.
+    """
+    if selector.match_labels:
+        return [selector.match_labels[0]]
+    for requirement in selector.match_expressions:
+        if requirement.operator == IN:
+            return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]
+    return None

@@ -1,0 +1,134 @@
+"""Deviations of kube-scheduler from its documentation, by version: a table. A version is predicted as it
+behaves. If the version is unknown and matters to a pod, the documented rule is used, and the result is not
+certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.workloads import PodSpec, PodTerm
+from nexusform.kubernetes.matching import LabelSelector, is_selected
+
+Version = tuple[int, ...]
+# The newest version whose source was read for this table.
+NEWEST_KNOWN: Final = (1, 37)
+
+
+_VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Return major and minor version of a text such as `v1.34.4`; () for any other."""
+    parts = _VERSION.match(text)
+    return (int(parts[1]), int(parts[2])) if parts is not None else ()
+
+
+class Quirk(Struct, frozen=True):
+    """Deviation of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
+    pods affected by it. `apply`: such a pod as read by these versions. `affects_scores_only`: it only affects
+    the choice among several nodes.
+    """
+
+    name: str
+    since: Version
+    until: Version | None
+    is_affected: Callable[[PodSpec], bool]
+    apply: Callable[[PodSpec], PodSpec]
+    affects_scores_only: bool = False
+
+    def is_in(self, version: Version) -> bool | None:
+        """Return whether a version has the deviation; None if unknown."""
+        if not version:
+            return None
+        if version < self.since:
+            return False
+        if self.until is None:
+            return True if version <= NEWEST_KNOWN else None
+        return version < self.until
+
+
+def apply_quirks(spec: PodSpec, version: Version) -> PodSpec:
+    """Return a new pod as read by the scheduler of this version."""
+    for quirk in QUIRKS:
+        if quirk.is_affected(spec) and quirk.is_in(version):
+            spec = quirk.apply(spec)
+    return spec
+
+
+def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
+    """Return whether the scheduler's reading of a new pod with this many feasible nodes is unknown."""
+    if spec.has_unknown_rules:
+        return True
+    for quirk in QUIRKS:
+        is_relevant = feasible_nodes > 1 or not quirk.affects_scores_only
+        if is_relevant and quirk.is_affected(spec) and quirk.is_in(version) is None:
+            return True
+    return False
+
+
+def _has_pod_level_requests(spec: PodSpec) -> bool:
+    return (
+        spec.container_scored_requests is not None and spec.container_scored_requests != spec.scored_requests
+    )
+
+
+def _apply_container_scores(spec: PodSpec) -> PodSpec:
+    return (
+        spec
+        if spec.container_scored_requests is None
+        else replace(spec, scored_requests=spec.container_scored_requests)
+    )
+
+
+def _has_negative_selector(term: PodTerm) -> bool:
+    """Return whether a term selects namespaces by missing labels, so that it would select one without any
+    label.
+    """
+    selector = term.namespace_selector
+    return selector is not None and selector != LabelSelector() and is_selected(selector, {})
+
+
+def _has_negative_namespace_term(spec: PodSpec) -> bool:
+    terms = chain(spec.affinity, spec.anti_affinity, spec.preferred_affinity, spec.preferred_anti_affinity)
+    return any(map(_has_negative_selector, terms))
+
+
+def _extend_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
+    return tuple(
+        replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term
+        for term in terms
+    )
+
+
+def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
+    return replace(
+        spec,
+        affinity=_extend_namespaces(spec.affinity),
+        anti_affinity=_extend_namespaces(spec.anti_affinity),
+        preferred_affinity=_extend_namespaces(spec.preferred_affinity),
+        preferred_anti_affinity=_extend_namespaces(spec.preferred_anti_affinity),
+    )
+
+
+QUIRKS: Final[tuple[Quirk, ...]] = (
+    # LeastAllocated uses the requests of a new pod's containers, not its pod-level requests.
+    Quirk(
+        "pod_level_requests",
+        (1, 34),
+        None,
+        _has_pod_level_requests,
+        _apply_container_scores,
+        affects_scores_only=True,
+    ),
+    # A negative namespaceSelector of the new pod selects every namespace (kubernetes#141526).
+    Quirk(
+        "negative_namespace_selectors", (1, 34), (1, 37), _has_negative_namespace_term, _apply_all_namespaces
+    ),
+)

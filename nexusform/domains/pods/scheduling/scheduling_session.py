@@ -1,0 +1,403 @@
+"""Placement of pods one by one on a cluster, with the certainty of each decision. kube-scheduler chooses
+randomly among equals, so a choice is certain only without such a choice, and if no earlier random choice
+could have affected it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.kubelet_admission import NumaCells, find_kubelet_rejection
+from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
+from nexusform.domains.pods.scheduling.preemption import Eviction, compute_allowances, select_victims
+from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
+from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
+from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
+from nexusform.domains.pods.scheduling.spec_scheduler import NodeChoice, NodeFactsCache, SpecScheduler
+from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
+from nexusform.domains.pods.scheduling.workloads import (
+    Cluster,
+    ExistingPod,
+    PodSpec,
+    PodState,
+    VolumeNeed,
+    is_recreated,
+)
+from nexusform.scheduling.decision import Rejection
+
+_MAX_PRIORITY = 1 << 31
+
+Identity = tuple[str, int, str]
+
+
+class Verdict(Struct, frozen=True):
+    """Node of a pod ("" = none: the pod is in `unscheduled_state`), its certainty, and the reasons against
+    others. `victims` are evicted for it.
+    """
+
+    node: str
+    is_certain: bool
+    feasible_nodes: int
+    reason: str = ""
+    rejections: tuple[Rejection, ...] = ()
+    unscheduled_state: PodState = PodState.PENDING
+    victims: tuple[ExistingPod, ...] = ()
+
+
+# Called with a pod (workload key, number) and its scheduler just before the decision.
+Observer = Callable[[str, int, SpecScheduler], None]
+
+
+class SchedulingSession:
+    """Placement of pod after pod on one scheduler cache."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        existing_pods: Iterable[ExistingPod],
+        seed: int,
+        observer: Observer | None = None,
+        expected_counts: Sequence[int] = (),
+        lost_pods: Iterable[ExistingPod] = (),
+    ) -> None:
+        running_pods = tuple(existing_pods)
+        self.cluster = cluster
+        # `lost_pods` have lost their nodes and keep their volumes.
+        self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
+        self._observer = observer
+        self.cache = SchedulerCache(cluster)
+        self.facts_cache = NodeFactsCache(cluster.nodes, cluster.version)
+        self.seed = seed
+        # Evictions not handled yet; the caller takes them from here.
+        self.evictions: list[Eviction] = []
+        self.age = 1  # of every pod that is made here: newer than what stands
+        # Expected number of pods under each budget of the cluster.
+        self._expected_counts = expected_counts
+        self._names = [node.name for node in cluster.nodes]
+        # Nominated pods by node: their requests are reserved against pods of lower priority.
+        self._nominated_groups: dict[int, list[PodGroup]] = {}
+        self._scheduler: SpecScheduler | None = None
+        # Nodes whose usage depends on a tie-break, as bits.
+        self._uncertain_nodes = 0
+        self._failures: dict[int, tuple[int, Verdict]] = {}
+        self._cells: dict[int, NumaCells] = {}
+        self._pods_by_node: list[dict[Identity, ExistingPod]] = [{} for _ in cluster.nodes]
+        self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
+        for pod in running_pods:
+            node_index = self.cache.index.get(pod.node)
+            if node_index is None:
+                continue
+            self.age = max(self.age, pod.age + 1)
+            self.cache.place(self.cache.get_group(pod.spec), node_index)
+            self._register_pod(pod, node_index)
+        for pod in cluster.nominated_pods:
+            node_index = self.cache.index.get(pod.node)
+            if node_index is not None:
+                self._nominated_groups.setdefault(node_index, []).append(self.cache.get_group(pod.spec))
+        self.assign_cells()
+
+    def assign_cells(self) -> None:
+        """Assign NUMA cells to the running pods again, sorted by name since their order of creation is
+        unknown.
+        """
+        for node_index, node in enumerate(self.cluster.nodes):
+            if node.cells:
+                cells = self._cells[node_index] = NumaCells(node)
+                for _, pod in sorted(self._pods_by_node[node_index].items()):
+                    cells.reserve(pod.spec)
+
+    def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
+        """Record a pod on a node (position)."""
+        self._pods_by_node[node_index][_get_identity(pod)] = pod
+        if not pod.is_protected:
+            self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
+
+    def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> SpecScheduler:
+        """Return the scheduler of a spec for the current cache; `volume_needs` are those of a pod's own
+        claims.
+        """
+        group = self.cache.get_group(spec)
+        scheduler = self._scheduler
+        is_stale = (
+            scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
+        )
+        if scheduler is None or is_stale or scheduler.volume_needs != volume_needs:
+            scheduler = self._scheduler = SpecScheduler(
+                self.cache, group, self.facts_cache, volume_needs, self._list_nominated_groups(spec)
+            )
+        return scheduler
+
+    def _list_nominated_groups(self, spec: PodSpec) -> dict[int, list[PodGroup]]:
+        """Return the nominated groups by node with at least the priority of this spec."""
+        result: dict[int, list[PodGroup]] = {}
+        for node_index, groups in self._nominated_groups.items():
+            prior_groups = [group for group in groups if group.spec.priority >= spec.priority]
+            if prior_groups:
+                result[node_index] = prior_groups
+        return result
+
+    def create_scheduler(self, spec: PodSpec, number: int) -> SpecScheduler:
+        """Return the scheduler for one pod, with its immediate claims bound."""
+        self.volume_binder.bind_immediate(spec, number)
+        return self.get_scheduler(spec, self.volume_binder.compute_volume_needs(spec, number))
+
+    def remove_pod(self, pod: ExistingPod) -> None:
+        """Remove a pod from its node, if it has one here."""
+        node_index = self.cache.index.get(pod.node)
+        if node_index is None:
+            return
+        self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
+        self._pods_by_node[node_index].pop(_get_identity(pod), None)
+        if node_index in self._cells:
+            self._cells[node_index].release(pod.spec)
+
+    def place_pod(self, spec: PodSpec, workload: str, number: int) -> Verdict:
+        """Decide a pod and add it to its node."""
+        group = self.cache.get_group(spec)
+        failure = self._failures.get(id(group))
+        if self._observer is None and failure is not None and failure[0] == self.cache.version:
+            return failure[1]
+        scheduler = self.create_scheduler(spec, number)
+        if self._observer is not None:
+            self._observer(workload, number, scheduler)
+        if spec.gates:
+            return build_gated_verdict(spec)
+        pod = ExistingPod(workload, number, "", spec, self.age)
+        if spec.node_name:
+            return self._start_bound_pod(scheduler, pod)
+        choice = scheduler.choose_nodes()
+        if choice is None:
+            return self._handle_unschedulable(scheduler, pod)
+        is_certain = self._is_choice_certain(scheduler, choice)
+        if not is_certain:
+            self._mark_uncertain(scheduler, choice)
+        return self._start_on_best(scheduler, pod, choice, is_certain)
+
+    def _start_on_best(
+        self, scheduler: SpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
+    ) -> Verdict:
+        """Start a pod on the chosen node. After a rejection by kubelet its controller creates another pod,
+        with a new choice: it fails permanently if all tied nodes reject it.
+        """
+        tied_nodes = list(choice.tied_nodes)
+        first_reason = ""
+        while tied_nodes:
+            node = tie_break.select_lowest(self._build_tie_break_prefix(pod), self._names, tied_nodes)
+            rejection_text = self._start_pod(scheduler, node, pod)
+            if not rejection_text:
+                return Verdict(self._names[node], is_certain, choice.feasible_nodes)
+            first_reason = first_reason or f"on {self._names[node]}: {rejection_text}."
+            tied_nodes.remove(node)
+            if not is_recreated(pod.workload):
+                break
+        return Verdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
+
+    def _build_tie_break_prefix(self, pod: ExistingPod) -> str:
+        """Return the prefix of a pod's tie-break digests."""
+        return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
+
+    def _start_bound_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
+        """Return the verdict on a pod with a node name: kubelet runs or rejects it without scheduling."""
+        spec = pod.spec
+        node_index = self.cache.index.get(spec.node_name)
+        if node_index is None:
+            return _build_failed_verdict(
+                spec.node_name, "there is no such node", not self._uncertain_nodes, 0
+            )
+        is_certain = not self._uncertain_nodes & 1 << node_index
+        rejection_text = find_kubelet_rejection(
+            spec, self.cache.nodes[node_index], self.cache.usage[node_index]
+        ) or self._start_pod(scheduler, node_index, pod)
+        if rejection_text:
+            return _build_failed_verdict(spec.node_name, rejection_text, is_certain, 0)
+        return Verdict(spec.node_name, is_certain, 1)
+
+    def _start_pod(self, scheduler: SpecScheduler, node: int, pod: ExistingPod) -> str:
+        """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
+        cells = self._cells.get(node)
+        rejection_text = cells.allocate(pod.spec) if cells is not None else ""
+        if not rejection_text:
+            scheduler.add_pod(node)
+            self._register_pod(replace(pod, node=self._names[node]), node)
+            self.volume_binder.bind_on_node(pod.spec, pod.number, self._names[node])
+        return rejection_text
+
+    def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
+        """Decide a DaemonSet's pod for its only possible node."""
+        scheduler = self.create_scheduler(spec, number)
+        if self._observer is not None:
+            self._observer(workload, number, scheduler)
+        if spec.gates:
+            return build_gated_verdict(spec)
+        node_index = self.cache.index[node]
+        pod = ExistingPod(workload, number, "", spec, self.age)
+        rejection = scheduler.find_rejection(node_index)
+        if rejection is not None:
+            preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
+            reason = self._format_daemon_message(rejection)
+            return preemption_verdict or Verdict(
+                "", not self._uncertain_nodes & 1 << node_index, 0, reason, (rejection,)
+            )
+        is_certain = self._is_certain(scheduler, 1 << node_index) and not spec.has_unknown_rules
+        rejection_text = self._start_pod(scheduler, node_index, pod)
+        return (
+            _build_failed_verdict(node, rejection_text, is_certain, 1)
+            if rejection_text
+            else Verdict(node, is_certain, 1)
+        )
+
+    def _format_daemon_message(self, rejection: Rejection) -> str:
+        """Return why a pod with only one possible node is Pending."""
+        other_names = [name for name in self._names if name != rejection.candidate]
+        other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
+        return format_pending_message([rejection, *other_rejections], len(self._names))
+
+    def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
+        """Return the verdict on a pod without a feasible node, cached until something changes."""
+        rejection_by_node = {node: scheduler.find_rejection(node) for node in range(len(self._names))}
+        rejections = {
+            node: rejection for node, rejection in rejection_by_node.items() if rejection is not None
+        }
+        preemption_verdict = self._try_preemption(scheduler, pod, rejections)
+        if preemption_verdict is not None:
+            return preemption_verdict
+        is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
+        reasons = tuple(rejections.values())
+        reason = format_pending_message(reasons, len(self._names)) + describe_missing(
+            pod.spec, self.cluster.nodes
+        )
+        verdict = Verdict("", is_certain, 0, reason, reasons)
+        if not pod.spec.claims:  # else others of the spec may have other volumes
+            self._failures[id(scheduler.group)] = (self.cache.version, verdict)
+        return verdict
+
+    def find_obstacle(self, spec: PodSpec, number: int) -> str:
+        """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
+        scheduler = self.create_scheduler(spec, number)
+        can_evict = spec.can_preempt and spec.priority > self._lowest_priority
+        if spec.gates or spec.node_name or can_evict:
+            return ""
+        if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
+            return ""
+        rejections = [scheduler.find_rejection(node) for node in range(len(self._names))]
+        return format_pending_message(
+            [rejection for rejection in rejections if rejection is not None], len(self._names)
+        ).rstrip(".")
+
+    def _try_preemption(
+        self, scheduler: SpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
+    ) -> Verdict | None:
+        """Evict less important pods for one without a feasible node, if that helps."""
+        if not pod.spec.can_preempt or pod.spec.priority <= self._lowest_priority:
+            return None
+        budgets = self.cluster.budgets
+        budget_allowances = compute_allowances(
+            budgets, self._expected_counts or [0] * len(budgets), self.cache
+        )
+        prefix = self._build_tie_break_prefix(pod)
+        choice = select_victims(
+            scheduler,
+            rejections,
+            self._pods_by_node,
+            budget_allowances,
+            lambda tied_nodes: tie_break.select_lowest(prefix, self._names, tied_nodes),
+        )
+        if choice is None:
+            return None
+        is_certain = (
+            choice.is_certain
+            and self._is_certain(scheduler, scheduler.facts.mask)
+            and not self._is_doubtful(scheduler, 0)
+        )
+        if not is_certain:
+            for node in choice.considered_nodes:
+                self._uncertain_nodes |= 1 << node
+        for victim in choice.victims:
+            self.remove_pod(victim)
+        name = self._names[choice.node]
+        rejection_text = self._start_pod(
+            self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod
+        )
+        if rejection_text:
+            # Victims and preemptors would evict each other forever, so no eviction is reported.
+            for victim in choice.victims:
+                self.cache.place(self.cache.get_group(victim.spec), choice.node)
+                self._register_pod(victim, choice.node)
+            self.assign_cells()
+            return _build_failed_verdict(name, rejection_text, is_certain, 0)
+        preemptor = (pod.workload, pod.number)
+        self.evictions += [Eviction(victim, preemptor) for victim in choice.victims]
+        return Verdict(name, is_certain, 0, victims=choice.victims)
+
+    def _is_choice_certain(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
+        """Return whether a choice is certain: one best node, all nodes scored, and no relevant node
+        uncertain.
+        """
+        if len(choice.tied_nodes) > 1:
+            return False
+        if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(
+            len(self._names)
+        ):
+            return False
+        if self._may_change(scheduler, choice):
+            return False
+        return self._is_certain(scheduler, scheduler.facts.mask)
+
+    def _may_change(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
+        """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
+        if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
+            return True
+        return self._is_doubtful(scheduler, choice.feasible_nodes)
+
+    def _is_doubtful(self, scheduler: SpecScheduler, feasible: int) -> bool:
+        return is_version_uncertain(scheduler.group.spec, self.cluster.version, feasible)
+
+    def _is_certain(self, scheduler: SpecScheduler, nodes: int) -> bool:
+        """Return whether no tie-break affects the evaluation of these nodes (bits)."""
+        if not self._uncertain_nodes:
+            return True
+        return not self._uncertain_nodes & nodes and not _has_pod_dependencies(scheduler)
+
+    def _mark_uncertain(self, scheduler: SpecScheduler, choice: NodeChoice) -> None:
+        """Mark the nodes whose pods depend on a tie-break."""
+        is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
+        if self._uncertain_nodes or is_sampled or self._may_change(scheduler, choice):
+            self._uncertain_nodes |= scheduler.facts.mask
+        else:
+            for node in choice.tied_nodes:
+                self._uncertain_nodes |= 1 << node
+
+
+def _get_identity(pod: ExistingPod) -> Identity:
+    # Old and new pods of one number coexist during a template change.
+    return (pod.workload, pod.number, pod.spec.template)
+
+
+def build_gated_verdict(spec: PodSpec) -> Verdict:
+    """Return the verdict on a pod with scheduling gates."""
+    reason = f"scheduling is blocked by {', '.join(spec.gates)}."
+    return Verdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
+
+
+def _build_failed_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> Verdict:
+    """Return the verdict on a pod rejected by kubelet on its node."""
+    return Verdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
+
+
+def _has_pod_dependencies(scheduler: SpecScheduler) -> bool:
+    """Return whether pods on other nodes can affect a pod, including those that take volumes."""
+    counts = scheduler.counts
+    if scheduler.group.spec.claims:
+        return True
+    return bool(
+        counts.affinity
+        or counts.anti_affinity
+        or counts.existing_anti_affinity
+        or counts.preferred_affinity
+        or counts.hard_spread
+    )

@@ -1,0 +1,459 @@
+"""Node selection for pods of one spec; nodes indistinguishable to all rules are evaluated once. Nodes share a
+bucket if every rule about domains gives the same result: equal points for taints and node affinity, and per
+topology key the same domain (keys with few domains) or domains with equal counts (keys with many). Within a
+bucket, nodes are sorted by their usage scores. Each placed pod moves only the nodes whose counts it changed.
+Results that depend on the nodes alone are cached (`NodeFactsCache`), since many workloads need the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_quirks
+from nexusform.domains.pods.scheduling.topology_counts import SpreadTally, TopologyCounts
+from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
+from nexusform.scheduling.decision import Rejection
+
+# Keys with at most this many domains are distinguished by domain, others by their counts.
+_FEW_DOMAINS: Final = 24
+
+# A component of a bucket's key: points, a domain number, or the counts of a domain.
+Trait = int | tuple[int, ...]
+
+
+class NodeChoice(Struct, frozen=True):
+    """Best nodes for a pod (ids, all with the highest total), the number of feasible nodes, and the lead over
+    the next total (None without a next node, or where it is not needed).
+    """
+
+    tied_nodes: tuple[int, ...]
+    feasible_nodes: int
+    lead: int | None = None
+
+
+class _Bucket:
+    __slots__ = ("nodes_by_score", "size")
+
+    def __init__(self) -> None:
+        self.nodes_by_score: dict[int, set[int]] = {}
+        self.size = 0
+
+    @classmethod
+    def create_single(cls, node: int) -> _Bucket:
+        """Return a bucket for one node, regardless of its usage score."""
+        bucket = cls()
+        bucket.put(node, 0)
+        return bucket
+
+    def put(self, node: int, score: int) -> None:
+        self.nodes_by_score.setdefault(score, set()).add(node)
+        self.size += 1
+
+    def drop(self, node: int, score: int) -> None:
+        level = self.nodes_by_score[score]
+        level.discard(node)
+        if not level:
+            del self.nodes_by_score[score]
+        self.size -= 1
+
+    def get_any_node(self) -> int:
+        return next(iter(next(iter(self.nodes_by_score.values()))))
+
+    def list_nodes(self) -> Iterator[int]:
+        for level in self.nodes_by_score.values():
+            yield from level
+
+
+class _Axis:
+    """Topology key as used for buckets."""
+
+    __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
+
+    def __init__(self, domain_by_node: list[int], size: int) -> None:
+        self.domain_by_node = domain_by_node
+        self.has_few_domains = size <= _FEW_DOMAINS
+        self.counts: list[list[int]] = []
+        self.members: dict[int, list[int]] = {}
+
+    def get_trait(self, node: int) -> Trait:
+        domain = self.domain_by_node[node]
+        if self.has_few_domains or domain < 0:
+            return domain
+        return tuple([count[domain] for count in self.counts])
+
+
+class SpecScheduler:
+    """Node selection for the next pod of a spec; `volume_needs` are those of its own claims.
+    `nominated_groups` are pods (by node) without a node yet for which capacity is reserved.
+    """
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        group: PodGroup,
+        facts_cache: NodeFactsCache,
+        volume_needs: tuple[VolumeNeed, ...] = (),
+        nominated_groups: Mapping[int, Sequence[PodGroup]] | None = None,
+    ) -> None:
+        self.cache = cache
+        self._nominated_groups = nominated_groups or {}
+        self.volume_needs = volume_needs
+        spec = group.spec
+        # Spec read by node filters: that of the group with the pod's own claims.
+        self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
+        self._facts_cache = facts_cache
+        self.facts = facts_cache.get_facts(self._filter_spec)
+        self.group = group
+        # Spec of the new pod as read by this scheduler version; existing pods count as configured.
+        self._incoming_spec = apply_quirks(spec, facts_cache.version)
+        self.counts = TopologyCounts(cache, group, self._incoming_spec)
+        # Whether another node may be better by unknown images.
+        self.images_matter = facts_cache.images_unknown and bool(spec.images)
+        self.version = cache.version
+        self._buckets: dict[tuple[Trait, ...], _Bucket] | None = None
+        self._axes: list[_Axis] = []
+        self._moving_axes: list[_Axis] = []
+        self._shape = facts_cache.shape
+        self._score_cache: dict[object, int] = {}
+        self._bucket_keys: dict[int, tuple[Trait, ...]] = {}
+        self._node_scores: dict[int, int] = {}
+
+    # --- one node -----------------------------------------------------------------------------
+
+    def find_rejection(self, node: int) -> Rejection | None:
+        """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
+        return next(self.list_rejections(node), None)
+
+    def list_rejections(self, node: int) -> Iterator[Rejection]:
+        """Yield every rejection of a node; only those of the pod itself, if there are any. The node has to
+        fit with and without the nominated pods.
+        """
+        nominated_groups = self._nominated_groups.get(node)
+        if nominated_groups:
+            rejections = self._list_nominated_rejections(nominated_groups, node)
+            if rejections:
+                return iter(rejections)
+        return self._list_node_rejections(node)
+
+    def _list_nominated_rejections(self, nominated_groups: Sequence[PodGroup], node: int) -> list[Rejection]:
+        version = self.cache.version
+        for group in nominated_groups:
+            self._move_group_pod(group, node, 1)
+        rejections = list(self._list_node_rejections(node))
+        for group in nominated_groups:
+            self._move_group_pod(group, node, -1)
+        self.cache.version = version
+        return rejections
+
+    def _move_group_pod(self, group: PodGroup, node: int, sign: int) -> None:
+        self.cache.place(group, node, sign)
+        if self.counts.can_reject:
+            self.counts.update_counts(group, node, sign)
+
+    def _list_node_rejections(self, node: int) -> Iterator[Rejection]:
+        name = self.cache.nodes[node].name
+        for pod_filter in profile.POD_FILTERS:
+            reason = pod_filter.reject(self._filter_spec)
+            if reason:
+                yield Rejection(name, pod_filter.name, reason)
+                return
+        for rule, reject in self._filters:
+            reason = reject(node)
+            if reason:
+                yield Rejection(name, rule, reason)
+
+    @cached_property
+    def _filters(self) -> list[tuple[str, Callable[[int], str | None]]]:
+        """All filters by name as functions of a node, in kube-scheduler's order."""
+        filter_spec, spec, counts, cache = self._filter_spec, self.group.spec, self.counts, self.cache
+        filters: dict[str, Callable[[int], str | None]] = {}
+        for node_filter in profile.NODE_FILTERS:
+            filters[node_filter.name] = partial(_check_node, node_filter.reject, filter_spec, cache)
+        for rule, usage_filter in profile.USAGE_FILTERS:
+            filters[rule] = partial(_check_usage, usage_filter, spec, cache)
+        for rule, domain_filter in profile.DOMAIN_FILTERS:
+            filters[rule] = partial(domain_filter, counts)
+        return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
+
+    # --- all nodes ----------------------------------------------------------------------------
+
+    def choose_nodes(self) -> NodeChoice | None:
+        """Return the best nodes for the next pod; None if no node is feasible."""
+        self._get_buckets()
+        rejected_nodes = [
+            node
+            for node in self._nominated_groups
+            if node in self._node_scores and self.find_rejection(node) is not None
+        ]
+        scores = [(node, self._remove_node(node)) for node in rejected_nodes]
+        choice = self._choose_best()
+        for node, score in scores:
+            self._insert_node(node, score)
+        return choice
+
+    def _choose_best(self) -> NodeChoice | None:
+        """Return the best of the nodes in buckets."""
+        buckets = self._get_buckets()
+        rules, counts = profile.DOMAIN_FILTERS, self.counts
+        open_buckets: list[tuple[_Bucket, int]] = []
+        for bucket in buckets.values():
+            node = bucket.get_any_node()
+            if not any(reject(counts, node) for _, reject in rules):
+                open_buckets.append((bucket, node))
+        if not open_buckets:
+            return None
+        totals = self._compute_totals([node for _, node in open_buckets], self._count_domains(open_buckets))
+        best_total, levels = -1, []
+        for (bucket, _), total in zip(open_buckets, totals, strict=True):
+            top_score = max(bucket.nodes_by_score)
+            if total + top_score > best_total:
+                best_total, levels = total + top_score, [bucket.nodes_by_score[top_score]]
+            elif total + top_score == best_total:
+                levels.append(bucket.nodes_by_score[top_score])
+        tied_nodes = tuple([node for level in levels for node in level])
+        feasible_count = sum(bucket.size for bucket, _ in open_buckets)
+        lead = None
+        if self.images_matter and len(tied_nodes) == 1:
+            lead = _compute_lead(best_total, zip(open_buckets, totals, strict=True))
+        return NodeChoice(tied_nodes, feasible_count, lead)
+
+    def score_nodes(self) -> dict[int, dict[str, int]]:
+        """Return the weighted points per rule of each feasible node."""
+        feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
+        if not feasible_nodes:
+            return {}
+        single_buckets = [(_Bucket.create_single(node), node) for node in feasible_nodes]
+        columns = self._compute_points(feasible_nodes, self._count_domains(single_buckets))
+        points = {}
+        for at, node in enumerate(feasible_nodes):
+            points[node] = self._compute_usage_points(node)
+            points[node].update({rule: column[at] for rule, column in columns.items()})
+        return points
+
+    def _compute_usage_points(self, node: int) -> dict[str, int]:
+        """Return the weighted points per rule for the usage of a node."""
+        spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
+        return {
+            rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
+        }
+
+    def add_pod(self, node: int) -> None:
+        """Add a pod of this spec to a node."""
+        self.cache.place(self.group, node)
+        self.counts.add(node)
+        self.version = self.cache.version
+        if self._buckets is None:
+            return
+        for axis in self._moving_axes:
+            domain = axis.domain_by_node[node]
+            for member in axis.members.get(domain, ()):
+                self._move_node(member)
+        self._update_score(node)
+
+    def list_buckets(self) -> Iterator[Iterator[int]]:
+        """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
+        return (bucket.list_nodes() for bucket in self._get_buckets().values())
+
+    # --- buckets ------------------------------------------------------------------------------
+
+    def _get_buckets(self) -> dict[tuple[Trait, ...], _Bucket]:
+        """Return the buckets of feasible nodes, built on first use."""
+        if self._buckets is None:
+            self._buckets = {}
+            self._make_axes()
+            for node in self.facts.points:
+                self._bucket_keys[node] = self._compute_bucket_key(node)
+                self._insert_node(node, self._compute_usage_score(node))
+        return self._buckets
+
+    def _make_axes(self) -> None:
+        """Create one axis per counted topology, with the nodes of each domain where counts move them."""
+        axis_by_domain: dict[int, _Axis] = {}
+        for tally in self.counts.list_tallies():
+            axis = axis_by_domain.get(id(tally.domain_by_node))
+            if axis is None:
+                axis = axis_by_domain[id(tally.domain_by_node)] = _Axis(
+                    tally.domain_by_node, len(tally.counts)
+                )
+            axis.counts.append(tally.counts)
+        self._axes = list(axis_by_domain.values())
+        moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_moving_tallies()}
+        self._moving_axes = [
+            axis
+            for axis in self._axes
+            if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
+        ]
+        for axis in self._moving_axes:
+            for node in self.facts.points:
+                axis.members.setdefault(axis.domain_by_node[node], []).append(node)
+            axis.members.pop(-1, None)
+
+    def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
+        """Return the key of a node's bucket."""
+        return (*self.facts.points[node], *[axis.get_trait(node) for axis in self._axes])
+
+    def _get_bucket(self, node: int) -> _Bucket:
+        """Return the bucket of a node, creating it if needed."""
+        assert self._buckets is not None
+        key = self._bucket_keys[node]
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = _Bucket()
+        return bucket
+
+    def _insert_node(self, node: int, score: int) -> None:
+        """Put a node into its bucket, unless its usage rejects it (score -1)."""
+        if score >= 0:
+            self._node_scores[node] = score
+            self._get_bucket(node).put(node, score)
+
+    def _remove_node(self, node: int) -> int:
+        """Remove a node from its bucket and return its score, -1 if its usage rejects it."""
+        score = self._node_scores.pop(node, -1)
+        if score >= 0:
+            bucket = self._get_bucket(node)
+            bucket.drop(node, score)
+            if not bucket.size and self._buckets is not None:
+                del self._buckets[self._bucket_keys[node]]
+        return score
+
+    def _move_node(self, node: int) -> None:
+        """Move a node to another bucket after changed counts of its domains."""
+        score = self._remove_node(node)
+        self._bucket_keys[node] = self._compute_bucket_key(node)
+        self._insert_node(node, score)
+
+    def _update_score(self, node: int) -> None:
+        """Recompute the score of a node within its bucket after changed usage."""
+        if node in self.facts.points:
+            self._remove_node(node)
+            self._insert_node(node, self._compute_usage_score(node))
+
+    def _compute_usage_score(self, node: int) -> int:
+        """Return the usage score of the node, -1 if it is rejected."""
+        spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
+        if spec.host_ports or spec.disks or spec.requests.other_resources:
+            return _compute_node_usage_score(spec, node_record, usage)
+        key = (self._shape[node], usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
+        score = self._score_cache.get(key)
+        if score is None:
+            score = self._score_cache[key] = _compute_node_usage_score(spec, node_record, usage)
+        return score
+
+    # --- points -------------------------------------------------------------------------------
+
+    def _count_domains(self, open_buckets: list[tuple[_Bucket, int]]) -> list[int]:
+        """Return the number of domains of the feasible nodes per soft spread constraint."""
+        counts = self.counts
+        if not counts.soft_spread:
+            return []
+        scored_buckets = [(bucket, node) for bucket, node in open_buckets if counts.has_spread_score(node)]
+        return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
+
+    def _compute_points(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
+        """Return the weighted points of feasible nodes by rule."""
+        counts, points = self.counts, self.facts.points
+        columns: dict[str, list[int]] = {}
+        for at, node_score in enumerate(self._facts_cache.scores):
+            raws = [points[node][at] for node in nodes]
+            columns[node_score.name] = _apply_weight(node_score.weight, node_score.normalize(raws))
+        for domain_score in profile.DOMAIN_SCORES:
+            if domain_score.is_applicable(counts):
+                figures = [domain_score.score(counts, node, sizes) for node in nodes]
+                columns[domain_score.name] = _apply_weight(
+                    domain_score.weight, domain_score.normalize(figures)
+                )
+        return columns
+
+    def _compute_totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
+        """Return the weighted points of nodes over all rules except usage."""
+        return [sum(column) for column in zip(*self._compute_points(nodes, sizes).values(), strict=True)]
+
+
+def _compute_lead(best_total: int, buckets: Iterable[tuple[tuple[_Bucket, int], int]]) -> int | None:
+    """Return the lead of the best total over the next lower one; None if there is none."""
+    next_total = -1
+    for (bucket, _), total in buckets:
+        for score in bucket.nodes_by_score:
+            if next_total < total + score < best_total:
+                next_total = total + score
+    return None if next_total < 0 else best_total - next_total
+
+
+def _check_node(
+    reject: Callable[[PodSpec, Node], str | None], spec: PodSpec, cache: SchedulerCache, node: int
+) -> str | None:
+    return reject(spec, cache.nodes[node])
+
+
+def _check_usage(reject: profile.UsageFilter, spec: PodSpec, cache: SchedulerCache, node: int) -> str | None:
+    return reject(spec, cache.nodes[node], cache.usage[node])
+
+
+def _count_bucket_domains(tally: SpreadTally, scored_buckets: list[tuple[_Bucket, int]]) -> int:
+    """Return the number of domains of a constraint with nodes of these buckets."""
+    if tally.constraint.topology_key == HOSTNAME:
+        return sum(bucket.size for bucket, _ in scored_buckets)
+    if len(tally.counts) <= _FEW_DOMAINS:
+        # Such a key distinguishes buckets, so one node represents its bucket.
+        return len({tally.domain_by_node[node] for _, node in scored_buckets})
+    nodes = chain.from_iterable(bucket.list_nodes() for bucket, _ in scored_buckets)
+    return len({tally.domain_by_node[node] for node in nodes})
+
+
+def _apply_weight(weight: int, scores: list[int]) -> list[int]:
+    return [weight * score for score in scores]
+
+
+def _compute_node_usage_score(spec: PodSpec, node: Node, usage: NodeUsage) -> int:
+    if any(reject(spec, node, usage) for _, reject in profile.USAGE_FILTERS):
+        return -1
+    return sum(weight * score(spec, node, usage) for _, weight, score in profile.USAGE_SCORES)
+
+
+class NodeFacts(Struct, frozen=True):
+    """Nodes (by index) feasible for a pod regardless of other pods, and their points. `points`: scores of the
+    nodes alone before normalization. `mask`: the same nodes as bits.
+    """
+
+    points: dict[int, tuple[int, ...]]
+    mask: int
+
+
+class NodeFactsCache:
+    """Cached facts about the nodes of a cluster per combination of pod requirements."""
+
+    def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
+        self._nodes = nodes
+        self.version = version
+        # Whether the images of some node are unknown.
+        self.images_unknown = any(node.images is None for node in nodes)
+        self._facts: dict[object, NodeFacts] = {}
+        # Nodes of one shape and equal usage have equal scores.
+        shapes: dict[object, int] = {}
+        self.shape = [shapes.setdefault((n.cpu, n.memory, n.pods), len(shapes)) for n in nodes]
+        # Node scores applicable to some node of the cluster.
+        self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
+
+    def get_facts(self, spec: PodSpec) -> NodeFacts:
+        """Return the facts for a spec."""
+        filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
+        score_keys = [rule.cache_key(spec) for rule in self.scores]
+        is_rejected = any(rule.reject(spec) for rule in profile.POD_FILTERS)
+        key = (is_rejected, *filter_keys, *score_keys)
+        facts = self._facts.get(key)
+        if facts is None:
+            points: dict[int, tuple[int, ...]] = {}
+            for at, node in enumerate(() if is_rejected else self._nodes):
+                if not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS):
+                    points[at] = tuple([rule.score(spec, node) for rule in self.scores])
+            facts = self._facts[key] = NodeFacts(points, sum(1 << at for at in points))
+        return facts

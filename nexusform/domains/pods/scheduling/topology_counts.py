@@ -1,0 +1,359 @@
+"""Pods per topology domain as counted by the rules of one spec, updated with each pod of the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.rules import node_affinity
+from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.workloads import (
+    HOSTNAME,
+    ZONE,
+    Node,
+    PodSpec,
+    PodTerm,
+    SpreadConstraint,
+)
+from nexusform.kubernetes.matching import NO_SCHEDULE, LabelSelector, is_selected, select_untolerated_taint
+
+# Points for required affinity of existing pods towards a new one.
+HARD_AFFINITY_WEIGHT: Final = 1
+_DEFAULT_SKEWS: Final = ((HOSTNAME, 3), (ZONE, 5))
+
+
+class Tally:
+    """Pod counter per domain of a topology key. `domain_by_node` has the domain of each node (-1 = none)."""
+
+    __slots__ = ("counts", "domain_by_node", "key")
+
+    def __init__(self, key: str, domain_by_node: list[int], size: int) -> None:
+        self.key = key
+        self.domain_by_node = domain_by_node
+        self.counts = [0] * size
+
+    def add(self, node: int, amount: int) -> bool:
+        """Add an amount to the domain of a node; return False if it has none."""
+        domain = self.domain_by_node[node]
+        if domain < 0:
+            return False
+        self.counts[domain] += amount
+        return True
+
+
+class SpreadTally(Tally):
+    """Pods counted by one spread constraint. `matches_itself` is 1 if the constraint counts the new pod too.
+    `eligible_nodes`: nodes whose pods and domains count. `eligible_domains`: their domains.
+    """
+
+    __slots__ = ("_levels", "_minimum", "constraint", "eligible_domains", "eligible_nodes", "matches_itself")
+
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        domain_by_node: list[int],
+        size: int,
+        eligible_nodes: list[bool],
+        matches_itself: int,
+    ) -> None:
+        super().__init__(constraint.topology_key, domain_by_node, size)
+        self.constraint = constraint
+        self.eligible_nodes = eligible_nodes
+        self.matches_itself = matches_itself
+        self.eligible_domains = {
+            at for at, counted in zip(domain_by_node, eligible_nodes, strict=True) if counted and at >= 0
+        }
+        self._levels: dict[int, int] = {}
+        self._minimum = 0
+
+    @property
+    def counts_new_pods(self) -> bool:
+        """Whether new pods are counted; a selector that selects everything counts none."""
+        return not _is_empty(self.constraint.selector)
+
+    def should_count(self, group: PodGroup) -> bool:
+        """Return whether the constraint counts the pods of a group of its namespace."""
+        selector = self.constraint.selector
+        return selector is not None and self.counts_new_pods and is_selected(selector, group.labels)
+
+    def index_levels(self) -> None:
+        """Index the domains by pod count once all existing pods are counted."""
+        for domain in self.eligible_domains:
+            level = self.counts[domain]
+            self._levels[level] = self._levels.get(level, 0) + 1
+        self._minimum = min(self._levels, default=0)
+
+    def get_minimum(self) -> int:
+        """Return the pod count of the emptiest domain; 0 while there are fewer domains than minDomains."""
+        return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
+
+    def add_pod(self, node: int, sign: int = 1) -> None:
+        """Add one selected pod (sign 1) or remove one (sign -1)."""
+        domain = self.domain_by_node[node]
+        if domain < 0 or not self.eligible_nodes[node]:
+            return
+        level = self.counts[domain]
+        self.counts[domain] = level + sign
+        levels = self._levels
+        levels[level] -= 1
+        levels[level + sign] = levels.get(level + sign, 0) + 1
+        self._minimum = min(self._minimum, level + sign)
+        while not levels.get(self._minimum):
+            self._minimum += 1
+
+
+class TopologyCounts:
+    """All counters of one pod spec over the scheduler cache. `incoming_spec` is the spec of a new pod as read
+    by the scheduler, if it differs from that of existing pods.
+    """
+
+    def __init__(self, cache: SchedulerCache, group: PodGroup, incoming_spec: PodSpec | None = None) -> None:
+        self.cache = cache
+        self.group = group
+        self.incoming_spec = spec = group.spec if incoming_spec is None else incoming_spec
+        # Amount added to each counter by one more pod of the spec.
+        self._own_increments: list[tuple[Tally, int]] = []
+        self.affinity = [self._create_tally(term) for term in spec.affinity]
+        # Pods selected by all terms of required affinity, counted once per term.
+        self._affinity_matches = 0
+        self.matches_itself = bool(spec.affinity) and all(cache.is_selected(t, group) for t in spec.affinity)
+        self.anti_affinity = [self._count_term(term) for term in spec.anti_affinity]
+        self.existing_anti_affinity: list[Tally] = []  # pods that stand and keep this one away
+        self.preferred_affinity: list[Tally] = []  # points of wishes, of this pod and of those that stand
+        self._count_affinity()
+        self._count_terms()
+        self._all_soft_keys = bool(spec.spread)
+        self.hard_spread = self._create_spread_tallies([c for c in spec.spread if c.is_hard])
+        self.soft_spread = self._create_spread_tallies(_list_soft_constraints(spec))
+        # A selector that selects everything counts only the new pod itself.
+        self._selective_spread = [
+            t for t in (*self.hard_spread, *self.soft_spread) if not _is_empty(t.constraint.selector)
+        ]
+
+    @property
+    def has_affinity_match(self) -> bool:
+        """Whether some pod in a domain of some term matches all terms of required affinity."""
+        return self._affinity_matches > 0
+
+    def _create_tally(self, term: PodTerm) -> Tally:
+        """Return an empty counter over the domains of a term."""
+        topology = self.cache.get_topology(term.topology_key)
+        return Tally(term.topology_key, topology.domain_by_node, len(topology.values))
+
+    def _count_term(self, term: PodTerm) -> Tally:
+        """Return a counter of the pods selected by a term, registered for updates."""
+        tally = self._create_tally(term)
+        for group in self.cache.select_term_groups(term):
+            _count_group(group, tally, 1)
+        if self.cache.is_selected(term, self.group):
+            self._own_increments.append((tally, 1))
+        return tally
+
+    def _count_affinity(self) -> None:
+        """Count the pods selected by all required affinity terms together."""
+        terms = self.incoming_spec.affinity
+        if not terms:
+            return
+        for group in self.cache.select_term_groups(terms[0]):
+            if all(self.cache.is_selected(term, group) for term in terms[1:]):
+                for tally in self.affinity:
+                    self._affinity_matches += _count_group(group, tally, 1)
+        if self.matches_itself:
+            self._own_increments += [(tally, 1) for tally in self.affinity]
+
+    def _count_terms(self) -> None:
+        """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
+        cache, group, spec = self.cache, self.group, self.incoming_spec
+        tally_by_key: dict[str, Tally] = {}
+        points_by_key: dict[str, Tally] = {}
+        for existing_group in cache.find_term_groups(group):
+            for term in self._select_own_terms(existing_group.spec.anti_affinity):
+                _count_group(existing_group, self._get_tally(tally_by_key, term), 1)
+            for term in self._select_own_terms(_list_scored_terms(existing_group.spec)):
+                _count_group(existing_group, self._get_tally(points_by_key, term), term.weight)
+        preferred_terms = _list_preferred_terms(spec)
+        for term in preferred_terms:
+            tally = self._get_tally(points_by_key, term)
+            for existing_group in cache.select_term_groups(term):
+                _count_group(existing_group, tally, term.weight)
+        # Further pods of the spec have the same terms about each other.
+        repelling_terms = self._select_own_terms(group.spec.anti_affinity)
+        attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
+        self._own_increments += [(self._get_tally(tally_by_key, term), 1) for term in repelling_terms]
+        self._own_increments += [
+            (self._get_tally(points_by_key, term), term.weight) for term in attracting_terms
+        ]
+        self.existing_anti_affinity = list(tally_by_key.values())
+        self.preferred_affinity = list(points_by_key.values())
+
+    def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        """Return the terms that select pods of this spec."""
+        return [term for term in terms if self.cache.is_selected(term, self.group)]
+
+    def _get_tally(self, tallies: dict[str, Tally], term: PodTerm) -> Tally:
+        """Return the counter of a term's key, creating it if needed."""
+        tally = tallies.get(term.topology_key)
+        if tally is None:
+            tally = tallies[term.topology_key] = self._create_tally(term)
+        return tally
+
+    def _create_spread_tallies(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadTally]:
+        """Return a counter for each of the constraints."""
+        if not constraints:
+            return []
+        topologies = [self.cache.get_topology(constraint.topology_key) for constraint in constraints]
+        spec, nodes = self.group.spec, self.cache.nodes
+        all_nodes = [True] * len(nodes)
+        domain_lists = [topology.domain_by_node for topology in topologies]
+        with_all_keys = [min(of_node) >= 0 for of_node in zip(*domain_lists, strict=True)]
+        tallies = []
+        for constraint, topology in zip(constraints, topologies, strict=True):
+            needs_all_keys = constraint.is_hard or self._all_soft_keys
+            candidates = with_all_keys if needs_all_keys else all_nodes
+            eligible_nodes = [
+                candidate and _is_eligible(constraint, spec, node)
+                for candidate, node in zip(candidates, nodes, strict=True)
+            ]
+            matches_itself = constraint.selector is not None and is_selected(
+                constraint.selector, self.group.labels
+            )
+            tally = self._create_spread_tally(
+                constraint, topology.domain_by_node, len(topology.values), eligible_nodes, int(matches_itself)
+            )
+            tallies.append(tally)
+        return tallies
+
+    def _create_spread_tally(
+        self,
+        constraint: SpreadConstraint,
+        domain_by_node: list[int],
+        size: int,
+        eligible_nodes: list[bool],
+        matches_itself: int,
+    ) -> SpreadTally:
+        """Return the counter of one constraint with the existing pods counted."""
+        if not constraint.is_hard and constraint.topology_key == HOSTNAME:
+            # Points over hostname count the pods of the node itself, whatever its label says.
+            domain_by_node = [-1 if d < 0 else node for node, d in enumerate(domain_by_node)]
+            size, eligible_nodes = len(domain_by_node), [True] * len(domain_by_node)
+        tally = SpreadTally(constraint, domain_by_node, size, eligible_nodes, matches_itself)
+        selector = constraint.selector
+        if selector is not None and not _is_empty(selector):
+            for group in self.cache.select_groups(selector, self.group.spec.namespace):
+                if group.spec.is_terminating:
+                    continue
+                for node, pods in group.nodes.items():
+                    if eligible_nodes[node]:
+                        tally.add(node, pods)
+        tally.index_levels()
+        return tally
+
+    def has_spread_score(self, node: int) -> bool:
+        """Return whether the node gets spreading points: with constraints of its own, it needs all keys."""
+        return not self._all_soft_keys or all(tally.domain_by_node[node] >= 0 for tally in self.soft_spread)
+
+    def add(self, node: int) -> None:
+        """Count one more pod of this spec on a node."""
+        for tally, amount in self._own_increments:
+            tally.add(node, amount)
+        if self.matches_itself:
+            self._affinity_matches += sum(tally.domain_by_node[node] >= 0 for tally in self.affinity)
+        for spread in self._selective_spread:
+            if spread.matches_itself:
+                spread.add_pod(node)
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether existing pods can make a node infeasible, apart from its usage."""
+        spec = self.group.spec
+        return bool(
+            self.affinity
+            or self.anti_affinity
+            or self.existing_anti_affinity
+            or self.hard_spread
+            or spec.exclusive_claims
+        )
+
+    def update_counts(self, other: PodGroup, node: int, sign: int) -> None:
+        """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""
+        cache, spec = self.cache, other.spec
+        if self.affinity and all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
+            for tally in self.affinity:
+                self._affinity_matches += sign * tally.add(node, sign)
+        for term, tally in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
+            if cache.is_selected(term, other):
+                tally.add(node, sign)
+        for term in self._select_own_terms(spec.anti_affinity):
+            for tally in self.existing_anti_affinity:
+                if tally.key == term.topology_key:
+                    tally.add(node, sign)
+        for spread in self.hard_spread:
+            if (
+                not spec.is_terminating
+                and spec.namespace == self.group.spec.namespace
+                and spread.should_count(other)
+            ):
+                spread.add_pod(node, sign)
+
+    def list_tallies(self) -> list[Tally]:
+        """Return every counter read by a rule."""
+        return [
+            *self.affinity,
+            *self.anti_affinity,
+            *self.existing_anti_affinity,
+            *self.preferred_affinity,
+            *self.hard_spread,
+            *self.soft_spread,
+        ]
+
+    def list_moving_tallies(self) -> list[Tally]:
+        """Return the counters changed by a further pod of this spec."""
+        return [tally for tally, _ in self._own_increments] + [
+            t for t in self._selective_spread if t.matches_itself
+        ]
+
+
+def _is_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
+    """Return whether a node counts for a constraint by its policies for node affinity and taints."""
+    if constraint.honor_affinity and not node_affinity.is_satisfied(spec, node):
+        return False
+    if constraint.honor_taints:
+        hard_taints = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, "NoExecute"))
+        return select_untolerated_taint(hard_taints, spec.tolerations) is None
+    return True
+
+
+def _list_soft_constraints(spec: PodSpec) -> list[SpreadConstraint]:
+    """Return the scoring constraints: those of the spec, else the defaults of the cluster."""
+    if spec.spread:
+        return [c for c in spec.spread if not c.is_hard]
+    if spec.default_spread is None or _is_empty(spec.default_spread):
+        return []
+    return [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
+
+
+def _is_empty(selector: LabelSelector | None) -> bool:
+    """Return whether a selector (not None) has no requirements and so selects everything."""
+    return selector is not None and not selector.match_labels and not selector.match_expressions
+
+
+def _list_preferred_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
+    """Return the preferred terms; those of anti-affinity have negative weights."""
+    repelling_terms = (replace(term, weight=-term.weight) for term in spec.preferred_anti_affinity)
+    return (*spec.preferred_affinity, *repelling_terms)
+
+
+def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
+    """Return the terms of existing pods that add points for a new pod, with weights."""
+    required_terms = (replace(term, weight=HARD_AFFINITY_WEIGHT) for term in spec.affinity)
+    return (*required_terms, *_list_preferred_terms(spec))
+
+
+def _count_group(group: PodGroup, tally: Tally, amount: int) -> int:
+    """Count each pod of a group as `amount`, and return the number of pods in a domain."""
+    pod_count = 0
+    for node, pods in group.nodes.items():
+        pod_count += pods * tally.add(node, pods * amount)
+    return pod_count

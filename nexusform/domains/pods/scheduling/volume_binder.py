@@ -1,0 +1,252 @@
+"""Binding of PersistentVolumeClaims to volumes during a prediction. A claim with WaitForFirstConsumer is
+bound with its pod's node: the smallest fitting volume reachable from the node, else a provisioned one. Any
+other claim is bound as soon as it exists. Source: kubernetes pkg/scheduler/framework/plugins/volumebinding,
+FindMatchingVolume of component-helpers/storage/volume, and (by access modes, immediate binding)
+pkg/controller/volume/persistentvolume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.workloads import (
+    HOSTNAME,
+    Claim,
+    Cluster,
+    ExistingPod,
+    Node,
+    NodeTerm,
+    PodSpec,
+    Volume,
+    VolumeNeed,
+)
+from nexusform.kubernetes.matching import IN, Requirement, is_selected
+
+# Stands for the name of a volume provisioned for the claim by its class.
+_PROVISIONED: Final = ""
+_NAME: Final = "metadata.name"
+
+
+class VolumeBinder:
+    """Claims of a cluster's pods and the volumes bound to them."""
+
+    def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod] = ()) -> None:
+        self._nodes = cluster.nodes
+        self._by_name = {node.name: node for node in cluster.nodes}
+        self._volumes = {volume.name: volume for volume in cluster.volumes}
+        self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}
+        self._free_volumes = sorted(
+            (volume for volume in cluster.volumes if not volume.claim),
+            key=lambda volume: (volume.size, volume.name),
+        )
+        self._invalid_claims = dict(cluster.invalid_claims)
+        self._volume_by_claim: dict[str, str] = {}
+        self._used_volumes: set[str] = set()
+        # By the requirements of a claim: the fitting free volumes, smallest first, and the reachable ones of
+        # these by node. Used volumes are dropped on access.
+        self._fitting_volumes: dict[Claim, list[Volume]] = {}
+        self._reachable_volumes: dict[Claim, list[list[Volume]]] = {}
+        self._bind_existing(existing_pods)
+        for claim in cluster.claims:
+            self._bind_immediate(claim, claim.name)
+
+    # --- existing pods --------------------------------------------------------------------------
+
+    def _bind_existing(self, existing_pods: Iterable[ExistingPod]) -> None:
+        """Bind the claims of existing pods: as recorded, else to the best volume on their nodes. A volume
+        missing from the records was provisioned.
+        """
+        pods = sorted(
+            (pod for pod in existing_pods if pod.volumes or pod.spec.claims),
+            key=lambda pod: (pod.workload, pod.number),
+        )
+        for pod in pods:
+            for claim, volume in pod.volumes:
+                self._bind(claim, volume)
+        for pod in pods:
+            if pod.node:
+                self._bind_provisioned(pod.spec, pod.number)
+                node = self._by_name.get(pod.node) or Node(pod.node, {HOSTNAME: pod.node})
+                self._bind_on_node(pod.spec, pod.number, node)
+
+    def _bind_provisioned(self, spec: PodSpec, number: int) -> None:
+        """Bind unbound claims of an existing pod to provisioned volumes where the class provisions them."""
+        for claim in spec.claims:
+            name = claim.format_name(number)
+            if (
+                claim.provisioning_terms != ()
+                and name not in self._volume_by_claim
+                and not self._bind_prebound(claim, name)
+            ):
+                self._bind(name, _PROVISIONED)
+
+    def _bind_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
+        """Bind the unbound claims of a pod to the best volumes on its node."""
+        for claim in sorted(spec.claims, key=lambda claim: claim.size):
+            name = claim.format_name(number)
+            if name not in self._volume_by_claim and not self._bind_prebound(claim, name):
+                fitting = self._select_unused(self._list_fitting(claim))
+                best_volume = next((volume for volume in fitting if _is_reachable(volume.terms, node)), None)
+                self._bind(name, best_volume.name if best_volume is not None else _PROVISIONED)
+
+    # --- a new pod ------------------------------------------------------------------------------
+
+    def bind_immediate(self, spec: PodSpec, number: int) -> None:
+        """Bind the claims of a new pod that do not wait for a node."""
+        for claim in spec.claims:
+            self._bind_immediate(claim, claim.format_name(number))
+
+    def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
+        """Return the current node requirements of a pod's claims."""
+        needs = [self._compute_need(claim, claim.format_name(number)) for claim in spec.claims]
+        waiting = [
+            claim
+            for claim in spec.claims
+            if claim.waits_for_pod and claim.format_name(number) not in self._volume_by_claim
+        ]
+        if waiting:
+            needs.append(self._compute_shared_need(waiting))
+        return tuple(need for need in needs if need is not None)
+
+    def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
+        """Bind the claims of a pod to volumes on its node."""
+        if spec.claims:
+            self._bind_on_node(spec, number, self._by_name[node])
+
+    def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
+        """Return the claims of a pod bound to volumes of the cluster, as (claim, volume) pairs."""
+        names = [claim.format_name(number) for claim in spec.claims]
+        volumes = [self._volume_by_claim.get(name, _PROVISIONED) for name in names]
+        return tuple(
+            (name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _PROVISIONED
+        )
+
+    # --- one claim ------------------------------------------------------------------------------
+
+    def _bind(self, claim: str, volume: str) -> None:
+        self._volume_by_claim[claim] = volume
+        if volume != _PROVISIONED:
+            self._used_volumes.add(volume)
+
+    def _bind_immediate(self, claim: Claim, name: str) -> None:
+        """Bind a claim as soon as it exists, if its class or a prebound volume requires it."""
+        if (
+            name not in self._volume_by_claim
+            and not self._bind_prebound(claim, name)
+            and not claim.waits_for_pod
+        ):
+            # The controller prefers volumes with the fewest access modes.
+            best_volume = min(
+                self._select_unused(self._list_fitting(claim)),
+                key=lambda volume: (len(volume.modes), volume.size, volume.name),
+                default=None,
+            )
+            if best_volume is not None:
+                self._bind(name, best_volume.name)
+
+    def _bind_prebound(self, claim: Claim, name: str) -> bool:
+        """Bind a claim to the volume reserved for it, and return whether there is one."""
+        volume = self._prebound_volumes.get(name)
+        if volume is None or not _has_requested_size(volume, claim):
+            return False
+        self._bind(name, volume.name)
+        return True
+
+    def _compute_need(self, claim: Claim, name: str) -> VolumeNeed | None:
+        """Return the node requirement of a bound claim, or of one due to be bound by now."""
+        if name in self._invalid_claims:
+            return VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
+        if name in self._volume_by_claim:
+            volume = self._volumes.get(self._volume_by_claim[name])
+            if volume is None:
+                return (
+                    VolumeNeed(claim.provisioning_terms, is_bound=True) if claim.provisioning_terms else None
+                )
+            if volume.terms is None and not volume.zones:
+                return None
+            return VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
+        if claim.waits_for_pod or claim.provisioning_terms is None:
+            return None
+        return VolumeNeed(claim.provisioning_terms, is_bound=True)
+
+    def _compute_shared_need(self, claims: Sequence[Claim]) -> VolumeNeed | None:
+        """Return the nodes where each of these claims finds or gets a volume of its own."""
+        claims_by_size = sorted(claims, key=lambda claim: claim.size)
+        names = tuple(
+            node.name for at, node in enumerate(self._nodes) if self._has_volumes(claims_by_size, at)
+        )
+        if len(names) == len(self._nodes):
+            return None
+        terms = (NodeTerm(fields=(Requirement(_NAME, IN, names),)),) if names else ()
+        return VolumeNeed(terms, is_bound=False)
+
+    def _has_volumes(self, claims: Iterable[Claim], at: int) -> bool:
+        """Return whether a node (position) has or provisions a separate volume for each of these claims."""
+        chosen_names: set[str] = set()
+        for claim in claims:
+            best_volume = self._find_smallest(claim, at, chosen_names)
+            if best_volume is not None:
+                chosen_names.add(best_volume.name)
+            elif not _is_reachable(claim.provisioning_terms, self._nodes[at]):
+                return False
+        return True
+
+    def _find_smallest(self, claim: Claim, at: int, chosen_names: AbstractSet[str]) -> Volume | None:
+        """Return the smallest free volume for a claim on a node (position), except the chosen ones."""
+        fitting = self._list_reachable_by_node(claim)[at]
+        while fitting and fitting[-1].name in self._used_volumes:
+            fitting.pop()
+        return next(
+            (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names),
+            None,
+        )
+
+    def _list_reachable_by_node(self, claim: Claim) -> list[list[Volume]]:
+        """Return the free volumes for a claim by node, the smallest last."""
+        question = replace(claim, name="")
+        by_node = self._reachable_volumes.get(question)
+        if by_node is None:
+            largest_first = self._list_fitting(claim)[::-1]
+            by_node = []
+            for node in self._nodes:
+                by_node.append([volume for volume in largest_first if _is_reachable(volume.terms, node)])
+            self._reachable_volumes[question] = by_node
+        return by_node
+
+    def _list_fitting(self, claim: Claim) -> list[Volume]:
+        """Return the free volumes for a claim on any node, the smallest first."""
+        question = replace(claim, name="")
+        fitting = self._fitting_volumes.get(question)
+        if fitting is None:
+            fitting = self._fitting_volumes[question] = [
+                volume for volume in self._free_volumes if can_bind(volume, claim)
+            ]
+        return fitting
+
+    def _select_unused(self, volumes: Iterable[Volume]) -> Iterator[Volume]:
+        return (volume for volume in volumes if volume.name not in self._used_volumes)
+
+
+def can_bind(volume: Volume, claim: Claim) -> bool:
+    """Return whether a free volume satisfies a claim, apart from its location."""
+    return (
+        _has_requested_size(volume, claim)
+        and volume.storage_class == claim.storage_class
+        and set(claim.modes) <= set(volume.modes)
+        and (claim.selector is None or is_selected(claim.selector, dict(volume.labels)))
+    )
+
+
+def _has_requested_size(volume: Volume, claim: Claim) -> bool:
+    """Return whether a volume has the size and the mode (block or file system) requested by a claim."""
+    return volume.size >= claim.size and volume.is_block == claim.is_block
+
+
+def _is_reachable(terms: tuple[NodeTerm, ...] | None, node: Node) -> bool:
+    """Return whether a node satisfies one of these terms; None means every node does."""
+    return terms is None or any(is_term_satisfied(term, node) for term in terms)

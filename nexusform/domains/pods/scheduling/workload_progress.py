@@ -1,0 +1,239 @@
+"""Progress of the workloads of one prediction: kept, requested and uncreated pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, WorkloadForecast
+from nexusform.domains.pods.scheduling.quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.rollouts import sort_for_removal
+from nexusform.domains.pods.scheduling.scaling import compute_growth, compute_surplus, group_by_template
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, PodSpec, Strategy, Workload
+
+
+class PodToPlace(Struct, frozen=True, order=True):
+    """Pod to place: its number, its only possible node (DaemonSets), its previous node, the trigger; whether
+    it was Pending and since when, and its preemptor. `former_spec`: the spec of a waiting pod that keeps a
+    former template.
+    """
+
+    number: int
+    required_node: str = ""
+    previous: str = ""
+    trigger: str = pod_outcomes.NEW
+    was_pending: bool = False
+    age: int = 0
+    preempted_by: str = ""
+    former_spec: PodSpec | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the pod did not exist before, not even without a node."""
+        return not self.was_pending and not self.previous
+
+
+class WorkloadProgress(Struct):
+    """Progress of one workload: kept pods, pods to place, decisions. `failed_pods` are permanently rejected
+    by kubelet. `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods
+    that got a node before the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting
+    for capacity besides those they replace. `deferred_removals` are surplus pods of an ordered set, removed
+    once all others run. `has_started`: its placement has begun.
+    """
+
+    workload: Workload
+    had_pods: bool
+    has_started: bool = False
+    kept_pods: list[ExistingPod] = field(default_factory=list)
+    outdated_pods: list[ExistingPod] = field(default_factory=list)
+    surge_pods: list[ExistingPod] = field(default_factory=list)
+    pending_outdated_pods: list[PodToPlace] = field(default_factory=list)
+    placed_outdated: dict[int, tuple[bool, str]] = field(default_factory=dict)
+    failed_pods: list[ExistingPod] = field(default_factory=list)
+    deferred_removals: list[ExistingPod] = field(default_factory=list)
+    pods_to_place: list[PodToPlace] = field(default_factory=list)
+    removals: list[tuple[ExistingPod, str]] = field(default_factory=list)
+    outcomes: dict[int, PodOutcome] = field(default_factory=dict)
+    placeable_range: PlaceableRange = field(default_factory=lambda: PlaceableRange(0, 0, is_exact=True))
+    is_blocked: bool = False
+    uncreated: int = 0
+    rejection: str = ""
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether each pod is bound to one node (DaemonSet)."""
+        return self.workload.kind == "DaemonSet"
+
+    @property
+    def creation_trigger(self) -> str:
+        """Trigger for newly created pods."""
+        return pod_outcomes.SCALE_OUT if self.had_pods else pod_outcomes.NEW
+
+
+def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
+    """Return whether an unscheduled pod belongs to a set of a former template of its Deployment."""
+    is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    is_former = pod.spec.template != workload.pod.template
+    return is_rolling and is_former and not (pod.node or pod.rejection)
+
+
+def apply_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
+    """Return a paused Deployment as its controller treats it: without pods none are created, otherwise it is
+    scaled with the template of its pods.
+    """
+    if not pods:
+        return replace(workload, replicas=0)
+    if any(pod.spec.template == workload.pod.template for pod in pods):
+        return workload
+    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
+    return replace(workload, pod=newest_pod.spec)
+
+
+def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
+    """Drop new pods after the first rejection by a quota."""
+    admitted_pods: list[PodToPlace] = []
+    for pod in progress.pods_to_place:
+        if pod.is_new and not progress.rejection:
+            progress.rejection = progress.workload.admission_error or quota_usage.try_add(
+                progress.workload.pod
+            )
+        if not pod.is_new or not progress.rejection:
+            admitted_pods.append(pod)
+    progress.uncreated = len(progress.pods_to_place) - len(admitted_pods)
+    progress.pods_to_place = admitted_pods
+
+
+def select_surplus_pods(
+    workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool]
+) -> list[ExistingPod]:
+    """Return the surplus pods of a workload, those of a StatefulSet by ordinal."""
+    if workload.kind == "StatefulSet":
+        end = workload.first_ordinal + workload.replicas
+        return [pod for pod in pods if not workload.first_ordinal <= pod.number < end]
+    # Lost pods count as Pending: they are removed first.
+    existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
+    pending_outdated = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
+    numbers = {pod.number for pod in _select_excess(workload, existing_pods, pending_outdated)}
+    return [pod for pod in pods if pod.number in numbers]
+
+
+def _select_excess(
+    workload: Workload, pods: Sequence[ExistingPod], pending_outdated: Collection[int]
+) -> list[ExistingPod]:
+    """Return the pods above the limit of a workload. The limit is lower once no outdated pod remains;
+    `pending_outdated` are numbers of outdated pods without a node.
+    """
+    excess_pods: list[ExistingPod] = []
+    for template, count in compute_surplus(workload, pods).items():
+        template_pods = [pod for pod in pods if pod.spec.template == template]
+        excess_pods += sort_for_removal(workload.kind, template_pods)[: max(0, count)]
+    remaining_pods = [pod for pod in pods if pod not in excess_pods]
+    # The current template never has more pods than requested.
+    current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
+    too_many = max(0, len(current_pods) - workload.replicas)
+    excess_pods += sort_for_removal(workload.kind, current_pods)[:too_many]
+    remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
+    while (count := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated)) > 0:
+        next_removals = sort_for_removal(workload.kind, remaining_pods)[:count]
+        excess_pods += next_removals
+        remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
+    return excess_pods
+
+
+def _compute_pod_limit(
+    workload: Workload, pods: Iterable[ExistingPod], pending_outdated: Collection[int]
+) -> int:
+    """Return the maximum number of pods of a workload, surge included during a rolling update."""
+    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+        return workload.replicas
+    outdated_pods = (pod for pod in pods if pod.spec.template != workload.pod.template)
+    is_rolling = any(pod.node or pod.number in pending_outdated for pod in outdated_pods)
+    surge = workload.max_surge if is_rolling else 0
+    return workload.replicas + surge
+
+
+def take_scaled_outdated(progress: WorkloadProgress) -> dict[int, PodSpec]:
+    """Return the pods of former templates added by scaling before the rollout continues, spec by number.
+    Their numbers are removed from the pods to place.
+    """
+    workload = progress.workload
+    is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    if not is_rolling or not (progress.outdated_pods or progress.pending_outdated_pods):
+        return {}
+    new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
+    retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
+    # Pods that lost their node are among them: they are re-created with the current template.
+    current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
+    has_waited = any(pod.was_pending for pod in retried_pods)
+    pending_outdated = [
+        ExistingPod(workload.key, pod.number, "", pod.former_spec or workload.pod, pod.age)
+        for pod in progress.pending_outdated_pods
+    ]
+    former_pods = [*progress.outdated_pods, *pending_outdated]
+    if not (progress.kept_pods or has_waited) and len(group_by_template(workload, former_pods)) == 1:
+        progress.pods_to_place = retried_pods
+        return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
+    specs, own_growth = compute_growth(workload, [*progress.kept_pods, *former_pods, *current_pods])
+    used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
+    used_numbers += [pod.number for pod in progress.pods_to_place]
+    # A paused Deployment creates no other pods of its own; otherwise the rollout continues.
+    own_growth = own_growth if workload.is_paused else 0
+    spare_numbers = find_free_numbers(used_numbers, workload.first_ordinal, len(specs) + own_growth)
+    numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
+    progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
+    missing_count = max(0, own_growth - len(new_pods[len(specs) :]))
+    further_numbers = [number for number in spare_numbers if number not in numbers][:missing_count]
+    progress.pods_to_place += [
+        PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers
+    ]
+    return dict(zip(numbers, specs, strict=True))
+
+
+def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
+    """Return the final forecast of a workload with the range of possible pods."""
+    workload = progress.workload
+    names = [pod.node for pod in (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)]
+    names += [outcome.node for outcome in progress.outcomes.values() if outcome.node]
+    used_nodes = [nodes[name] for name in names]
+    replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
+    running_count = len(names)
+    placeable_range = progress.placeable_range
+    if running_count < placeable_range.minimum or running_count > placeable_range.maximum:
+        # Later pods of other workloads changed the range.
+        placeable_range = PlaceableRange(
+            min(running_count, placeable_range.minimum),
+            max(running_count, placeable_range.maximum),
+            is_exact=False,
+        )
+    return WorkloadForecast(
+        workload=workload,
+        replicas=replicas,
+        placeable_range=placeable_range,
+        per_machine=pod_outcomes.count_names(node.machine for node in used_nodes),
+        per_rack=pod_outcomes.count_names(node.rack for node in used_nodes),
+        is_blocked=progress.is_blocked,
+        uncreated=progress.uncreated,
+        rejection=progress.rejection,
+    )
+
+
+def sort_queue(workloads: Iterable[Workload]) -> list[Workload]:
+    """Return DaemonSets first, then by priority, highest first; otherwise in the given order (creation, then
+    document).
+    """
+    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
+
+
+def find_free_numbers(used_numbers: Iterable[int], first: int, count: int) -> list[int]:
+    """Return the lowest `count` unused numbers from `first` on."""
+    used_set = set(used_numbers)
+    free_list: list[int] = []
+    number = first
+    while len(free_list) < count:
+        if number not in used_set:
+            free_list.append(number)
+        number += 1
+    return free_list

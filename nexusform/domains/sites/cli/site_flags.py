@@ -1,0 +1,71 @@
+"""Flags shared by the sites commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import declare_number, declare_text, declare_texts
+from nexusform.cli.commands import get_trust_flags
+from nexusform.cli.screen import Screen
+from nexusform.diagnostics.diagnostic import build_error
+from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine, make_engine
+from nexusform.domains.sites.ports import Engine, EngineError
+
+
+class EngineFlags(Struct, frozen=True, kw_only=True):
+    """Flags of the engine."""
+
+    engine: str = declare_text(
+        "Use local processes or dask://HOST:PORT",
+        metavar="ENGINE",
+        default=PROCESSES,
+    )
+    workers: int = declare_number(
+        "Set the number of worker processes (0: one per core)", default=0, minimum=0
+    )
+
+    def check_usable(self, screen: Screen) -> bool:
+        """Check the engine; print diagnostics and return False if it is unusable. Raise a usage error for
+        flags without effect on many sites.
+        """
+        if get_trust_flags().backend_config:
+            raise click.UsageError("-backend-config: nexusform.sites.hcl says where the states of sites are.")
+        try:
+            check_engine(self.engine)
+        except EngineError as problem:
+            screen.print_diagnostics([build_error("engine-cannot-be-used", str(problem))], {})
+            return False
+        return True
+
+    @contextmanager
+    def open_engine(self, screen: Screen) -> Iterator[Engine | None]:
+        """Open the engine and close it at the end; yield None with diagnostics if it is unusable."""
+        engine: Engine | None = None
+        try:
+            engine = make_engine(self.engine, os.environ, self.workers)
+            yield engine
+        except EngineError as problem:
+            screen.print_diagnostics([build_error("engine-cannot-be-used", str(problem))], {})
+            if engine is None:
+                yield None
+        finally:
+            if engine is not None:
+                engine.close()
+
+
+class SelectionFlags(Struct, frozen=True, kw_only=True):
+    """Flags that select sites."""
+
+    site: tuple[str, ...] = declare_texts("Use only sites with matching names (* and ?)", metavar="GLOB")
+    wave: str = declare_text("Use only the sites of this wave", metavar="WAVE")
+
+
+class SourceFlags(Struct, frozen=True, kw_only=True):
+    """Flags for locations of root modules."""
+
+    allow_source: tuple[str, ...] = declare_texts("Allow module sources below DIR", metavar="DIR")

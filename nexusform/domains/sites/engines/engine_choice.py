@@ -1,0 +1,36 @@
+"""Engine of the flag -engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nexusform.domains.sites.ports import Engine, EngineError
+
+PROCESSES: Final = "processes"
+
+
+def check_engine(name: str) -> None:
+    """Check the engine name before anything is read. Raises EngineError."""
+    scheme = name.partition("://")[0]
+    if name == PROCESSES:
+        return
+    if scheme not in ("dask", "tcp", "tls"):
+        raise EngineError(
+            f'There is no engine "{name}". Known are: {PROCESSES} (worker processes of this machine, the '
+            "default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
+        )
+    from nexusform.domains.sites.engines.dask_cluster import check_cluster
+
+    check_cluster(name)
+
+
+def make_engine(name: str, environment: Mapping[str, str], workers: int = 0) -> Engine:
+    """Create the engine of a checked name. Raises EngineError."""
+    if name == PROCESSES:
+        from nexusform.domains.sites.engines.warm import WarmWorkers
+
+        return WarmWorkers(workers)
+    from nexusform.domains.sites.engines.dask_cluster import DaskCluster
+
+    return DaskCluster(name, environment)

@@ -1,0 +1,141 @@
+"""Impact and findings of the plans of all sites, folded; weighted as in each plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from nexusform.diagnostics.levels import Impact, Level
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.domains.sites.rendering.name_list import format_names
+from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
+from nexusform.plans.impact.effects import LOSS_EFFECTS, Effect, EffectCount, format_effect_clauses
+from nexusform.rendering.answers.answer_report import Section
+
+_LOSS_EFFECTS: Final = (Effect.LOST, Effect.UNPLACED, Effect.REMOVED, Effect.FORGOTTEN)
+_LEVEL_MARKS: Final = {Level.WARNING: "!", Level.ADVICE: "i"}
+_UNPLANNED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+
+
+def compute_fleet_impact(plan: FleetPlan) -> Impact:
+    """Compute the impact of the whole plan: that of the worst site."""
+    impacts = [compute_site_impact(site.result) for site in plan.sites]
+    if plan.undeclared:
+        impacts.append(Impact.MOVES)
+    return max(impacts, key=lambda impact: impact.order, default=Impact.NONE)
+
+
+def compute_site_impact(result: SiteResult) -> Impact:
+    """Compute the impact on one site."""
+    return Impact.LOSES if result.redundancy_lost or result.status in _UNPLANNED_STATUSES else result.impact
+
+
+def compute_site_level(result: SiteResult) -> Level:
+    """Compute the level of a site's plan: that of its worst finding."""
+    levels = [
+        Level(site_diagnostic.level)
+        for site_diagnostic in result.diagnostics
+        if not site_diagnostic.is_preexisting
+    ]
+    if result.status in _UNPLANNED_STATUSES:
+        levels.append(Level.ERROR)
+    if compute_site_impact(result) is Impact.LOSES:
+        levels.append(Level.WARNING)
+    return find_highest_level(levels)
+
+
+def find_highest_level(levels: Iterable[Level]) -> Level:
+    """Return the highest of these levels, a note if there is none."""
+    return min(levels, key=lambda level: level.order, default=Level.NOTE)
+
+
+def list_losses(result: SiteResult) -> tuple[str, ...]:
+    """List the losses of one site, one clause each."""
+    return (*format_effect_clauses(result.disruptions, _LOSS_EFFECTS), *result.availability_losses)
+
+
+# --- text --------------------------------------------------------------------------------------
+
+
+def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
+    """Build a clause per effect over all sites: `4 VMs are removed on 2 sites`."""
+    totals: Counter[tuple[Effect, str, str]] = Counter()
+    site_counts: Counter[Effect] = Counter()
+    for site in sites:
+        for effect_count in site.result.disruptions:
+            totals[effect_count.effect, effect_count.kind, effect_count.state] += effect_count.count
+        site_counts.update({effect_count.effect for effect_count in site.result.disruptions})
+    counts = [EffectCount(kind, effect, state, count) for (effect, kind, state), count in totals.items()]
+    return [
+        f"{' and '.join(format_effect_clauses(counts, [effect]))} on "
+        f"{format_count(site_counts[effect], 'site')}"
+        for effect in LOSS_EFFECTS
+        if site_counts[effect]
+    ]
+
+
+def build_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
+    """Build the section of losses, each once for all its sites."""
+    by_loss: dict[str, list[str]] = {}
+    for site in sites:
+        text = "; ".join(list_losses(site.result))
+        if text and site.result.status not in _UNPLANNED_STATUSES:
+            by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
+    if by_loss:
+        count = sum(len(names) for names in by_loss.values())
+        title = (
+            f"Warning: {format_count(count, 'site')} {select_form(count, 'loses', 'lose')} something "
+            f"that runs"
+        )
+        yield Section(title, _build_lines(by_loss, max_rows))
+
+
+def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
+    """Build the section of warnings and advice caused by plans, and one line for existing findings."""
+    by_text: dict[tuple[int, str], list[str]] = {}
+    sites_with_existing: set[str] = set()
+    for site in sites:
+        if site.result.status in _UNPLANNED_STATUSES:
+            continue  # it has a reason
+        for site_diagnostic in site.result.diagnostics:
+            mark = _LEVEL_MARKS.get(Level(site_diagnostic.level))
+            if site_diagnostic.is_preexisting:
+                sites_with_existing.add(site.name)
+            elif mark is not None:
+                key = (
+                    Level(site_diagnostic.level).order,
+                    f"{mark} {replace_site_name(_format_diagnostic(site_diagnostic), site.name)}",
+                )
+                by_text.setdefault(key, []).append(site.name)
+    lines = {text: list(dict.fromkeys(by_text[order, text])) for order, text in sorted(by_text)}
+    finding_lines = [f"{text}: {format_names(names)}" for text, names in lines.items()]
+    hidden_lines = (
+        (f"{format_count(len(finding_lines) - max_rows, 'more finding')}: -json has all.",)
+        if len(finding_lines) > max_rows
+        else ()
+    )
+    existing_lines = (
+        (f"{format_count(len(sites_with_existing), 'site')}: findings that were there before.",)
+        if sites_with_existing
+        else ()
+    )
+    if finding_lines or existing_lines:
+        yield Section("Warnings and advice", (*finding_lines[:max_rows], *hidden_lines, *existing_lines))
+
+
+def _format_diagnostic(site_diagnostic: SiteDiagnostic) -> str:
+    return f"{site_diagnostic.summary.removeprefix(f'{site_diagnostic.id}: ')} ({site_diagnostic.id})"
+
+
+def _build_lines(by_text: dict[str, list[str]], max_rows: int) -> tuple[str, ...]:
+    """Build lines `lon1, par1: TEXT`, most frequent first."""
+    ranked = sorted(by_text.items(), key=lambda pair: -len(pair[1]))
+    lines = [f"{format_names(names)}: {text}" for text, names in ranked[:max_rows]]
+    hidden_count = len(ranked) - max_rows
+    return (
+        *lines,
+        *((f"{format_count(hidden_count, 'more such row')}: -json has all.",) if hidden_count > 0 else ()),
+    )

@@ -1,0 +1,224 @@
+"""Summary of a fleet's plan: equal rows once, rejections by reason, differences by site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.domains.sites.rendering.fleet_impact import (
+    build_disruption_clauses,
+    build_finding_sections,
+    build_loss_sections,
+    compute_fleet_impact,
+)
+from nexusform.domains.sites.rendering.name_list import format_names
+from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, replace_site_name
+from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.rendering.answers.answer_report import (
+    AnswerReport,
+    Row,
+    Section,
+    Table,
+    render_report_markdown,
+)
+
+_FULL_GROUPS: Final = 1  # groups with all rows
+_MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
+_MAX_ROWS: Final = 4
+_DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" stands in [^\n]+), line \d+\.')
+MAX_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters
+
+
+class SiteGroup(Struct, frozen=True):
+    """Sites with equal changes: their rows, with SITE as name."""
+
+    rows: tuple[str, ...]
+    sites: tuple[str, ...]
+
+
+def group_sites(results: Iterable[SiteResult]) -> list[SiteGroup]:
+    """Group changed sites by rows, largest group first."""
+    by_rows: dict[tuple[str, ...], list[str]] = {}
+    for result in results:
+        if result.status in (SiteStatus.PLANNED, SiteStatus.APPLIED):
+            by_rows.setdefault(result.rows, []).append(result.site)
+    groups = [SiteGroup(rows, tuple(sites)) for rows, sites in by_rows.items()]
+    return sorted(groups, key=lambda group: -len(group.sites))
+
+
+def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
+    """Group rejected or failed sites by reason, most frequent first."""
+    by_reason: dict[str, list[PlannedSite]] = {}
+    for site in sites:
+        reason = _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
+        by_reason.setdefault(reason, []).append(site)
+    reasons = [
+        (
+            reason if len(same_reason) > 1 else same_reason[0].result.reason,
+            [site.name for site in same_reason],
+        )
+        for reason, same_reason in by_reason.items()
+    ]
+    return sorted(reasons, key=lambda pair: -len(pair[1]))
+
+
+# --- report -------------------------------------------------------------------------------------
+
+
+def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> AnswerReport:
+    """Build the summary of a plan, with at most `max_rows` rows of differences by site."""
+    groups = group_sites(site.result for site in plan.sites)
+    rejected = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    sections = [
+        *_build_rejected_section(rejected, max_rows),
+        *build_loss_sections(plan.sites, max_rows),
+        *_build_redundancy_section(plan.sites, max_rows),
+        *build_undeclared_sections(plan.undeclared, max_rows),
+        *build_finding_sections(plan.sites, max_rows),
+        *_build_group_sections(groups, max_rows),
+        _build_wave_section(plan),
+    ]
+    title = f"Plan of {format_count(len(plan.sites), 'site')}"
+    return AnswerReport(
+        title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan)
+    )
+
+
+def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:
+    """Build one sentence: `412 sites: the same 3 rows; 5 refused; 2 lose rack redundancy; 581 unchanged`."""
+    clauses: list[str] = []
+    if groups:
+        first = groups[0]
+        rows = f"{'the same ' if len(first.sites) > 1 else ''}{format_count(len(first.rows), 'row')}"
+        clauses.append(f"{format_count(len(first.sites), 'site')}: {rows}")
+    other_count = sum(len(group.sites) for group in groups[1:])
+    if other_count:
+        variants_text = format_count(len(groups) - 1, "other way")
+        clauses.append(f"{other_count:,} {select_form(other_count, 'changes', 'change')} in {variants_text}")
+    clauses += build_disruption_clauses(plan.sites)
+    rejected = plan.select_by_status(SiteStatus.REFUSED)
+    if rejected:
+        reason, sites = group_by_reason(rejected)[0]
+        suffix = "" if len(sites) == len(rejected) else ", and others"
+        clauses.append(f"{len(rejected):,} refused: {_truncate_reason(reason)}{suffix}")
+    unfinished = plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)
+    if unfinished:
+        clauses.append(f"{len(unfinished):,} not planned")
+    losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
+    if losing_count:
+        clauses.append(f"{losing_count:,} {select_form(losing_count, 'loses', 'lose')} rack redundancy")
+    if plan.undeclared:
+        undeclared_count = len(plan.undeclared)
+        clauses.append(
+            f"{undeclared_count:,} {select_form(undeclared_count, 'is', 'are')} no longer declared"
+        )
+    unchanged = len(plan.select_by_status(SiteStatus.UNCHANGED))
+    if unchanged:
+        clauses.append(f"{unchanged:,} unchanged")
+    return f"{'; '.join(clauses)}."
+
+
+def _truncate_reason(reason: str) -> str:
+    """Truncate a reason for the first line."""
+    summary = reason.split(": ", 2)
+    short_reason = summary[1] if len(summary) > 1 and re.search(r":\d+$", summary[0]) else summary[0]
+    return short_reason.rstrip(".")
+
+
+def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
+    """Build the section of sites that cannot be planned, by reason."""
+    if not sites:
+        return
+    reasons = group_by_reason(sites)
+    lines = [f"{format_names(names)}: {reason}" for reason, names in reasons[:max_rows]]
+    hidden_lines = _build_hidden_line(len(reasons) - max_rows, "more reason")
+    title = f"{format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} refused"
+    yield Section(title, (*lines, *hidden_lines), is_finding=True)
+
+
+def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
+    """Build the section of sites with a pool reduced to one rack."""
+    losing = [site for site in sites if site.result.redundancy_lost]
+    if not losing:
+        return
+    lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing[:max_rows]]
+    title = (
+        f"Warning: {format_count(len(losing), 'site')} {select_form(len(losing), 'loses', 'lose')} rack "
+        f"redundancy"
+    )
+    yield Section(title, (*lines, *_build_hidden_line(len(losing) - max_rows, "more site")))
+
+
+def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterable[Section]:
+    """Build the sections of groups: the largest in full, others by their difference from it."""
+    full_groups = [group for group in groups if len(group.sites) > 1][:_FULL_GROUPS] or list(groups[:1])
+    for group in full_groups:
+        same_text = "the same " if len(group.sites) > 1 else ""
+        title = f"{format_count(len(group.sites), 'site')}: {same_text}{format_count(len(group.rows), 'row')}"
+        names = f"Sites: {format_names(group.sites)}."
+        yield Section(title, (*group.rows, names))
+    other_groups = [group for group in groups if group not in full_groups]
+    if not other_groups:
+        return
+    lines = [
+        f"{format_names(group.sites)}: {_describe_difference(group, full_groups[0])}"
+        for group in other_groups[:max_rows]
+    ]
+    count = sum(len(group.sites) for group in other_groups)
+    title = f"{format_count(count, 'site')} with something of {select_form(count, 'its', 'their')} own"
+    yield Section(title, (*lines, *_build_hidden_line(len(other_groups) - max_rows, "more such row")))
+
+
+def _describe_difference(group: SiteGroup, first: SiteGroup) -> str:
+    """Describe the additional and missing rows of a group."""
+    additional = [row for row in group.rows if row not in first.rows]
+    missing_count = len([row for row in first.rows if row not in group.rows])
+    text = format_first(additional, _MAX_ROWS, "; ")
+    missing_text = (
+        f"{missing_count} {select_form(missing_count, 'row', 'rows')} fewer"
+        if missing_count > len(additional)
+        else ""
+    )
+    return "; ".join(part for part in (text, missing_text) if part)
+
+
+def _build_hidden_line(count: int, noun: str) -> tuple[str, ...]:
+    if count <= 0:
+        return ()
+    return (f"{format_count(count, noun)}: -report=html:FILE and -json show all.",)
+
+
+def _build_wave_section(plan: FleetPlan) -> Section:
+    """Build the section of waves in order."""
+    heads = ("wave", "sites", "change", "refused", "unchanged", "placed", "moved", "removed")
+    rows = []
+    for wave in plan.waves:
+        results = [site.result for site in plan.select_wave(wave.name)]
+        statuses = [result.status for result in results]
+        figures = [
+            len(results),
+            statuses.count(SiteStatus.PLANNED),
+            statuses.count(SiteStatus.REFUSED),
+            statuses.count(SiteStatus.UNCHANGED),
+            sum(result.placed for result in results),
+            sum(result.moved for result in results),
+            sum(result.removed for result in results),
+        ]
+        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+    table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
+    return Section("Waves, in their order", table=table)
+
+
+def build_fleet_markdown(plan: FleetPlan) -> str:
+    """Build the summary as Markdown within the size of a comment."""
+    for max_rows in (500, 200, 80, 30, 12, 4, 1):
+        text = render_report_markdown(build_fleet_summary(plan, max_rows))
+        if len(text.encode()) <= MAX_BYTES:
+            return text
+    return text[:MAX_BYTES]

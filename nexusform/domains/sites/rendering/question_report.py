@@ -1,0 +1,223 @@
+"""Report of a question to sites, as text and as data. Sites with equal results share a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.domains.sites.rendering.name_list import format_names
+from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
+from nexusform.domains.sites.types.site_tasks import QuestionFinding, QuestionKind, SiteResult, SiteStatus
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+
+_MAX_ROWS: Final = 40
+_TITLES: Final[Mapping[QuestionKind, str]] = {
+    QuestionKind.CERTAINTY: "Certainty of the plans of {}",
+    QuestionKind.FAILURE: "Each rack of {} lost, one at a time",
+    QuestionKind.REPLAY: "{} placed once more",
+}
+_FAILED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.SKIPPED, SiteStatus.FAILED)
+TableLine = tuple[tuple[str, ...], bool]
+
+
+def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> AnswerReport:
+    """Build the report: a summary over all sites, and one row per distinct result."""
+    successful = [result for result in results if result.status not in _FAILED_STATUSES]
+    failed = select_failed_results(results)
+    verdict = _SUMMARIES[question_kind](successful) if successful else "Nothing was found out."
+    if failed:
+        verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} could not be asked."
+    has_problems = bool(failed) or any(
+        finding.is_problem for result in successful for finding in result.findings
+    )
+    sections = [_build_failed_section(failed)] if failed else []
+    if successful:
+        sections.append(_build_table_section(question_kind, successful))
+    title = _TITLES[question_kind].format(format_count(len(results), "site"))
+    return AnswerReport(title, verdict, has_problems, (), tuple(sections))
+
+
+def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
+    """Select the results of failed sites."""
+    return [result for result in results if result.status in _FAILED_STATUSES]
+
+
+_RESULT: Final = RecordForm(
+    SiteResult,
+    "name=site status reason findings",
+    status=lambda status: "refused" if status in _FAILED_STATUSES else "answered",
+    findings=RecordForm(
+        QuestionFinding, "name *figures=. words=texts bad=is_problem", figures=lambda finding: finding.figures
+    ),
+)
+
+
+def build_question_document(question_kind: QuestionKind, results: Sequence[SiteResult]) -> dict[str, Any]:
+    """Build the report as JSON data."""
+    return {"asked": question_kind.value, "sites": [_RESULT(result) for result in results]}
+
+
+def _build_failed_section(results: Iterable[SiteResult]) -> Section:
+    """Build the section of failed sites by reason."""
+    by_reason: dict[str, list[SiteResult]] = {}
+    for result in results:
+        by_reason.setdefault(replace_site_name(result.reason, result.site), []).append(result)
+    lines = tuple(
+        f"{format_names([site_result.site for site_result in same_reason])}: "
+        f"{reason if len(same_reason) > 1 else same_reason[0].reason}"
+        for reason, same_reason in by_reason.items()
+    )
+    return Section("Could not be asked", lines, is_finding=True)
+
+
+def _build_table_section(question_kind: QuestionKind, results: Iterable[SiteResult]) -> Section:
+    """Build the section with one row per distinct result."""
+    heads, build_rows = _TABLES[question_kind]
+    sites_by_line: dict[TableLine, list[str]] = {}
+    for result in results:
+        for cells, is_problem in build_rows(result):
+            line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
+            sites_by_line.setdefault(line, []).append(result.site)
+    rows = [
+        Row((format_names(sites, 4), *cells), is_problem)
+        for (cells, is_problem), sites in sites_by_line.items()
+    ]
+    rows.sort(key=lambda row: not row.is_finding)
+    hidden_count = len(rows) - _MAX_ROWS
+    lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
+    table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
+    return Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows))
+
+
+# --- certainty ---------------------------------------------------------------------------------
+
+
+def _count_constant(findings: Iterable[QuestionFinding], figure_name: str) -> int:
+    """Count the VMs with the same rack, machine or count in every run."""
+    return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
+
+
+def _summarize_certainty(results: Sequence[SiteResult]) -> str:
+    findings = [finding for result in results for finding in result.findings]
+    if not findings:
+        return "No VM is placed."
+    runs = f"{round(findings[0].figures['runs']):,}"
+    machine = _count_constant(findings, "machine")
+    site, least_certain = min(_list_site_findings(results), key=lambda pair: _compute_share(pair[1]))
+    constant_text = (
+        f"{machine:,} of {format_count(len(findings), 'VM')} {select_form(machine, 'stands', 'stand')} on "
+        f"one machine in "
+        f"all {runs} tie-breaks, {_count_constant(findings, 'rack'):,} in one rack."
+    )
+    vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
+    return (
+        f"{constant_text} Least sure: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
+    )
+
+
+def _list_site_findings(results: Iterable[SiteResult]) -> Iterable[tuple[str, QuestionFinding]]:
+    return ((result.site, finding) for result in results for finding in result.findings)
+
+
+def _compute_share(finding: QuestionFinding) -> float:
+    """Compute the share of tie-breaks with the VM on its machine."""
+    return finding.figures["machine"] / finding.figures["runs"]
+
+
+def _format_percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
+    if not result.findings:
+        yield (("0", "", "", ""), False)
+        return
+    vms = len(result.findings)
+    shares = (
+        _count_constant(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count")
+    )
+    machine, rack, count = (f"{share:,} of {vms:,}" for share in shares)
+    yield ((f"{vms:,}", machine, rack, count), False)
+
+
+# --- rack failures ----------------------------------------------------------------------------
+
+
+def _summarize_failures(results: Sequence[SiteResult]) -> str:
+    findings = [finding for result in results for finding in result.findings]
+    problems = [finding for finding in findings if finding.is_problem]
+    sites = sum(any(finding.is_problem for finding in result.findings) for result in results)
+    if not problems:
+        return (
+            f"No site loses a control plane or a pool with any one of {format_count(len(findings), 'rack')}."
+        )
+    return (
+        f"The loss of {len(problems):,} of {format_count(len(findings), 'rack')} loses availability or "
+        f"leaves VMs "
+        f"without room, on {format_count(sites, 'site')}."
+    )
+
+
+def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
+    problems = [finding for finding in result.findings if finding.is_problem]
+    harmless_count = len(result.findings) - len(problems)
+    if harmless_count or not problems:
+        yield ((format_count(harmless_count, "rack"), "nothing is lost for good"), False)
+    for finding in problems:
+        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)
+
+
+# --- replay ------------------------------------------------------------------------------------
+
+
+def _summarize_replay(results: Sequence[SiteResult]) -> str:
+    best_findings = [_find_best(result) for result in results if result.findings]
+    checked = round(sum(finding.figures["judged"] for finding in best_findings))
+    hits = round(sum(finding.figures["hits"] for finding in best_findings))
+    if not checked:
+        return "Nothing could be judged."
+    chance = sum(finding.figures["by_chance"] for finding in best_findings) / checked
+    share, chance_share = _format_percent(hits / checked), _format_percent(chance)
+    return (
+        f"{hits:,} of {format_count(checked, 'judged VM')} ({share}) stand where the rule puts them, each "
+        f"site "
+        f"under the spread that explains most; by chance {chance_share}."
+    )
+
+
+def _find_best(result: SiteResult) -> QuestionFinding:
+    return max(result.findings, key=lambda finding: finding.figures["hits"])
+
+
+def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
+    for finding in result.findings:
+        figures = finding.figures
+        hits_text = f"{round(figures['hits']):,} of {round(figures['judged']):,}"
+        certain_text, unchecked_text = f"{round(figures['sure']):,}", f"{round(figures['not_judged']):,}"
+        yield (
+            (
+                finding.name.rpartition(" ")[2],
+                hits_text,
+                certain_text,
+                f"{figures['by_chance']:.1f}",
+                unchecked_text,
+            ),
+            False,
+        )
+
+
+_SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] = {
+    QuestionKind.CERTAINTY: _summarize_certainty,
+    QuestionKind.FAILURE: _summarize_failures,
+    QuestionKind.REPLAY: _summarize_replay,
+}
+_TABLES: Final[Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult], Iterable[TableLine]]]]] = {
+    QuestionKind.CERTAINTY: (("VMs", "same machine", "same rack", "rack count"), _build_certainty_rows),
+    QuestionKind.FAILURE: (("rack", "what its loss does"), _build_failure_rows),
+    QuestionKind.REPLAY: (
+        ("rack_spread", "explained", "surely", "by chance", "not judged"),
+        _build_replay_rows,
+    ),
+}

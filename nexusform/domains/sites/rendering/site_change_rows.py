@@ -1,0 +1,84 @@
+"""Rows of a plan's changes on one site, equal for sites with equal changes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.interfaces.plugins import Registries
+from nexusform.placement_kinds.kinds import get_noun
+from nexusform.plans.impact.effects import Effect, count_effects, format_verb
+from nexusform.plans.plan import Action, PlacementAction, Plan
+from nexusform.rendering.notation.colours import escape_control_characters
+from nexusform.rendering.report.object_rows import build_object_folds
+from nexusform.rendering.report.plan_report import create_schema_lookup
+
+SITE_PLACEHOLDER: Final = "SITE"  # placeholder for the site's name
+_SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
+
+
+def build_site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str, ...]:
+    """Build a row for each run of equal objects, for the outputs, and for each kind of placed object."""
+    rows: list[str] = []
+    for fold in build_object_folds(plan, create_schema_lookup(registries)):
+        details = ", ".join(detail for detail in (fold.name, *fold.clauses) if detail)
+        rows.append(
+            f"{fold.symbol or '>'} {fold.label}: {details}" if details else f"{fold.symbol} {fold.label}"
+        )
+    rows += _build_output_rows(plan)
+    rows += _build_placement_rows(plan)
+    return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
+
+
+def _build_output_rows(plan: Plan) -> Iterable[str]:
+    """Build the rows of outputs by name; their values may be sensitive and differ by site."""
+    for output in plan.outputs:
+        if output.action is not Action.NO_OP:
+            yield f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
+
+
+def _build_placement_rows(plan: Plan) -> Iterable[str]:
+    """Build the rows of effects on VMs, bindings and pods."""
+    for effect_count in count_effects(plan.placements):
+        if effect_count.effect is not Effect.UNCHANGED:
+            noun = format_count(effect_count.count, get_noun(effect_count.kind))
+            yield f"{noun} {format_verb(effect_count.effect, effect_count.state, effect_count.count)}"
+
+
+def replace_site_name(text: str, site: str) -> str:
+    """Replace the site's name as a whole word by SITE."""
+    return re.sub(rf"(?<![A-Za-z0-9_]){re.escape(site)}(?![A-Za-z0-9_])", SITE_PLACEHOLDER, text)
+
+
+def count_placements(plan: Plan) -> dict[str, int]:
+    """Count placed, moved and removed VMs, bindings and pods, as for limits: a lost host counts as moved, a
+    forgotten object as removed.
+    """
+    counts = Counter(row.action for row in plan.placements)
+    lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
+    return {
+        "placed": counts[PlacementAction.PLACE],
+        "moved": counts[PlacementAction.MOVE] + lost_count,
+        "removed": counts[PlacementAction.REMOVE] + forgotten_count,
+        "lost": lost_count,
+        "forgotten": forgotten_count,
+    }
+
+
+def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
+    """Find pools on several racks before the plan and on one after it."""
+    descriptions: list[str] = []
+    for site in plan.sites:
+        for pool in site.pools:
+            racks_before = {vm.placement.rack for vm in pool.before}
+            racks_after = [vm.placement.rack for vm in pool.after]
+            if len(racks_before) > 1 and len(racks_after) > 1 and len(set(racks_after)) == 1:
+                description = (
+                    f"all {format_count(len(racks_after), 'VM')} of it "
+                    f"{select_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"
+                )
+                descriptions.append(f"{pool.cluster}/{pool.pool}: {description}")
+    return tuple(descriptions)

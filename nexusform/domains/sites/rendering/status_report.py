@@ -1,0 +1,80 @@
+"""Report of the status of all sites, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
+from nexusform.domains.sites.rendering.name_list import format_names
+from nexusform.domains.sites.rendering.question_report import (
+    build_question_document,
+    build_question_report,
+    select_failed_results,
+)
+from nexusform.domains.sites.rendering.undeclared_report import (
+    build_undeclared_document,
+    build_undeclared_sections,
+)
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteResult, SiteStatus
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+
+_STATUS_TEXTS = {
+    SiteStatus.APPLIED: "applied",
+    SiteStatus.FAILED: "begun and not ended",
+    SiteStatus.REFUSED: "cannot be read",
+    SiteStatus.SKIPPED: "nothing applied yet",
+}
+
+
+def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> AnswerReport:
+    """Build the report: counts by wave, problems, and certainty of placements if requested."""
+    failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
+    sections = []
+    if failed:
+        lines = tuple(f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed))
+        sections.append(Section("To be looked at", lines, is_finding=True))
+    sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
+    heads = ("wave", "sites", *_STATUS_TEXTS.values())
+    rows = []
+    for wave in plan.waves:
+        statuses = [site.result.status for site in plan.select_wave(wave.name)]
+        figures = [len(statuses), *(statuses.count(status) for status in _STATUS_TEXTS)]
+        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+    sections.append(Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads))))))
+    figures_text = [
+        f"{len(plan.select_by_status(status)):,} {status_text}"
+        for status, status_text in _STATUS_TEXTS.items()
+        if plan.select_by_status(status)
+    ]
+    if plan.undeclared:
+        figures_text.append(f"{len(plan.undeclared):,} no longer declared")
+    failed_questions = select_failed_results(certainty)
+    if certainty:
+        certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
+        sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
+    title = f"States of {format_count(len(plan.sites), 'site')}"
+    return AnswerReport(
+        title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections)
+    )
+
+
+_SITE: Final = RecordForm(
+    PlannedSite,
+    "name wave status=result.status reason=result.reason serial=result.serial state=result.state labels",
+)
+
+
+def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
+    """Build the report as JSON data."""
+    document = {
+        "format_version": "1.0",
+        "sites": [_SITE(site) for site in plan.sites],
+        "undeclared": build_undeclared_document(plan.undeclared),
+    }
+    if certainty:
+        document["certainty"] = build_question_document(QuestionKind.CERTAINTY, certainty)["sites"]
+    return document

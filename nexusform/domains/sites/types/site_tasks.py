@@ -1,0 +1,178 @@
+"""Tasks and results of workers: plain data without state, credentials or sensitive values. A task names a
+site; the worker reads everything else itself. Both are sent between processes as JSON.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from nexusform.diagnostics.levels import Impact
+from nexusform.plans.impact.effects import EffectCount
+
+
+class TaskKind(StrEnum):
+    """Kind of a task. `prepare` locks the site, plans again, compares, and keeps both for `apply`; `release`
+    unlocks it. `status` and `ask` only read.
+    """
+
+    PLAN = "plan"
+    PREPARE = "prepare"
+    APPLY = "apply"
+    RELEASE = "release"
+    STATUS = "status"
+    ASK = "ask"
+
+
+class SiteStatus(StrEnum):
+    """Status of a site."""
+
+    UNCHANGED = "unchanged"
+    PLANNED = "planned"
+    REFUSED = "refused"
+    APPLIED = "applied"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class FleetContext(Struct, frozen=True):
+    """Location and trust of a fleet, common to all its tasks. `root`: directory of its file; `definition`:
+    digest of the files read; `now`: current time of all plans; `spool`: directory for plan files ("": none);
+    `session`: id of the command run.
+    """
+
+    root: str
+    definition_digest: str
+    now: str
+    spool: str = ""
+    session: str = ""
+    confine: str = ""
+    hidden_paths: tuple[str, ...] = ()
+    allow_remote: tuple[str, ...] = ()
+    allowed_sources: tuple[str, ...] = ()
+    limits: dict[str, int] = {}
+    has_lock: bool = True
+    lock_timeout: float = 0.0
+
+
+class QuestionKind(StrEnum):
+    """Kind of a question."""
+
+    CERTAINTY = "certainty"
+    FAILURE = "failure"
+    REPLAY = "replay"
+
+
+class Question(Struct, frozen=True):
+    """One of `parts` of a question; the parts together are independent of the workers. `runs`: number of
+    tie-breaks, from the seed `part * runs`. `source`: export of a replay, with SITE as placeholder.
+    """
+
+    kind: QuestionKind
+    part: int = 0
+    parts: int = 1
+    runs: int = 0
+    source: str = ""
+
+
+class QuestionFinding(Struct, frozen=True):
+    """One row of a result, about a VM, a rack or a spread. Figures of parts are added."""
+
+    name: str
+    figures: dict[str, int | float] = {}
+    texts: tuple[str, ...] = ()
+    is_problem: bool = False
+
+
+class Task(Struct, frozen=True):
+    """One task for one site. `digest`: approved digest of its plan; `plan`: approved digest of its plan
+    file.
+    """
+
+    kind: TaskKind
+    site: str
+    fleet: FleetContext
+    digest: str = ""
+    plan_digest: str = ""
+    question: Question | None = None
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Key of the task within one call."""
+        return self.site, self.question.part if self.question is not None else 0
+
+
+class SiteDiagnostic(Struct, frozen=True):
+    """Diagnostic of a site as data. `file` and `line`: its location ("" and 0: none). `level`: its weight.
+    `is_preexisting`: not caused by the plan.
+    """
+
+    severity: str
+    id: str
+    summary: str
+    detail: str
+    file: str = ""
+    line: int = 0
+    address: str = ""
+    level: str = "error"
+    is_preexisting: bool = False
+
+
+class SiteResult(Struct, frozen=True):
+    """Result of a task. `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan
+    with SITE as name, equal for equal changes. `redundancy_lost`: pools on several racks before and one
+    after. `disruptions`: counts of interrupted objects; `impact`: its severity; `availability_losses`: lost
+    quorums, last replicas and ended separation rules. `lost` and `forgotten` are included in `moved` and
+    `removed`. `state_location`: its state; `read_states`: states of other sites read. `plan_digest`: digest
+    of the plan file. `is_locked`: the lock is kept. `wrong_certain`: wrong predictions reported as certain.
+    `findings`: answers of a question.
+    """
+
+    site: str
+    status: SiteStatus
+    reason: str = ""
+    digest: str = ""
+    plan_digest: str = ""
+    rows: tuple[str, ...] = ()
+    placed: int = 0
+    moved: int = 0
+    removed: int = 0
+    lost: int = 0
+    forgotten: int = 0
+    impact: Impact = Impact.NONE
+    disruptions: tuple[EffectCount, ...] = ()
+    availability_losses: tuple[str, ...] = ()
+    redundancy_lost: tuple[str, ...] = ()
+    diagnostics: tuple[SiteDiagnostic, ...] = ()
+    state_location: str = ""
+    read_states: tuple[str, ...] = ()
+    serial: int = 0
+    correct_predictions: int = 0
+    wrong_predictions: int = 0
+    wrong_certain: tuple[str, ...] = ()
+    is_locked: bool = False
+    machines: int = 0
+    vms: int = 0
+    findings: tuple[QuestionFinding, ...] = ()
+
+
+_TASK_DECODER: Final = msgspec.json.Decoder(Task)
+_RESULT_DECODER: Final = msgspec.json.Decoder(SiteResult)
+
+
+def encode_message(message: Task | SiteResult) -> bytes:
+    """Encode a task or a result."""
+    return msgspec.json.encode(message)
+
+
+def decode_task(data: bytes) -> Task:
+    """Decode a task. Raises msgspec.ValidationError."""
+    return _TASK_DECODER.decode(data)
+
+
+def decode_result(data: bytes) -> SiteResult:
+    """Decode a result. Raises msgspec.ValidationError."""
+    return _RESULT_DECODER.decode(data)

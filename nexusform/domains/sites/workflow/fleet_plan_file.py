@@ -1,0 +1,202 @@
+"""File of a fleet's plan: a ZIP with one document and a plan file per changed site. Plans of sites are
+readable by `nexusform show`. The file has the form of a plan file (stored members in fixed order and time),
+including sensitive values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from os import fstat
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+import nexusform
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, development_file
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, compute_fleet_digest
+from nexusform.domains.sites.workflow.site_worker import PLAN_SUFFIX
+from nexusform.files.regular_files import read_regular
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.plans.saved import plan_file
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.system_io import write_output
+from nexusform.workflow.plan_files.plan_signing import create_signer, verify_signature, write_signed_plan
+from nexusform.workflow.plan_files.saved_plans import Signer, open_limited_file
+
+_FORMAT: Final = "nexusform"
+_KIND: Final = "sites-plan"
+_OF_DEVELOPMENT: Final = "nexusform-sites-plan"  # the format of plans before the first release
+_VERSION: Final = 1
+_MANIFEST: Final = plan_file.MULTI_SITE_PLAN
+_FOLDER: Final = "plans/"
+
+
+class _Head(Struct, frozen=True):
+    format: str = ""
+
+
+class _Manifest(Struct, frozen=True):
+    format: str
+    kind: str
+    version: int
+    nexusform_version: str
+    plan: FleetPlan
+
+
+def save_fleet_plan(
+    plan: FleetPlan, spool: Path, path: str, max_bytes: int, signer: Signer | None = None
+) -> list[Diagnostic]:
+    """Write the plans of workers to one file, signed if a signer is given."""
+    try:
+        write_output(
+            path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True
+        )
+    except (OSError, FileProblem) as problem:
+        message = problem.strerror if isinstance(problem, OSError) else problem
+        return [build_error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {message}')]
+    return []
+
+
+def _build_members(
+    plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None
+) -> Iterator[tuple[str, bytes]]:
+    """Build the parts of the file one after another, so that only one site's plan is in memory."""
+    manifest = _Manifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    digests = {_MANIFEST: plan_file.compute_digest(content)}
+    yield _MANIFEST, content
+    del content  # the largest part
+    for site in plan.sites:
+        if site.result.plan_digest:
+            name = f"{site.name}{PLAN_SUFFIX}"
+            yield f"{_FOLDER}{name}", read_regular(spool / name, max_bytes, follow=False)
+            digests[f"{_FOLDER}{name}"] = site.result.plan_digest
+    if signer is not None:
+        yield plan_file.build_signature_member(digests, signer)
+
+
+class _FileContent(Struct, frozen=True):
+    """Content of a file: plan, digests of its parts, and signature."""
+
+    plan: FleetPlan
+    digests: Mapping[str, str]
+    signature: Mapping[str, Any] | None
+    signed_digest: str
+
+
+def sign_fleet_plan(path: str, key_file: str, location: CommandContext) -> list[Diagnostic]:
+    """Sign the plan of sites in a file."""
+    signer, problems = create_signer(key_file, location.confinement)
+    if signer is None:
+        return problems
+    try:
+        digests = _read_content(path, location).digests
+        signature = plan_file.build_signature_member(_select_signed_parts(digests), signer)
+        with open_limited_file(path, location) as file:
+            parts = (part for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
+            return write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
+    except DiagnosticsError as rejection:
+        return list(rejection.diagnostics)
+    except plan_file.CorruptArchiveError:
+        return [_build_torn_problem(path)]
+    except FileProblem as problem:
+        return [build_error("the-plan-cannot-be-read", str(problem))]
+
+
+def read_fleet_plan(
+    path: str, location: CommandContext, key_files: Sequence[str] = ()
+) -> tuple[FleetPlan | None, list[Diagnostic]]:
+    """Read the plan in a file; None with diagnostics if it is invalid, damaged, from a newer nexusform, or
+    not signed with each of the public keys in `key_files`.
+    """
+    try:
+        content = _read_content(path, location)
+    except DiagnosticsError as rejection:
+        return None, list(rejection.diagnostics)
+    except plan_file.CorruptArchiveError:
+        return None, [_build_torn_problem(path)]
+    except FileProblem as problem:
+        return None, [build_error("the-plan-cannot-be-read", str(problem))]
+    problems: list[Diagnostic] = []
+    for key in key_files:
+        problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
+    if not problems:
+        problems = _check_parts(path, content)
+    return (None if problems else content.plan), problems
+
+
+def _read_content(path: str, location: CommandContext) -> _FileContent:
+    """Read a file part by part, keeping only the digests of site plans. Raises FileProblem, DiagnosticsError,
+    plan_file.Torn.
+    """
+    digests: dict[str, str] = {}
+    last_part = ("", b"")
+    plan: FleetPlan | None = None
+    with open_limited_file(path, location) as file:
+        for name, content in _read_parts(file):
+            if plan is None:
+                plan = _parse_manifest(path, name, content)
+            digests[name] = plan_file.compute_digest(content)
+            last_part = name, content
+    if plan is None:
+        raise _build_not_a_plan_error(path)
+    signature, digest = plan_file.read_signature(digests, last_part, path)
+    return _FileContent(plan, digests, signature, digest)
+
+
+def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
+    return plan_file.iterate_members(file, fstat(file.fileno()).st_size)
+
+
+def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
+    """Parse the plan in the first part. Raises DiagnosticsError."""
+    if name != _MANIFEST:
+        raise _build_not_a_plan_error(path)
+    try:
+        if msgspec.json.decode(content, type=_Head).format == _OF_DEVELOPMENT:
+            raise DiagnosticsError(development_file(path, "run plan again"))
+        manifest = msgspec.json.decode(content, type=_Manifest)
+    except msgspec.MsgspecError as problem:
+        raise DiagnosticsError(
+            _build_damaged_problem(path, f"Its first part cannot be read ({problem}).")
+        ) from None
+    if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
+        detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
+        raise DiagnosticsError(build_error("plan-of-a-newer-nexusform", detail))
+    return manifest.plan
+
+
+def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
+    """Select the parts covered by a signature."""
+    return {name: digest for name, digest in digests.items() if name == _MANIFEST or name.startswith(_FOLDER)}
+
+
+def _check_parts(path: str, content: _FileContent) -> list[Diagnostic]:
+    """Check the parts of a plan against its digests."""
+    if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
+        return [_build_damaged_problem(path, "Its sites are not those that its digest stands for.")]
+    for site in content.plan.sites:
+        digest = content.digests.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
+        if site.result.plan_digest and digest != site.result.plan_digest:
+            return [
+                _build_damaged_problem(
+                    path, f'The plan of the site "{site.name}" is not the one that it names.'
+                )
+            ]
+    return []
+
+
+def _build_not_a_plan_error(path: str) -> DiagnosticsError:
+    detail = f"{path} is not a plan of sites, as `nexusform sites plan -out=FILE` writes them."
+    return DiagnosticsError(build_error("not-a-plan-file", detail))
+
+
+def _build_torn_problem(path: str) -> Diagnostic:
+    return _build_damaged_problem(path, "Bytes are missing, changed or added.")
+
+
+def _build_damaged_problem(path: str, reason: str) -> Diagnostic:
+    return build_error("damaged-plan-file", f"{path} cannot be used. {reason} Fetch it again, or plan again.")

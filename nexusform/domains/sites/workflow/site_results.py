@@ -1,0 +1,113 @@
+"""Results of one site as data: plan, rejection and diagnostics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import starmap
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
+from nexusform.diagnostics.levels import get_level
+from nexusform.domains.sites.rendering.site_change_rows import (
+    build_site_rows,
+    count_placements,
+    find_lost_redundancy,
+)
+from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
+from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
+from nexusform.domains.sites.workflow.site_project import normalize_state_location
+from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects
+from nexusform.plans.plan import Plan
+from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
+from nexusform.rendering.report.entries import Finding, collect_findings
+from nexusform.rendering.report.overview import compute_impact
+from nexusform.workflow.runs.run import Run
+
+LOCKED: Final = "error-acquiring-the-state-lock"
+_LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
+
+
+def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> SiteResult:
+    """Build the result of a plan."""
+    problems = list(problems)
+    if plan.is_rejected or has_errors([*problems, *plan.diagnostics]):
+        return replace(
+            build_rejected_result(site.name, [*problems, *plan.diagnostics]),
+            state_location=describe_state_location(run, site),
+            read_states=_list_read_states(run),
+        )
+    counts = count_effects(plan.placements)
+    result = SiteResult(
+        site=site.name,
+        status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
+        digest=compute_plan_digest(plan),
+        rows=build_site_rows(plan, site.name, run.project.registries),
+        impact=compute_impact(plan, counts),
+        disruptions=tuple(item for item in counts if item.effect in LOSS_EFFECTS),
+        availability_losses=(*find_weakened_rules(plan), *find_availability_losses(plan)),
+        redundancy_lost=find_lost_redundancy(plan),
+        diagnostics=(*convert_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
+        state_location=describe_state_location(run, site),
+        read_states=_list_read_states(run),
+        serial=plan.serial,
+        machines=sum(len(item.machines) for item in plan.sites),
+        vms=sum(len(pool.unchanged) + len(pool.added) for item in plan.sites for pool in item.pools),
+    )
+    return replace(result, **count_placements(plan))
+
+
+def describe_state_location(run: Run, site: SiteEntry) -> str:
+    """Describe the location of a site's state."""
+    return normalize_state_location(site.backend, run.project.backend.describe())
+
+
+def _list_read_states(run: Run) -> tuple[str, ...]:
+    """List the states of other sites that a plan read."""
+    states = run.project.remote_states
+    return tuple(sorted(starmap(normalize_state_location, states.locations))) if states is not None else ()
+
+
+def build_rejected_result(
+    name: str, problems: Iterable[Diagnostic], status: SiteStatus = SiteStatus.REFUSED
+) -> SiteResult:
+    """Build the result of a rejected site; the first error is the reason."""
+    problem_list = list(problems)
+    first_error = next((problem for problem in problem_list if problem.severity is Severity.ERROR), None)
+    return SiteResult(
+        name, status, summarize_problem(first_error), diagnostics=convert_diagnostics(problem_list)
+    )
+
+
+def summarize_problem(problem: Diagnostic | None) -> str:
+    """Summarize an error in a sentence or two."""
+    if problem is None:
+        return "It cannot be planned."
+    detail = problem.detail.split("\n\n", 1)[0].strip()
+    if problem.id == LOCKED:
+        holder = _LOCK_HOLDER.search(problem.detail)
+        detail = f"{holder[1].strip()} holds it." if holder else detail
+    return problem.summary + (f": {detail}" if detail else ".")
+
+
+def convert_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnostic, ...]:
+    """Convert diagnostics to data."""
+    return tuple(_convert_finding(Finding(problem, get_level(problem))) for problem in problems)
+
+
+def _convert_finding(finding: Finding) -> SiteDiagnostic:
+    problem = finding.diagnostic
+    return SiteDiagnostic(
+        severity=problem.severity.value,
+        id=problem.id,
+        summary=problem.summary,
+        detail=problem.detail,
+        file=problem.subject.filename if problem.subject else "",
+        line=problem.subject.start.line if problem.subject else 0,
+        address=problem.address,
+        level=finding.level.value,
+        is_preexisting=finding.is_preexisting,
+    )

@@ -1,0 +1,422 @@
+"""Tasks of a worker. A worker runs tasks of many sites in turn, and keeps only locks between tasks: a wave
+takes all of its locks before its first write.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import RLock
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.applying.events import StepEvent
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.domains.azure.providers.azure_budget import BUDGET_VARIABLE
+from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
+from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefinition, SiteEntry
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.workflow.definition_file import read_definition
+from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
+from nexusform.domains.sites.workflow.site_project import (
+    load_cached_configuration,
+    make_fleet_location,
+    make_site_location,
+    normalize_state_location,
+    open_site,
+    open_state,
+)
+from nexusform.domains.sites.workflow.site_results import (
+    build_plan_result,
+    build_rejected_result,
+    convert_diagnostics,
+    describe_state_location,
+)
+from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
+from nexusform.plans.plan import Mode, Plan
+from nexusform.plans.saved import plan_file
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.plan_files.plan_execution import (
+    ApplyOutcome,
+    PlanApplyOptions,
+    apply_plan,
+    apply_remaining_steps,
+)
+from nexusform.workflow.plan_files.saved_plans import save_plan
+from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps, find_remaining_steps
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+
+PLAN_SUFFIX: Final = ".nfplan"
+LOCK_TIMEOUT: Final = 120.0  # seconds a lock is kept without a heartbeat of its command
+_LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
+_MAX_RECURSION: Final = 3_000
+_MAX_WRONG_PREDICTIONS: Final = 5  # named per site
+_CHANGED_MESSAGE: Final = (
+    "nexusform.sites.hcl, or a file that it reads, is another one here than when this began. Run the command "
+    "again."
+)
+_UNDECLARED_MESSAGE: Final = "nexusform.sites.hcl does not name it any more: nothing is done to it."
+
+
+class _PreparedSite(Struct):
+    """Site locked by this worker."""
+
+    run: Run
+    plan: Plan | None
+    remaining: RemainingSteps | None
+    exit_stack: ExitStack
+
+
+class SiteWorker:
+    """Process that runs tasks of fleets, one at a time, since they share directory and memory."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._definitions: dict[tuple[str, str], FleetDefinition] = {}
+        self._entries: dict[str, SiteEntry] = {}
+        self._prepared_sites: dict[tuple[str, str], _PreparedSite] = {}
+        self._heartbeats: dict[str, float] = {}
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
+
+    def run_task(self, task: Task) -> SiteResult:
+        """Run a task. Errors of its site are part of the result; exceptions are bugs."""
+        with self._lock:
+            self._heartbeats[task.fleet.session] = monotonic()
+            os.chdir(task.fleet.root)
+            definition, problems = self._load_definition(task.fleet)
+            if definition is None:
+                return build_rejected_result(task.site, problems)
+            site = self._entries.get(task.site)
+            if site is None:
+                return SiteResult(task.site, SiteStatus.REFUSED, _UNDECLARED_MESSAGE)
+            if definition.digest != task.fleet.definition_digest:
+                return SiteResult(task.site, SiteStatus.REFUSED, _CHANGED_MESSAGE)
+            try:
+                os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
+            except OSError as problem:
+                return _convert_paths(
+                    build_rejected_result(site.name, [_build_source_error(site, problem)]),
+                    site.source,
+                    task.fleet.root,
+                )
+            return _convert_paths(self._dispatch(task, site), site.source, task.fleet.root)
+
+    def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
+        """Load the definition, once per worker."""
+        key = (fleet.root, fleet.definition_digest)
+        if key not in self._definitions:
+            location = make_fleet_location(fleet, os.environ)
+            definition, problems, _ = read_definition(
+                ".", location.confinement, fleet.now, fleet.allowed_sources
+            )
+            if definition is None:
+                return None, problems
+            self._definitions = {key: definition}
+            self._entries = {site.name: site for site in definition.sites}
+            if definition.requests_per_minute:
+                budget_directory = Path(fleet.root, location.data_directory, "requests")
+                os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
+        return self._definitions[key], ()
+
+    def _dispatch(self, task: Task, site: SiteEntry) -> SiteResult:
+        match task.kind:
+            case TaskKind.PLAN:
+                return _plan_site(task, site)
+            case TaskKind.PREPARE:
+                return self._prepare_site(task, site)
+            case TaskKind.APPLY:
+                return self._apply_site(task, site)
+            case TaskKind.RELEASE:
+                return self._release_task(task)
+            case TaskKind.STATUS:
+                return _read_status(task, site)
+            case TaskKind.ASK:
+                # questions import modules that no plan needs
+                from nexusform.domains.sites.workflow.site_questions import run_question_part
+
+                return run_question_part(task, site)
+
+    # --- apply ---------------------------------------------------------------------------------
+
+    def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
+        """Lock and plan again; keep both if the plan is the approved one."""
+        self._release_lock(task)
+        opened = open_site(task.fleet, site, os.environ)
+        if opened.project is None:
+            return build_rejected_result(site.name, opened.diagnostics)
+        exit_stack = ExitStack()
+        locking = LockOptions(timeout=task.fleet.lock_timeout)
+        if check_unsaved_state(opened.project.context):
+            with begin_run(opened.project, "OperationTypeApply", locking) as run:
+                problems = save_unsaved_state(run) if run.is_ready else list(run.diagnostics)
+            if problems:
+                return build_rejected_result(site.name, problems)
+        run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
+        prepared = _PreparedSite(run, None, None, exit_stack)
+        result = (
+            _compare_with_approval(task, site, prepared, opened.diagnostics)
+            if run.is_ready
+            else build_rejected_result(site.name, run.diagnostics)
+        )
+        if result.is_locked:
+            self._prepared_sites[task.fleet.session, site.name] = prepared
+        else:
+            exit_stack.close()
+        return result
+
+    def _apply_site(self, task: Task, site: SiteEntry) -> SiteResult:
+        """Apply a prepared site; prepare it here if the preparing worker is lost."""
+        if (task.fleet.session, site.name) not in self._prepared_sites:
+            result = self._prepare_site(task, site)  # the preparing worker is lost
+            if not result.is_locked:
+                return result
+        prepared = self._prepared_sites.pop((task.fleet.session, site.name))
+        with prepared.exit_stack:
+            return _apply_prepared(task, site, prepared)
+
+    def _release_task(self, task: Task) -> SiteResult:
+        self._release_lock(task)
+        return SiteResult(task.site, SiteStatus.SKIPPED)
+
+    def _release_lock(self, task: Task) -> None:
+        prepared = self._prepared_sites.pop((task.fleet.session, task.site), None)
+        if prepared is not None:
+            prepared.exit_stack.close()
+
+    def record_heartbeat(self, session: str) -> None:
+        """Record a heartbeat of a session, so that its locks are kept."""
+        self._heartbeats[session] = monotonic()
+
+    def release_abandoned_locks(self) -> None:
+        """Release the locks of commands without a heartbeat."""
+        with self._lock:
+            for session, name in list(self._prepared_sites):
+                if monotonic() - self._heartbeats.get(session, 0.0) > LOCK_TIMEOUT:
+                    self._prepared_sites.pop((session, name)).exit_stack.close()
+
+
+# --- plan --------------------------------------------------------------------------------------
+
+
+def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
+    """Plan a site, and write its plan to the spool directory."""
+    fleet = task.fleet
+    opened = open_site(fleet, site, os.environ)
+    if opened.project is None:
+        return build_rejected_result(site.name, opened.diagnostics)
+    if unsaved := check_unsaved_state(opened.project.context):
+        return build_rejected_result(site.name, unsaved)
+    locking = LockOptions(enabled=fleet.has_lock, timeout=fleet.lock_timeout, is_exclusive=not fleet.has_lock)
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
+        if not run.is_ready:
+            return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
+        plan = run.plan(_build_options(task, site)).plan
+        file_digest = ""
+        problems: list[Diagnostic] = []
+        if fleet.spool and not plan.is_rejected and plan.has_changes:
+            path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
+            problems = save_plan(plan, run, str(path), durable=False)
+            file_digest = "" if has_errors(problems) else plan_file.compute_digest(path.read_bytes())
+        result = build_plan_result(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
+    return replace(result, plan_digest=file_digest)
+
+
+def _build_options(task: Task, site: SiteEntry) -> PlanOptions:
+    """Build the plan options of a site."""
+    return PlanOptions(mode=Mode.DESTROY if site.destroy else Mode.NORMAL, now=task.fleet.now)
+
+
+def _build_source_error(site: SiteEntry, problem: OSError) -> Diagnostic:
+    detail = f'The source "{site.source}" of the site cannot be entered: {problem.strerror}.'
+    return build_error("unreadable-configuration-directory", detail, site.span)
+
+
+def _convert_paths(result: SiteResult, source: str, root: str) -> SiteResult:
+    """Convert file names in a result to paths relative to the fleet's directory."""
+    site_diagnostics = tuple(
+        replace(
+            site_diagnostic,
+            file=_convert_path(site_diagnostic.file, source),
+            detail=_convert_text(site_diagnostic.detail, source),
+        )
+        for site_diagnostic in result.diagnostics
+    )
+    first_error = next(
+        (
+            site_diagnostic
+            for site_diagnostic in site_diagnostics
+            if site_diagnostic.severity == Severity.ERROR and site_diagnostic.file
+        ),
+        None,
+    )
+    lacks_location = first_error is not None and result.reason.startswith(f"{first_error.summary}")
+    reason = _convert_text(result.reason, source)
+    if first_error is not None and lacks_location:
+        reason = f"{first_error.file}:{first_error.line}: {reason}"
+    return replace(result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", ""))
+
+
+def _convert_path(name: str, source: str) -> str:
+    if name in ("", FILE_NAME) or Path(name).is_absolute():
+        return name
+    return os.path.normpath(Path(source, name))
+
+
+def _convert_text(text: str, source: str) -> str:
+    """Convert locations in a text, such as `main.nf.hcl:14,1-19`."""
+
+    def convert_match(match: re.Match[str]) -> str:
+        fleet_path = _convert_path(match[1], source)
+        return f"{fleet_path}:{match[2]}" if Path(match[1]).is_file() else match[0]
+
+    return _LINE.sub(convert_match, text)
+
+
+# --- apply of a prepared site ---------------------------------------------------------------------
+
+
+class _SilentListener:
+    """Listener that ignores step events; the result contains everything."""
+
+    def report_start(self, event: StepEvent) -> None:
+        """Ignore the start of a step."""
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Ignore the progress of a step."""
+
+    def report_end(self, event: StepEvent) -> None:
+        """Ignore the end of a step."""
+
+
+def _compare_with_approval(
+    task: Task, site: SiteEntry, prepared: _PreparedSite, problems: Sequence[Diagnostic]
+) -> SiteResult:
+    """Compare the current plan with the approved one; keep it in `prepared` if they are equal."""
+    run, name = prepared.run, task.site
+    result = SiteResult(
+        name,
+        SiteStatus.PLANNED,
+        digest=task.digest,
+        plan_digest=task.plan_digest,
+        state_location=describe_state_location(run, site),
+        is_locked=True,
+    )
+    remaining, read_problems = find_remaining_steps(run.stored, run.project.context)
+    if has_errors(read_problems):
+        return build_rejected_result(name, read_problems)
+    if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:
+        prepared.remaining = remaining  # this plan was interrupted
+        return result
+    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
+        return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
+    if remaining is not None and remaining.was_interrupted:
+        reason = (
+            f"An earlier apply of this site was interrupted. {remaining.summary}. Go on with the plan that "
+            f"was begun "
+            "(-resume)."
+        )
+        return SiteResult(name, SiteStatus.REFUSED, reason)
+    plan = run.plan(_build_options(task, site)).plan
+    if plan.is_rejected or has_errors(run.diagnostics):
+        return build_rejected_result(name, [*problems, *run.diagnostics, *plan.diagnostics])
+    digest = compute_plan_digest(plan)
+    if digest != task.digest:
+        rows = build_site_rows(plan, name, run.project.registries)
+        current_rows = "; ".join(rows[:3]) or "nothing"
+        reason = (
+            f"Planning again gives something else than was approved. Now it is: {current_rows}. Plan again."
+        )
+        return SiteResult(name, SiteStatus.REFUSED, reason, digest=digest, rows=rows)
+    prepared.plan = plan
+    return result if plan.has_changes else replace(result, status=SiteStatus.UNCHANGED, is_locked=False)
+
+
+def _apply_prepared(task: Task, site: SiteEntry, prepared: _PreparedSite) -> SiteResult:
+    """Apply a prepared site."""
+    run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
+    if prepared.remaining is not None:
+        outcome = apply_remaining_steps(run, prepared.remaining, _SilentListener(), options)
+        plan = prepared.remaining.plan
+    else:
+        assert prepared.plan is not None, "a site that was compared"
+        plan = prepared.plan
+        if not plan.has_changes:
+            return SiteResult(
+                task.site,
+                SiteStatus.UNCHANGED,
+                digest=task.digest,
+                state_location=describe_state_location(run, site),
+            )
+        outcome = apply_plan(run, plan, _SilentListener(), options)
+    return _build_apply_result(task, site, run, plan, outcome)
+
+
+def _build_apply_result(
+    task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOutcome
+) -> SiteResult:
+    """Build the result of an apply."""
+    applied = outcome.applied
+    problems = [*run.diagnostics, *outcome.diagnostics]
+    result = SiteResult(
+        site=task.site,
+        status=SiteStatus.APPLIED if outcome.is_complete else SiteStatus.FAILED,
+        digest=task.digest,
+        plan_digest=task.plan_digest,
+        diagnostics=convert_diagnostics(problems),
+        state_location=describe_state_location(run, site),
+        serial=applied.state.serial,
+        correct_predictions=applied.hits,
+        wrong_predictions=len(applied.wrong_predictions),
+        wrong_certain=outcome.wrong_certain_predictions[:_MAX_WRONG_PREDICTIONS],
+    )
+    result = replace(result, **count_placements(plan))
+    if outcome.is_complete:
+        return result
+    failure = next((step_end for step_end in applied.end_events if step_end.error), None)
+    reason = (
+        f"{failure.address}: {failure.error}"
+        if failure is not None
+        else build_rejected_result("", problems).reason
+    )
+    return replace(result, reason=reason)
+
+
+# --- status -----------------------------------------------------------------------------------------
+
+
+def _read_status(task: Task, site: SiteEntry) -> SiteResult:
+    """Read the status of a site from its state, without a lock."""
+    location = make_site_location(task.fleet, site, os.environ)
+    configuration, _ = load_cached_configuration(location)
+    backend, problems = open_state(task.fleet, location, site, configuration)
+    if backend is None:
+        return build_rejected_result(site.name, problems)
+    stored, read_problems = read_stored_state(backend, checks_objects=False)
+    if stored is None:
+        return build_rejected_result(site.name, [*problems, *read_problems])
+    state = stored.state
+    reason = ""
+    status = SiteStatus.APPLIED if state.lineage else SiteStatus.SKIPPED
+    if not state.lineage:
+        reason = "Nothing was applied yet."
+    elif stored.remaining is not None:
+        status, reason = (
+            SiteStatus.FAILED,
+            f"An apply was begun and left {stored.remaining.remaining_steps} steps undone.",
+        )
+    return SiteResult(
+        site.name,
+        status,
+        reason,
+        plan_digest=state.applied_plans[-1] if state.applied_plans else "",
+        state_location=normalize_state_location(site.backend, backend.describe()),
+        serial=state.serial,
+    )

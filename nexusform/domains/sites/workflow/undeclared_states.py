@@ -1,0 +1,201 @@
+"""Sites no longer in nexusform.sites.hcl but with objects in their state. Removing a row deletes nothing: the
+site's objects keep running. Such sites are found by state files in the usual places, and by a list of states
+from earlier commands, since not every backend can be listed.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.sites.types.fleet_definition import ANY_SITE, SITE_NAME, SiteEntry
+from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
+from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
+from nexusform.domains.sites.workflow.site_project import (
+    make_fleet_location,
+    normalize_state_location,
+    open_state,
+)
+from nexusform.domains.sites.workflow.site_results import summarize_problem
+from nexusform.files.regular_files import NotRegular, TooLarge, read_regular
+from nexusform.interfaces.state_storage import StateBackend
+from nexusform.planning.conclusion.placement_accounting import count_names, list_kinds
+from nexusform.resource_types.registry import build_registries
+from nexusform.state.objects import State
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.system_io import write_output
+
+_STATE_LIST: Final = "sites/.seen.json"  # not a valid name of a site
+_MAX_BYTES: Final = 64 << 20  # bytes
+_OTHER_SUFFIXES: Final = (".backup", ".journal", ".lock.info", ".tmp")
+_UNREACHABLE_MESSAGE: Final = "No backend of nexusform.sites.hcl leads there, so it was not looked at."
+
+
+class _KnownState(Struct, frozen=True):
+    """State location of a site at the last command."""
+
+    backend: str
+    state_location: str
+
+
+def find_undeclared_sites(
+    opened: OpenedFleet, location: CommandContext, patterns: Sequence[str] = ()
+) -> tuple[UndeclaredSite, ...]:
+    """Find the requested undeclared sites, by name. Nothing is locked or written."""
+    definition, fleet = opened.definition, opened.fleet
+    assert definition is not None, "a fleet that was read"
+    assert fleet is not None, "a fleet that was read"
+    declared = {site.name for site in definition.sites}
+    declared_states = {
+        normalize_state_location("local", str(Path(fleet.root, str(site.settings.get("path", "")))))
+        for site in definition.sites
+        if site.backend == "local"
+    }
+    known_states = _read_known_states(location)
+    for template in definition.templates:
+        known_states |= {
+            name: _KnownState("local", path) for name, path in _find_state_files(template, fleet)
+        }
+    results: list[UndeclaredSite] = []
+    for name, known_state in sorted(known_states.items()):
+        is_requested = not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+        if is_requested and name not in declared and known_state.state_location not in declared_states:
+            site = _read_undeclared_site(name, known_state, definition.templates, fleet)
+            if site is not None:
+                results.append(
+                    replace(site, state_location=site.state_location.removeprefix(f"{fleet.root}/"))
+                )
+    return tuple(results)
+
+
+def record_states(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
+    """Record the locations of states with content; failures are ignored, since the list is only an aid."""
+    assert opened.definition is not None, "a fleet that was read"
+    kinds = {site.name: site.backend for site in opened.definition.sites}
+    known_states = _read_known_states(location)
+    current_states = {
+        result.site: _KnownState(kinds[result.site], result.state_location)
+        for result in results
+        if result.serial and result.state_location and result.site in kinds
+    }
+    if current_states and current_states.items() - known_states.items():
+        path = Path(location.data_directory, _STATE_LIST)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = msgspec.json.encode(dict(sorted((known_states | current_states).items())))
+            write_output(str(path), msgspec.json.format(content, indent=1), private=True, durable=False)
+        except OSError:
+            return
+
+
+def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
+    """Read the recorded states, {} if unreadable."""
+    try:
+        data = read_regular(Path(location.data_directory, _STATE_LIST), _MAX_BYTES, follow=False)
+        return msgspec.json.decode(data, type=dict[str, _KnownState])
+    except (OSError, NotRegular, TooLarge, msgspec.MsgspecError):
+        return {}
+
+
+# --- state files -------------------------------------------------------------------------------
+
+
+def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tuple[str, str]]:
+    """Find state files by the template's path: site name and path."""
+    backend = _open_backend(template, fleet)
+    if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
+        return
+    pattern = normalize_state_location("local", backend.describe())
+    name = f"(?P<site>{SITE_NAME.pattern})"
+    parts = [re.escape(part) for part in pattern.split(ANY_SITE)]
+    path_pattern = re.compile(name.join(parts[:2]) + "".join(f"(?P=site){part}" for part in parts[2:]))
+    glob_pattern = "*".join(glob.escape(part) for part in pattern.split(ANY_SITE))
+    for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
+        match = path_pattern.fullmatch(path)
+        if match is not None and not path.endswith(_OTHER_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
+            yield match["site"], path
+
+
+def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
+    backend, _ = open_state(fleet, make_fleet_location(fleet, os.environ), site, None)
+    return backend
+
+
+# --- content of states --------------------------------------------------------------------------
+
+
+def _read_undeclared_site(
+    name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
+) -> UndeclaredSite | None:
+    """Read the state of a site; None if it is missing or empty."""
+    backend = _open_known_state(name, known_state, templates, fleet)
+    if backend is None:
+        return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
+    stored, problems = read_stored_state(backend, checks_objects=False)
+    if stored is None:
+        return UndeclaredSite(name, known_state.state_location, reason=_get_reason(problems))
+    state = stored.state
+    if not state.instances:
+        return None
+    return UndeclaredSite(
+        name, known_state.state_location, len(state.instances), count_placements(state), state.serial
+    )
+
+
+def _open_known_state(
+    name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
+) -> StateBackend | None:
+    """Open the backend of a known state: by a template, or as a local file."""
+    for template in templates:
+        if template.backend == known_state.backend:
+            entry = replace(template, name=name, settings=_insert_name(template.settings, name))
+            backend = _open_backend(entry, fleet)
+            if (
+                backend is not None
+                and normalize_state_location(known_state.backend, backend.describe())
+                == known_state.state_location
+            ):
+                return backend
+    if known_state.backend != "local" or not templates:
+        return None
+    return _open_backend(
+        replace(templates[0], name=name, backend="local", settings={"path": known_state.state_location}),
+        fleet,
+    )
+
+
+def _insert_name(settings: Mapping[str, object], name: str) -> dict[str, object]:
+    """Insert the name of a site into template settings."""
+    return {
+        key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
+        for key, value in settings.items()
+    }
+
+
+def _get_reason(problems: Sequence[Diagnostic]) -> str:
+    return summarize_problem(problems[0] if problems else None)
+
+
+def count_placements(state: State) -> dict[str, int]:
+    """Count the VMs, bindings and pods in a state by kind."""
+    types = build_registries().resource_types
+    counts: Counter[str] = Counter()
+    for address, instance in state.instances.items():
+        resource_type = types.get(address.type)
+        if resource_type is not None and instance.current is not None:
+            for kind in list_kinds(resource_type):
+                counts[kind] += count_names(kind, resource_type, instance.current.attributes).total()
+    return {kind: count for kind, count in sorted(counts.items()) if count}

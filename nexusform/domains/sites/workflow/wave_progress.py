@@ -1,0 +1,100 @@
+"""Progress of applying a plan of sites: a file of lines next to it, each written durably before the next
+action. States are authoritative for sites; this file records what they do not: ends, approvals and stops of
+waves.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from nexusform.domains.sites.types.site_tasks import SiteStatus
+from nexusform.files.regular_files import PRIVATE, NotRegular, TooLarge, read_regular
+from nexusform.interfaces.plugins import FileProblem
+
+SUFFIX: Final = ".progress"
+_MAX_BYTES: Final = 256 << 20  # bytes
+
+
+class ProgressEvent(StrEnum):
+    """Kind of a progress line."""
+
+    APPROVED = "approved"
+    BEGUN = "begun"
+    SITE = "site"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class ProgressLine(Struct, frozen=True, omit_defaults=True):
+    """Event of the plan with this identity, `at` seconds after 1970."""
+
+    plan: str
+    event: ProgressEvent
+    wave: str
+    at: float
+    site: str = ""
+    status: SiteStatus | None = None
+    reason: str = ""
+
+
+class ApplyProgress(Struct):
+    """Progress lines of one plan."""
+
+    path: Path
+    plan: str
+    list_lines: list[ProgressLine]
+
+    def add_lines(self, line: ProgressLine) -> None:
+        """Append a line durably. Raises FileProblem."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(self.path, flags, PRIVATE)
+            try:
+                os.write(descriptor, msgspec.json.encode(line) + b"\n")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as problem:
+            raise FileProblem(f'"{self.path}" cannot be written: {problem.strerror}.') from None
+        self.list_lines.append(line)
+
+    def find_time(self, event: ProgressEvent, wave: str) -> float | None:
+        """Find the last time of an event in a wave, None without one."""
+        times = [line.at for line in self.list_lines if line.event is event and line.wave == wave]
+        return max(times, default=None)
+
+    def is_finished(self, wave: str) -> bool:
+        """Return True if a wave is finished."""
+        return self.find_time(ProgressEvent.FINISHED, wave) is not None
+
+    def find_unfinished(self) -> str:
+        """Find the wave in progress, "" if there is none."""
+        started_waves = [line.wave for line in self.list_lines if line.event is ProgressEvent.BEGUN]
+        return next((wave for wave in started_waves if not self.is_finished(wave)), "")
+
+
+def read_progress(plan_path: str, identity: str) -> ApplyProgress:
+    """Read the progress of a plan. Raises FileProblem."""
+    path = Path(f"{plan_path}{SUFFIX}")
+    try:
+        data = read_regular(path, _MAX_BYTES, follow=False)
+    except FileNotFoundError:
+        return ApplyProgress(path, identity, [])
+    except (OSError, NotRegular, TooLarge) as problem:
+        raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
+    lines: list[ProgressLine] = []
+    complete_lines, _, _ = data.rpartition(b"\n")  # an incomplete line does not count
+    for number, text in enumerate(complete_lines.split(b"\n") if complete_lines else (), start=1):
+        try:
+            line = msgspec.json.decode(text, type=ProgressLine)
+        except msgspec.MsgspecError:
+            raise FileProblem(f'"{path}", line {number}, is not what nexusform wrote.') from None
+        if line.plan == identity:
+            lines.append(line)
+    return ApplyProgress(path, identity, lines)

@@ -1,0 +1,341 @@
+"""Application of a fleet's plan, wave by wave; the entry point is `apply_waves`. For a wave all locks are
+taken and all plans are made again first; the first site is applied only if every plan is the approved one. A
+stopped wave stops the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_duration,
+    format_first,
+    format_list,
+    select_form,
+)
+from nexusform.domains.sites.ports import Engine
+from nexusform.domains.sites.types.fleet_definition import Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.workflow.site_order import split_into_rounds
+from nexusform.domains.sites.workflow.site_results import LOCKED
+from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, ProgressEvent, ProgressLine
+from nexusform.interfaces.plugins import Clock
+
+_POLL_SECONDS: Final = 1.0  # seconds between checks for a stop request
+_FAILED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.FAILED)
+_MAX_NAMES: Final = 3
+_UNLIMITED: Final = 10_000  # running sites without a limit of the wave
+
+
+class WaveStop(Struct, frozen=True):
+    """Reason of a stop, id of its diagnostic, and whether -resume can continue."""
+
+    reason: str
+    id: str = "wave-was-stopped"
+    is_resumable: bool = True
+
+
+class ApplyObserver(Struct, frozen=True):
+    """Callbacks of an apply: messages, results, approval of waves, and stop requests."""
+
+    print_message: Callable[[str], None]
+    on_result: Callable[[SiteResult], None]
+    approve_wave: Callable[[Wave, int], bool]
+    is_stopping: Callable[[], bool]
+
+
+class FleetApply(Struct):
+    """One run over waves. `results`: results of sites so far."""
+
+    plan: FleetPlan
+    fleet: FleetContext
+    engine: Engine
+    progress: ApplyProgress
+    clock: Clock
+    observer: ApplyObserver
+    results: dict[str, SiteResult] = field(default_factory=dict)
+
+    def record_event(
+        self, event: ProgressEvent, wave: str, result: SiteResult | None = None, reason: str = ""
+    ) -> None:
+        """Record an event. Raises FileProblem."""
+        line = ProgressLine(
+            self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason
+        )
+        if result is not None:
+            line = replace(line, site=result.site, status=result.status, reason=result.reason)
+        self.progress.add_lines(line)
+
+
+def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
+    """Apply these waves in order; return the reason of a stop, None if all finished. Raises FileProblem,
+    EngineError.
+    """
+    for wave in waves:
+        if fleet_apply.progress.is_finished(wave.name):
+            continue
+        stop = (
+            _check_rejected(fleet_apply, wave)
+            or _wait_for_soak(fleet_apply, wave)
+            or _request_approval(fleet_apply, wave)
+            or _apply_wave(fleet_apply, wave)
+        )
+        if stop is not None:
+            fleet_apply.record_event(ProgressEvent.STOPPED, wave.name, reason=stop.reason)
+            return stop
+        fleet_apply.record_event(ProgressEvent.FINISHED, wave.name)
+    return None
+
+
+def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
+    """Stop a wave whose plan rejected more sites than allowed, before any approval."""
+    tally = _Tally(wave)
+    _count_rejected(fleet_apply, wave, tally)
+    if not tally.stop_reason:
+        return None
+    tally.is_resumable = False
+    return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} Nothing of it was written.")
+
+
+def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _Tally) -> None:
+    """Count the sites that could not be planned as failures."""
+    for site in fleet_apply.plan.select_wave(wave.name):
+        if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED):
+            fleet_apply.results[site.name] = site.result
+            tally.count_result(replace(site.result, status=SiteStatus.REFUSED))
+
+
+def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
+    """Wait for the soak time of earlier waves with changes; return a stop if interrupted."""
+    plan = fleet_apply.plan
+    names = [plan_wave.name for plan_wave in plan.waves]
+    if not plan.has_work(wave.name):
+        return None
+    ends = [
+        finished + earlier.soak
+        for earlier in plan.waves[: names.index(wave.name)]
+        if earlier.soak
+        and plan.has_work(earlier.name)
+        and (finished := fleet_apply.progress.find_time(ProgressEvent.FINISHED, earlier.name)) is not None
+    ]
+    start_time = max(ends, default=0.0)
+    delay = start_time - fleet_apply.clock.read_time().timestamp()
+    if delay > 0:
+        fleet_apply.observer.print_message(
+            f'Waiting {format_duration(max(delay, 1))} before the wave "{wave.name}" (soak).'
+        )
+    while (delay := start_time - fleet_apply.clock.read_time().timestamp()) > 0:
+        if fleet_apply.observer.is_stopping():
+            return WaveStop(f'It was interrupted while the wave "{wave.name}" waited.')
+        fleet_apply.clock.sleep(min(delay, _POLL_SECONDS))
+    return None
+
+
+def _request_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
+    """Request the approval of a gated wave, once. A wave without changes needs none."""
+    if not wave.needs_approval or not fleet_apply.plan.has_work(wave.name):
+        return None
+    if fleet_apply.progress.find_time(ProgressEvent.APPROVED, wave.name) is not None:
+        return None
+    count = len(fleet_apply.plan.select_wave(wave.name))
+    if not fleet_apply.observer.approve_wave(wave, count):
+        reason = f'The wave "{wave.name}" waits for approval: -wave={wave.name} gives it.'
+        return WaveStop(reason, "wave-waits-for-approval", is_resumable=False)
+    fleet_apply.record_event(ProgressEvent.APPROVED, wave.name)
+    return None
+
+
+# --- one wave ------------------------------------------------------------------------------------
+
+
+class _Tally(Struct):
+    """Counts of a wave."""
+
+    wave: Wave
+    failure_count: int = 0
+    correct_predictions: int = 0
+    wrong_predictions: int = 0
+    wrong_certain: tuple[str, ...] = ()
+    stop_reason: str = ""
+    is_resumable: bool = True
+
+    def count_result(self, result: SiteResult) -> None:
+        """Count the result of a site."""
+        self.failure_count += result.status in _FAILED_STATUSES
+        self.correct_predictions += result.correct_predictions
+        self.wrong_predictions += result.wrong_predictions
+        self.wrong_certain += tuple(f"{result.site}: {prediction}" for prediction in result.wrong_certain)
+        self.stop_reason = self.stop_reason or self.explain_stop()
+
+    def explain_stop(self) -> str:
+        """Explain why no further site may start, "" if one may."""
+        if self.failure_count > self.wave.max_failures:
+            sites = format_count(self.failure_count, "site")
+            verb = select_form(self.failure_count, "is refused or has failed", "are refused or have failed")
+            return f"{sites} {verb}, and max_failures is {self.wave.max_failures}."
+        if self.wrong_certain:
+            count = format_count(len(self.wrong_certain), "prediction")
+            verb = select_form(len(self.wrong_certain), "was", "were")
+            return (
+                f"{count} that {verb} called sure did not hold. "
+                f"{format_first(self.wrong_certain, _MAX_NAMES, '; ')}."
+            )
+        verified = self.correct_predictions + self.wrong_predictions
+        if verified and self.wrong_predictions / verified > self.wave.max_miss_rate:
+            return (
+                f"{self.wrong_predictions:,} of {verified:,} predictions were missed, and max_miss_rate is "
+                f"{self.wave.max_miss_rate:g}."
+            )
+        return ""
+
+    def compute_limit(self) -> int:
+        """Compute the maximum of sites running at a time."""
+        limits = [_UNLIMITED]
+        if self.wave.max_parallel is not None:
+            limits.append(self.wave.max_parallel)
+        if self.wave.max_unavailable is not None:
+            limits.append(self.wave.max_unavailable - self.failure_count)
+        return max(min(limits), 0)
+
+
+def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
+    """Apply one wave; return the reason of a stop, None if it finished."""
+    sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
+    tally = _Tally(wave)
+    _count_rejected(fleet_apply, wave, tally)
+    fleet_apply.record_event(ProgressEvent.BEGUN, wave.name)
+    names = [name for name in sites if name not in fleet_apply.results]
+    fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
+    dependencies = {name: site.dependencies for name, site in sites.items()}
+    for round_number, round_names in enumerate(split_into_rounds(names, dependencies)):
+        reason = _apply_round(
+            fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number
+        )
+        if reason:
+            return _build_stop(fleet_apply, tally, reason)
+    fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {_format_counts(fleet_apply, sites)}.')
+    return None
+
+
+def _format_counts(fleet_apply: FleetApply, names: Mapping[str, PlannedSite]) -> str:
+    """Format the counts by status: `38 applied, 2 unchanged`."""
+    statuses = [fleet_apply.results[name].status for name in names]
+    return format_list(
+        f"{statuses.count(site_status):,} {site_status.value}"
+        for site_status in SiteStatus
+        if site_status in statuses
+    )
+
+
+def _apply_round(
+    fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool
+) -> str:
+    """Prepare sites, and apply them if all are as approved; return the reason of a stop."""
+    prepared = _prepare_sites(fleet_apply, sites, tally, is_first=is_first)
+    if tally.stop_reason:
+        _release_sites(fleet_apply, prepared)
+        return tally.stop_reason
+
+    def is_stopping() -> bool:
+        return bool(tally.stop_reason) or not tally.compute_limit() or fleet_apply.observer.is_stopping()
+
+    def record_result(_: Task, result: SiteResult) -> None:
+        _record_result(fleet_apply, tally, result)
+
+    tasks = [_build_task(fleet_apply, TaskKind.APPLY, site) for site in prepared]
+    remaining = fleet_apply.engine.run_tasks(
+        tasks, record_result, max_running=tally.compute_limit, is_stopping=is_stopping
+    )
+    if not remaining:
+        return tally.stop_reason
+    not_started = {task.site for task in remaining}
+    _release_sites(fleet_apply, [site for site in prepared if site.name in not_started])
+    if tally.stop_reason or fleet_apply.observer.is_stopping():
+        return tally.stop_reason or "It was interrupted; the sites that were under way were finished."
+    return (
+        f"{format_count(tally.failure_count, 'site')} failed, and max_unavailable is "
+        f"{tally.wave.max_unavailable}."
+    )
+
+
+def _prepare_sites(
+    fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool
+) -> list[PlannedSite]:
+    """Lock and plan all sites again; return those to apply now."""
+    by_name = {site.name: site for site in sites}
+    prepared: list[PlannedSite] = []
+    rejected: list[SiteResult] = []
+
+    def record_result(task: Task, result: SiteResult) -> None:
+        if result.is_locked:
+            prepared.append(by_name[task.site])
+            return
+        if result.status in _FAILED_STATUSES:
+            rejected.append(result)
+        _record_result(fleet_apply, tally, result)
+
+    def is_stopping() -> bool:
+        return fleet_apply.observer.is_stopping() or any(map(_is_final, rejected))
+
+    tasks = [_build_task(fleet_apply, TaskKind.PREPARE, site) for site in sites]
+    remaining = fleet_apply.engine.run_tasks(
+        tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
+    )
+    final = [result for result in rejected if _is_final(result)]
+    no_changes_note = " Nothing of it was written." if is_first else ""
+    if final:
+        names = format_list((result.site for result in final), _MAX_NAMES)
+        tally.stop_reason = f"{names}: {final[0].reason}{no_changes_note}"
+        tally.is_resumable = not any(result.digest for result in final)
+    elif remaining:
+        tally.stop_reason = f"It was interrupted.{no_changes_note}"
+    elif tally.stop_reason:
+        tally.stop_reason += no_changes_note
+    return prepared
+
+
+def _is_final(result: SiteResult) -> bool:
+    """Return True if a rejection stops the wave in any case: another plan than approved, or a lock."""
+    return bool(result.digest) or any(site_diagnostic.id == LOCKED for site_diagnostic in result.diagnostics)
+
+
+def _record_result(fleet_apply: FleetApply, tally: _Tally, result: SiteResult) -> None:
+    """Record the result of a site."""
+    fleet_apply.results[result.site] = result
+    tally.count_result(result)
+    fleet_apply.record_event(ProgressEvent.SITE, tally.wave.name, result)
+    fleet_apply.observer.on_result(result)
+
+
+def _release_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
+    """Release prepared sites that are not applied."""
+    tasks = [_build_task(fleet_apply, TaskKind.RELEASE, site) for site in sites]
+    fleet_apply.engine.run_tasks(
+        tasks,
+        lambda _task, _answer: None,
+        max_running=lambda: fleet_apply.engine.parallelism,
+        is_stopping=lambda: False,
+    )
+
+
+def _build_task(fleet_apply: FleetApply, kind: TaskKind, site: PlannedSite) -> Task:
+    return Task(
+        kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest
+    )
+
+
+def _build_stop(fleet_apply: FleetApply, tally: _Tally, reason: str) -> WaveStop:
+    """Build the stop of a wave; sites not applied are skipped."""
+    wave = tally.wave
+    for site in fleet_apply.plan.select_wave(wave.name):
+        if site.name not in fleet_apply.results:
+            fleet_apply.results[site.name] = SiteResult(
+                site.name, SiteStatus.SKIPPED, "Its wave was stopped."
+            )
+    return WaveStop(f'The wave "{wave.name}" was stopped: {reason}', is_resumable=tally.is_resumable)

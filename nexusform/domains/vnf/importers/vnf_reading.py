@@ -1,0 +1,255 @@
+"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions. Numbers and sizes of the
+VNFD take precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import DocumentFindings
+from nexusform.domains.vnf.importers.hot import BASE_HOT, HotVnf, parse_hot
+from nexusform.domains.vnf.importers.tosca import parse_vnfd
+from nexusform.domains.vnf.importers.vnf_model import (
+    CONTRADICTORY,
+    INVALID_DOCUMENT,
+    MACHINE,
+    PlacementRule,
+    Vdu,
+    VduSize,
+    Vnf,
+    VnfSources,
+    compute_counts,
+    compute_maximum_counts,
+)
+
+VNFD = "vnfd"
+
+
+class VnfReading(Struct, frozen=True):
+    """VNF, and the findings of all documents."""
+
+    vnf: Vnf
+    findings: tuple[Problem, ...]
+
+
+def read_vnf(sources: VnfSources) -> VnfReading:
+    """Read and merge the documents. Never raises for invalid input."""
+    notes = DocumentFindings(VNFD)
+    descriptor = None
+    template = None
+    if sources.vnfd is not None:
+        descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
+    if sources.base_hot is not None:
+        document_notes = (
+            {vdu.name: vdu.has_count for vdu in descriptor.vdus} if descriptor is not None else {}
+        )
+        template = parse_hot(sources.base_hot, sources.nested, sources.parameters, document_notes)
+    all_notes = [notes, *(template.notes if template is not None else ())]
+    by_file = {document_notes.file: document_notes for document_notes in all_notes}
+    if descriptor is None or (template is not None and not descriptor.vdus):
+        vnf = template.vnf if template is not None else Vnf()
+    elif template is None:
+        vnf = replace(
+            descriptor, vdus=tuple(_add_server_groups(vdu, descriptor.rules) for vdu in descriptor.vdus)
+        )
+    else:
+        vnf = _merge_documents(descriptor, template, by_file)
+    if not vnf.vdus and not any(_has_error(document_notes) for document_notes in all_notes):
+        name = VNFD if sources.vnfd is not None else BASE_HOT
+        by_file[name].add_error(
+            TextPosition(1, 1),
+            INVALID_DOCUMENT,
+            "no VDU was found: no Vdu.Compute node and no OS::Nova::Server.",
+        )
+    return VnfReading(
+        vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes))
+    )
+
+
+def _has_error(notes: DocumentFindings) -> bool:
+    return any(problem.severity == "error" for problem in notes.findings)
+
+
+def _add_server_groups(vdu: Vdu, rules: tuple[PlacementRule, ...]) -> Vdu:
+    """Return a VDU without a HOT file as if its rules were translated to server groups."""
+    machine_rules = [rule for rule in rules if rule.scope == MACHINE and vdu.name in rule.vdus]
+    has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
+    return replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules))
+
+
+# --- both documents ----------------------------------------------------------------------------
+
+
+def _merge_documents(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
+    """Return the VNF of the VNFD with the additions of its HOT file."""
+    hot = template.vnf
+    sizes = compute_counts(descriptor).numbers
+    vdus = [_merge_vdu(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
+    for hot_vdu in hot.vdus:
+        if descriptor.find_vdu(hot_vdu.name) is None:
+            notes[hot_vdu.origin.file].add_warning(
+                TextPosition(hot_vdu.origin.line, 1),
+                CONTRADICTORY,
+                f'"{hot_vdu.name}" makes servers, and the VNFD has no VDU of that name; they are placed as '
+                f"the "
+                f'VDU "{hot_vdu.name}".',
+            )
+            vdus.append(hot_vdu)
+    rules = _merge_rules(descriptor, hot, notes)
+    return replace(descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects)
+
+
+def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD
+    alone.
+    """
+    if hot_vdu is None:
+        notes[VNFD].add_warning(
+            TextPosition(vdu.origin.line, 1),
+            CONTRADICTORY,
+            f'the VDU "{vdu.name}" is not made by base_hot: no server or group there has this name.',
+        )
+        return vdu
+    size = VduSize(
+        vdu.size.vcpus or hot_vdu.size.vcpus,
+        vdu.size.memory_gib or hot_vdu.size.memory_gib,
+        vdu.size.disk_gib if vdu.size.disk_gib is not None else hot_vdu.size.disk_gib,
+    )
+    merged_vdu = replace(
+        vdu,
+        size=size,
+        has_anti_affinity=hot_vdu.has_anti_affinity,
+        has_scheduler_hints=hot_vdu.has_scheduler_hints,
+        flavor=hot_vdu.flavor,
+    )
+    if not hot_vdu.has_count:
+        return merged_vdu
+    if vdu.has_count and current_size != hot_vdu.initial:
+        _warn_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
+    if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):
+        _warn_difference(
+            hot_vdu, vdu, f"may have {_format_bounds(hot_vdu)} servers here and {_format_bounds(vdu)}", notes
+        )
+    if vdu.has_count:
+        return merged_vdu
+    if not vdu.has_bounds:
+        return replace(merged_vdu, minimum=hot_vdu.minimum, maximum=hot_vdu.maximum, initial=hot_vdu.initial)
+    maximum = hot_vdu.initial if vdu.maximum is None else min(hot_vdu.initial, vdu.maximum)
+    return replace(merged_vdu, initial=max(maximum, vdu.minimum))
+
+
+def _warn_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:
+    notes[hot_vdu.origin.file].add_warning(
+        TextPosition(hot_vdu.origin.line, 1),
+        CONTRADICTORY,
+        f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}); the VNFD\'s numbers hold.',
+    )
+
+
+def _format_bounds(vdu: Vdu) -> str:
+    if vdu.maximum is None:
+        return f"{vdu.minimum} or more"
+    return f"{vdu.minimum} to {vdu.maximum}" if vdu.minimum != vdu.maximum else f"{vdu.minimum}"
+
+
+def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
+    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are
+    reported.
+    """
+    hot_rules = list(hot.rules)
+    rules: list[PlacementRule] = []
+    maximum = _compute_maximums(descriptor)
+    for rule in descriptor.rules:
+        overlapping_rules = [other for other in hot_rules if _has_overlap(rule, other)]
+        for other in overlapping_rules:
+            if _has_contradiction(rule, other, maximum):
+                _warn_contradiction(rule, other, notes)
+        duplicate_rules = [
+            other
+            for other in overlapping_rules
+            if other.is_affinity == rule.is_affinity and _is_covered(rule, other)
+        ]
+        for duplicate in duplicate_rules:
+            hot_rules.remove(duplicate)
+        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
+            notes[VNFD].add_warning(
+                TextPosition(rule.origin.line, 1),
+                CONTRADICTORY,
+                f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
+                "group there. It is honoured; Heat alone would not.",
+            )
+        rules.append(rule)
+    return (*rules, *hot_rules)
+
+
+def _has_overlap(rule: PlacementRule, other: PlacementRule) -> bool:
+    return rule.scope == other.scope and bool(set(rule.vdus) & set(other.vdus))
+
+
+def _is_covered(rule: PlacementRule, other: PlacementRule) -> bool:
+    """Return whether the first rule demands everything the second does."""
+    return (
+        (rule.is_hard or not other.is_hard)
+        and rule.max_per_location <= other.max_per_location
+        and set(other.vdus) <= set(rule.vdus)
+    )
+
+
+def _compute_maximums(descriptor: Vnf) -> dict[str, int]:
+    """Return the maximum number of VMs per VDU over all instantiation levels."""
+    levels = ["", *(level.name for level in descriptor.levels)]
+    maximum: dict[str, int] = {}
+    for level in levels:
+        for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
+            maximum[vdu] = max(maximum.get(vdu, 0), number)
+    return maximum
+
+
+def _has_contradiction(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
+    """Return whether the rules contradict each other for possible numbers of VMs. An affinity and an
+    anti-affinity rule conflict only with at least two shared VMs.
+    """
+    if rule.is_affinity != other.is_affinity:
+        separating_rule = other if rule.is_affinity else rule
+        return (
+            sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus)
+            > separating_rule.max_per_location
+        )
+    return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
+
+
+def _warn_contradiction(
+    rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]
+) -> None:
+    """Warn about contradicting rules: only the plan knows the size, and rejects one that violates both."""
+    names = ", ".join(name for name in rule.vdus if name in other.vdus)
+    first_kind, second_kind = describe_rule(rule), describe_rule(other)
+    if rule.is_affinity == other.is_affinity:
+        text = "The stricter one holds."
+    elif rule.is_hard and other.is_hard:
+        maximum = other.max_per_location if rule.is_affinity else rule.max_per_location
+        text = f"Both hold for at most {maximum} of these VMs; a size with more is refused."
+    else:
+        text = "Both are kept; a hard one comes before a soft one."
+    notes[other.origin.file].add_warning(
+        TextPosition(other.origin.line, 1),
+        CONTRADICTORY,
+        f'the server group "{other.name}" says {second_kind}, and {rule.origin}, rule "{rule.name}", '
+        f"{first_kind}. "
+        f"Both speak of {names}. {text}",
+    )
+
+
+def describe_rule(rule: PlacementRule) -> str:
+    """Return a rule as text: "hard anti-affinity"."""
+    suffix = f" with up to {rule.max_per_location} on one {rule.scope}" if rule.max_per_location > 1 else ""
+    return (
+        f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}{suffix}"
+    )

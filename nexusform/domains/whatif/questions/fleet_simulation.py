@@ -1,0 +1,567 @@
+"""Changes of fleet members (leave, drain, join, edit): resulting placements, pods and capacity. The
+scheduling of a plan runs over the current placements, hub objects and pods, with only the members changed.
+Changes that happen without the edits are separated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.fleet.importers.fleet_model import FleetEviction, FleetMember, FleetPlacement
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    FleetMemberState,
+    MemberClusters,
+    ObservedHub,
+    build_member,
+    build_member_clusters,
+    read_member_record,
+)
+from nexusform.domains.fleet.planning.iterations import run_iterations
+from nexusform.domains.fleet.planning.outcome import build_placement_warnings
+from nexusform.domains.fleet.planning.phase import execute_evictions, plan_rollouts
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
+from nexusform.domains.fleet.planning.placement_spec import build_placement_spec
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
+from nexusform.domains.fleet.planning.rows import build_binding_rows
+from nexusform.domains.fleet.planning.selected_resources import prepare_resources
+from nexusform.domains.fleet.scheduling.bindings import (
+    Abort,
+    Binding,
+    BindingState,
+    Member,
+    PlacementType,
+    ResourceUsage,
+)
+from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
+from nexusform.domains.fleet.scheduling.explanation import PolicyDrift, compute_drift, find_eligible_members
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
+from nexusform.domains.pods.planning.manifest_blocks import (
+    collect_prior_members,
+    list_prior_pods,
+    parse_objects,
+)
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
+from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.domains.whatif.questions.fleet_edits import (
+    Edit,
+    EditKind,
+    SimulatedFleet,
+    SimulatedMember,
+    apply_edits,
+)
+from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, ClusterObservations
+from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.planning.instances.instance import Arguments, Decision, Instance
+from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.resources.address import Address
+from nexusform.state.objects import InstanceState, ObjectState
+
+# Members of a simulation share one address: nothing is recorded for them.
+_MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
+
+# Plan warnings contained in the answer as data.
+_WARNINGS_AS_DATA: Final = ("placement-is-not-fulfilled", "a-fresh-schedule-would-choose-otherwise")
+
+
+class PlacementState(Struct, frozen=True):
+    """State of a placement. `clusters`: scheduled clusters without those in removal."""
+
+    address: Address
+    key: str
+    kind: PlacementType
+    is_external: bool
+    clusters: tuple[str, ...]
+    is_fulfilled: bool
+
+
+def _is_pending(row: PlacementChange) -> bool:
+    """Return True if a pod has no node."""
+    return isinstance(row.target, PodLocation) and row.target.node is None
+
+
+class PlacementOutcome(Struct, frozen=True):
+    """Result for one placement. `rows`: its bindings. `unrelated`: binding changes that happen without the
+    edits, too. `pods`: changed pods. `status`: scheduler status after the edits. `fresh`: difference of a
+    newly created placement. `stopped`: reason of a scheduler abort caused by the edits.
+    """
+
+    before: PlacementState
+    after: PlacementState
+    rows: tuple[PlacementChange, ...]
+    pods: tuple[PlacementChange, ...]
+    status: SchedulingStatus | None
+    fresh: PolicyDrift
+    abort: Abort | None = None
+    unrelated: tuple[PlacementChange, ...] = ()
+
+    @property
+    def gained(self) -> tuple[str, ...]:
+        """Clusters added."""
+        return tuple(sorted(set(self.after.clusters) - set(self.before.clusters)))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Clusters removed."""
+        return tuple(sorted(set(self.before.clusters) - set(self.after.clusters)))
+
+    @property
+    def unchanged(self) -> tuple[PlacementChange, ...]:
+        """Rows of clusters kept despite a trigger."""
+        return tuple(row for row in self.rows if row.action is PlacementAction.KEEP and row.trigger)
+
+    @property
+    def pending(self) -> tuple[PlacementChange, ...]:
+        """Rows of pods without a node."""
+        return tuple(row for row in self.pods if _is_pending(row))
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether the placement ends with too few clusters, none, pending pods, or a scheduler abort."""
+        is_empty = bool(self.before.clusters) and not self.after.clusters
+        is_short = self.before.is_fulfilled and not self.after.is_fulfilled
+        return is_empty or is_short or bool(self.pending) or self.abort is not None
+
+
+class MemberCapacity(Struct, frozen=True):
+    """Resources of a member before and after the edits: None if it is not in the fleet."""
+
+    name: str
+    before: ResourceUsage | None
+    after: ResourceUsage | None
+    is_derived: bool
+
+
+class FleetSimulation(Struct, frozen=True):
+    """Result of a simulation. `warnings`: those caused by the edits. `remaining`: placements (by key) not
+    evicted by a drain, with the member.
+    """
+
+    edits: tuple[Edit, ...]
+    placements: tuple[PlacementOutcome, ...]
+    members: tuple[MemberCapacity, ...]
+    warnings: tuple[Diagnostic, ...]
+    remaining: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether a placement has findings, or a drained member keeps placements."""
+        return any(placement.has_findings for placement in self.placements) or bool(self.remaining)
+
+
+class FleetSnapshot(Struct, frozen=True):
+    """Objects of a fleet, reusable for several simulations. `observed`: clusters listed by kubectl, by id."""
+
+    instances: Mapping[Address, Instance]
+    states: Mapping[Address, InstanceState]
+    registries: Registries
+    members: SimulatedFleet
+    observed: Mapping[str, ObservedCluster] = field(default_factory=dict)
+
+
+def build_fleet_snapshot(
+    things: Iterable[SiteObject],
+    registries: Registries,
+    catalogue: str,
+    observations: ClusterObservations = NO_OBSERVATIONS,
+) -> FleetSnapshot:
+    """Build the snapshot of a fleet from the current objects and observed clusters."""
+    ordered_things = sorted(things, key=lambda thing: thing.creation)
+    states, instances = _build_prior(ordered_things, registries)
+    clusters = build_existing_clusters(ordered_things, registries, catalogue)
+    observed = dict(_bind_observed(clusters, states, registries, observations))
+    clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
+    snapshot = FleetSnapshot(instances, states, registries, SimulatedFleet({}, {}), observed)
+    pods = _build_pods(snapshot, clusters, {})
+    members = dict(_build_members(instances.values(), clusters, pods, observed))
+    return replace(snapshot, members=SimulatedFleet(members, clusters))
+
+
+def _build_prior(
+    things: Iterable[SiteObject], registries: Registries
+) -> tuple[dict[Address, InstanceState], dict[Address, Instance]]:
+    """Build the prior states as for planning, and the instances of fleet objects."""
+    states: dict[Address, InstanceState] = {}
+    instances: dict[Address, Instance] = {}
+    for thing in things:
+        kind = registries.resource_types.get(thing.address.type)
+        if kind is None:
+            continue
+        object_state = ObjectState(thing.attributes, thing.creation, private=thing.note)
+        states[thing.address] = InstanceState(object_state)
+        if kind.build_fleet_object is not None:
+            attributes = dict(thing.attributes)
+            instances[thing.address] = Instance(
+                thing.address,
+                kind,
+                object_state,
+                arguments=Arguments(attributes),
+                decision=Decision(planned=attributes),
+            )
+    return states, instances
+
+
+def _bind_observed(
+    clusters: Mapping[str, NodeCluster],
+    states: Mapping[Address, InstanceState],
+    registries: Registries,
+    observations: ClusterObservations,
+) -> Iterator[tuple[str, ObservedCluster]]:
+    """Bind the observed clusters to their members, by id."""
+    workload_keys = _collect_workloads(states, registries) if observations.clusters else {}
+    for cluster_id in observations.clusters:
+        observed = observations.bind_cluster(
+            cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ())
+        )
+        if observed is not None:
+            yield cluster_id, observed
+
+
+def _collect_workloads(
+    states: Mapping[Address, InstanceState], registries: Registries
+) -> dict[str, set[str]]:
+    """Collect the keys of workloads applied to clusters, by cluster id."""
+    keys_by_cluster: dict[str, set[str]] = {}
+    for prior in list_prior_pods(states, registries, collect_prior_members(states, registries)):
+        keys_by_cluster.setdefault(prior.cluster_id, set()).update(prior.workloads)
+    return keys_by_cluster
+
+
+def _build_members(
+    instances: Iterable[Instance],
+    clusters: Mapping[str, NodeCluster],
+    pods: PodPhase,
+    observed: Container[str],
+) -> Iterator[tuple[str, SimulatedMember]]:
+    """Build the members by name. If a member's nodes are unknown, its last recorded resources apply.
+    `observed`: ids of completely known clusters.
+    """
+    for instance in instances:
+        record = _read_fleet_record(instance)
+        if not isinstance(record, FleetMember):
+            continue
+        note = instance.prior.private if instance.prior is not None else None
+        last_member = read_member_record(record.name, note) if note and "labels" in note else None
+        cluster = clusters.get(record.cluster_id) if record.cluster_id else None
+        if cluster is not None:
+            requests = (
+                (0, 0)
+                if cluster.id in observed
+                else _compute_other_requests(record, cluster, last_member, pods)
+            )
+            yield record.name, SimulatedMember(record, cluster, requests)
+        elif record.cluster_id and last_member is not None:
+            restored = replace(
+                record, cluster_id="", properties=last_member.properties, resources=last_member.resources
+            )
+            yield record.name, SimulatedMember(restored)
+        else:
+            yield record.name, SimulatedMember(record)
+
+
+def _read_fleet_record(instance: Instance) -> object:
+    """Read the fleet record of an instance, None if it is not part of a fleet."""
+    return (
+        instance.type.build_fleet_object(instance.before or {})
+        if instance.type.build_fleet_object is not None
+        else None
+    )
+
+
+def _compute_other_requests(
+    record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
+) -> tuple[int, int]:
+    """Compute the requests of unmanaged pods at the last plan: CPU in millicores, memory in bytes, 0 if
+    unknown.
+    """
+    if last_member is None:
+        return 0, 0
+    usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
+    if usage.allocatable != last_member.resources.allocatable:
+        return 0, 0
+    cpu = _compute_shortfall("cpu", usage, last_member.resources)
+    memory = _compute_shortfall("memory", usage, last_member.resources)
+    return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)
+
+
+_NANO: Final = 10**9
+_NANO_PER_MILLI: Final = 10**6
+
+
+def _compute_shortfall(name: str, usage: ResourceUsage, last_usage: ResourceUsage) -> int:
+    """Compute the reduction of an available amount at the last plan, in nano-units; 0 if not recorded."""
+    available_last = last_usage.available.get(name)
+    return usage.available[name].nano - available_last.nano if available_last is not None else 0
+
+
+# --- simulation --------------------------------------------------------------------------------
+
+
+def simulate_fleet(snapshot: FleetSnapshot, edits: Sequence[Edit]) -> FleetSimulation | list[Diagnostic]:
+    """Simulate the edits; return diagnostics if edits are invalid."""
+    members, problems = apply_edits(snapshot.members, edits)
+    if problems:
+        return problems
+    drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is EditKind.DRAIN))
+    baseline = _run_scheduling(snapshot, snapshot.members.members, ())
+    result = _run_scheduling(snapshot, members, drained)
+    return FleetSimulation(
+        tuple(edits),
+        tuple(_build_outcomes(baseline, result)),
+        tuple(_build_capacities(baseline, result)),
+        tuple(_find_new_diagnostics(baseline, result)),
+        tuple(_find_remaining(result, drained)),
+    )
+
+
+class _SimulationRun(Struct, frozen=True):
+    # Placements after scheduling, their rows, the rows of all pods, and the members.
+    placements: tuple[PlacementPlan, ...]
+    rows: tuple[PlacementChange, ...]
+    pods: tuple[PlacementChange, ...]
+    members: Mapping[str, FleetMemberState]
+    member_list: MemberList
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def _run_scheduling(
+    snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
+) -> _SimulationRun:
+    """Run the scheduling over these members."""
+    clusters = dict(snapshot.members.clusters)
+    clusters |= {
+        member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None
+    }
+    pods = _build_pods(snapshot, clusters, members_after)
+    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
+    members = _build_member_states(snapshot.members.members, members_after, pods)
+    placements = list(_begin_placements(snapshot.instances.values(), hub, build_member_clusters(members)))
+    hub.evictions += _build_drain_evictions(placements, drained)
+    diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
+    iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))
+    diagnostics += plan_rollouts(placements)
+    rows = tuple(chain.from_iterable(build_binding_rows(placement, members) for placement in placements))
+    diagnostics += build_placement_warnings(placements, members, iterations)
+    return _SimulationRun(
+        tuple(placements), rows, tuple(pods.rows), members, iterations.member_list, tuple(diagnostics)
+    )
+
+
+class _ClusterPods(PodPhase):
+    # Pods, with requests of unmanaged pods by cluster id.
+    unmanaged_requests: Mapping[str, tuple[int, int]] = {}
+
+    def sum_requests(self, cluster_name: str) -> tuple[int, int]:
+        cpu, memory = super().sum_requests(cluster_name)
+        other_cpu, other_memory = self.unmanaged_requests.get(cluster_name, (0, 0))
+        return cpu + other_cpu, memory + other_memory
+
+
+def _build_pods(
+    snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], members: Mapping[str, SimulatedMember]
+) -> PodPhase:
+    """Build the existing pods, and those of objects applied to one cluster without a placement."""
+    clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
+    clusters_now = {name: member.cluster.id for name, member in members.items() if member.cluster is not None}
+    prior = list_prior_pods(snapshot.states, snapshot.registries, clusters_before)
+    pods = _ClusterPods(
+        clusters, prior, {**clusters_before, **clusters_now}, observed_clusters=snapshot.observed
+    )
+    pods.unmanaged_requests = {
+        member.cluster.id: member.unmanaged_requests
+        for member in members.values()
+        if member.cluster is not None
+    }
+    for cluster_id, objects in _collect_direct_objects(snapshot.instances).items():
+        pods.place_objects(cluster_id, objects)
+    return pods
+
+
+def _collect_direct_objects(
+    instances: Mapping[Address, Instance],
+) -> dict[str, list[tuple[str, tuple[Manifest, ...]]]]:
+    """Collect by cluster id the manifests applied without a placement: address and objects."""
+    by_cluster: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
+    for address, instance in instances.items():
+        arguments = instance.before or {}
+        cluster_id = str(arguments.get("cluster_id") or "")
+        if instance.type.kind is PlanningKind.MANIFEST and cluster_id:
+            objects = parse_objects(str(arguments.get("yaml_body") or ""))
+            by_cluster.setdefault(cluster_id, []).append((str(address), objects))
+    return by_cluster
+
+
+def _build_member_states(
+    previous_members: Mapping[str, SimulatedMember],
+    current_members: Mapping[str, SimulatedMember],
+    pods: PodPhase,
+) -> dict[str, FleetMemberState]:
+    """Build the members of a run, including leaving ones."""
+    members: dict[str, FleetMemberState] = {}
+    for name in dict.fromkeys((*previous_members, *current_members)):
+        current = current_members.get(name)
+        member_before = _build_member(previous_members.get(name), pods)
+        member_after = _build_member(current, pods)
+        record, cluster = (current.record, current.cluster) if current is not None else (None, None)
+        members[name] = FleetMemberState(_MEMBER, record, cluster, member_before, member_after)
+    return members
+
+
+def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | None:
+    """Build a member with resources from its nodes and pods; None without one."""
+    if member is None:
+        return None
+    requests = pods.sum_requests(member.cluster.id) if member.cluster is not None else (0, 0)
+    return build_member(member.record, member.cluster, requests)
+
+
+def _begin_placements(
+    instances: Iterable[Instance], hub: PlannedHub, clusters: MemberClusters
+) -> Iterator[PlacementPlan]:
+    """Yield the placements before their first scheduling."""
+    for instance in instances:
+        record = _read_fleet_record(instance)
+        if isinstance(record, FleetPlacement):
+            spec = build_placement_spec(instance, record)
+            yield create_placement_plan(spec, *prepare_resources(spec, hub, clusters))
+
+
+def _build_drain_evictions(
+    placements: Sequence[PlacementPlan], drained: Sequence[str]
+) -> Iterator[tuple[Instance, FleetEviction]]:
+    """Build the evictions of drained members: every cluster placement on them. Source: KubeFleet
+    tools/fleet/cmd/draincluster.
+    """
+    for cluster in drained:
+        for placement in placements:
+            bound_clusters = {binding.cluster for binding in placement.spec.prior_bindings}
+            if not placement.spec.configuration.namespace and cluster in bound_clusters:
+                name = f"drain-eviction-{placement.key}-{cluster}"
+                yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
+
+
+# --- result ------------------------------------------------------------------------------------
+
+
+_RowKey = tuple[Address, str, str, str]
+
+
+def _build_row_key(row: PlacementChange) -> _RowKey:
+    """Build the key of a row's binding or pod."""
+    return row.address, row.kind, row.pool, row.object
+
+
+def _build_outcomes(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[PlacementOutcome]:
+    """Build the result of each placement; rows also present without the edits are unrelated."""
+    baseline_rows = (*baseline.rows, *baseline.pods)
+    baseline_by_key = {
+        _build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP
+    }
+    bindings = _group_by_address(result.rows)
+    pods = _group_by_address(row for row in result.pods if row.action is not PlacementAction.KEEP)
+    baseline_placements = {placement.address: placement for placement in baseline.placements}
+    for placement in result.placements:
+        baseline_placement = baseline_placements[placement.address]
+        own_bindings = bindings.get(placement.spec.instance.address, [])
+        own_pods = pods.get(placement.spec.instance.address, [])
+        yield PlacementOutcome(
+            before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
+            after=_build_state(placement, placement.bindings),
+            rows=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) != row),
+            pods=tuple(row for row in own_pods if baseline_by_key.get(_build_row_key(row)) != row),
+            status=placement.scheduling.status,
+            fresh=_compute_fresh_difference(
+                baseline_placement, placement, baseline.member_list, result.member_list
+            ),
+            abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
+            unrelated=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) == row),
+        )
+
+
+def _group_by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[PlacementChange]]:
+    by_address: dict[Address, list[PlacementChange]] = {}
+    for row in rows:
+        by_address.setdefault(row.address, []).append(row)
+    return by_address
+
+
+def _find_new_diagnostics(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[Diagnostic]:
+    """Find the diagnostics caused by the edits."""
+    baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
+    for diagnostic in result.diagnostics:
+        is_new = (diagnostic.id, diagnostic.detail) not in baseline_details
+        if is_new and diagnostic.id not in _WARNINGS_AS_DATA:
+            yield diagnostic
+
+
+def _compute_fresh_difference(
+    baseline: PlacementPlan, placement: PlacementPlan, baseline_members: MemberList, member_list: MemberList
+) -> PolicyDrift:
+    """Compute the difference of a newly created placement, if caused by the edits or if a cluster became
+    ineligible. New picks in this run have no difference.
+    """
+    fresh = _compute_drift(placement, member_list)
+    newly_ineligible = _find_eligible(baseline, baseline_members) - _find_eligible(placement, member_list)
+    is_unrelated = fresh == _compute_drift(baseline, baseline_members) and newly_ineligible.isdisjoint(
+        fresh.lost_clusters
+    )
+    return PolicyDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
+
+
+def _compute_drift(placement: PlacementPlan, member_list: MemberList) -> PolicyDrift:
+    """Compute the difference between the bindings and a newly created placement over these members."""
+    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    return compute_drift(placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace)
+
+
+def _find_eligible(placement: PlacementPlan, member_list: MemberList) -> frozenset[str]:
+    """Find the members allowed by the placement's policy."""
+    return find_eligible_members(
+        member_list, placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    )
+
+
+def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> PlacementState:
+    """Build the state of a placement with these bindings."""
+    scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
+    cluster_names = sorted(binding.cluster for binding in scheduled)
+    configuration = placement.spec.configuration
+    return PlacementState(
+        placement.spec.instance.address,
+        configuration.key,
+        configuration.placement_type,
+        placement.spec.is_external,
+        tuple(cluster_names),
+        placement.scheduling.is_fulfilled,
+    )
+
+
+def _build_capacities(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[MemberCapacity]:
+    """Build the resources of every member without and with the edits; None for non-members."""
+    for name in sorted({*baseline.members, *result.members}, key=str.encode):
+        state = result.members[name]
+        baseline_state = baseline.members.get(name)
+        baseline_member = baseline_state.planned if baseline_state is not None else None
+        yield MemberCapacity(
+            name,
+            baseline_member.resources if baseline_member is not None else None,
+            state.planned.resources if state.planned is not None else None,
+            state.cluster is not None,
+        )
+
+
+def _find_remaining(run: _SimulationRun, drained: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Find the placements still on drained members."""
+    for cluster in drained:
+        for placement in run.placements:
+            if cluster in _build_state(placement, placement.bindings).clusters:
+                yield placement.key, cluster

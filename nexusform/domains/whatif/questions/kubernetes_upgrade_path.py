@@ -1,0 +1,303 @@
+"""Upgrade of clusters to a target version, hop by hop; for several clusters of a site, an order with surge
+capacity for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain as joined
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    simulate_kubernetes_upgrade,
+)
+from nexusform.domains.whatif.questions.kubernetes_versions import (
+    KubernetesVersion,
+    has_etcd_gap,
+    list_hops,
+    parse_version,
+    select_available,
+)
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
+
+_MAX_PASSES: Final = 120
+_SECONDS_PER_HOUR: Final = 3600
+
+
+class Hop(Struct, frozen=True):
+    """One upgrade of one cluster. `single_replicas`: workloads with one pod. `available_versions`: matching
+    versions of the site, None if unknown. `supported_until`: latest end of support of these, "" if unknown.
+    """
+
+    start: str
+    end: KubernetesVersion
+    upgrade: KubernetesUpgrade
+    single_replicas: tuple[str, ...] = ()
+    needs_intermediate_bundle: bool = False
+    available_versions: tuple[str, ...] | None = None
+    supported_until: str = ""
+
+    @property
+    def end_of_support(self) -> str | None:
+        """End of support of the target: as reported by the site, else by Microsoft's list."""
+        return self.supported_until or self.end.end_of_support
+
+    @property
+    def batch_count(self) -> int:
+        """Number of batches of nodes."""
+        return sum(len(pool.batches) for pool in self.upgrade.pools)
+
+    @property
+    def drain_hours(self) -> float:
+        """Maximum hours of drains: every worker batch up to its pool's drain timeout."""
+        pools = (pool for pool in self.upgrade.pools if not pool.is_control_plane)
+        return sum(len(pool.batches) * pool.drain_timeout for pool in pools) / _SECONDS_PER_HOUR
+
+    @property
+    def has_surge_capacity(self) -> bool:
+        """Whether every batch has capacity in every sample."""
+        samples = self.upgrade.samples
+        return not self.upgrade.blocked_pools and (samples is None or samples.is_certain)
+
+    @property
+    def lost_pools(self) -> tuple[str, ...]:
+        """Pools without a node, or control planes without quorum, at some time."""
+        return tuple(pool.pool for pool in self.upgrade.pools if pool.is_lost)
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether the hop fails, or takes something down."""
+        return self.upgrade.has_findings or self.needs_intermediate_bundle or self.is_unavailable
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether the site does not have the version."""
+        return self.available_versions is not None and not self.available_versions
+
+
+class ClusterHops(Struct, frozen=True):
+    """Upgrade path of one cluster; no hops if it is at the target."""
+
+    cluster_id: str
+    cluster: str
+    hops: tuple[Hop, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether every batch of every hop has capacity."""
+        return all(hop.has_surge_capacity for hop in self.hops)
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether a hop has findings."""
+        return any(hop.has_findings for hop in self.hops)
+
+
+class UpgradePath(Struct, frozen=True):
+    """Clusters of one site in upgrade order with their hops. `tried`: number of order prefixes checked,
+    complete if `all_tried`.
+    """
+
+    site_id: str
+    target: KubernetesVersion
+    clusters: tuple[ClusterHops, ...]
+    tried_orders: int = 1
+    is_exhaustive: bool = True
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether a hop has findings."""
+        return any(cluster.has_findings for cluster in self.clusters)
+
+
+def find_path(
+    site: SiteSnapshot, clusters: Sequence[ClusterSnapshot], target_text: str, pods: Mapping[str, ClusterPods]
+) -> UpgradePath:
+    """Find the hops to a version: the first order of clusters with capacity for all, else the requested one.
+    Raises DiagnosticsError for an invalid version or unreachable targets, all at once.
+    """
+    target = parse_version(target_text)
+    if target is None:
+        detail = f'"{target_text}" is no version. Write -to=1.31 or -to=1.31.4.'
+        raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
+    starts: dict[str, KubernetesVersion] = {}
+    problems: list[Diagnostic] = []
+    for cluster in clusters:
+        start = _find_start(cluster, target)
+        if isinstance(start, Diagnostic):
+            problems.append(start)
+        else:
+            starts[cluster.id] = start
+    if problems:
+        raise DiagnosticsError(*problems)
+    search = _OrderSearch(starts, target, pods)
+    order = search.find_order(site, list(clusters))
+    if order is not None:
+        return UpgradePath(site.id, target, order, search.tried_orders)
+    requested_order = _upgrade_in_order(site, clusters, starts, target, pods)
+    return UpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
+
+
+def _find_start(cluster: ClusterSnapshot, target: KubernetesVersion) -> KubernetesVersion | Diagnostic:
+    """Find the current version of a cluster if the target is reachable from it."""
+    version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
+    version = parse_version(version_text)
+    address = str(cluster.pools[0].address) if cluster.pools else ""
+    if version is None:
+        reason = (
+            f'The kubernetes_version of {cluster.id} cannot be read ("{version_text}")'
+            if version_text
+            else (f"{cluster.id} has no kubernetes_version")
+        )
+        detail = f"{reason}, so the hops to {target} are not known. Write it into {address} and apply."
+        return build_error("invalid-kubernetes-version", detail, address=address)
+    if (target.major, target.minor) < (version.major, version.minor) or version.major != target.major:
+        detail = f"{cluster.id} is at {version}: an upgrade does not lead to {target}."
+        return build_error("invalid-kubernetes-version", detail, address=address)
+    return version
+
+
+def _upgrade_in_order(
+    site: SiteSnapshot,
+    order: Sequence[ClusterSnapshot],
+    starts: Mapping[str, KubernetesVersion],
+    target: KubernetesVersion,
+    pods: Mapping[str, ClusterPods],
+) -> tuple[ClusterHops, ...]:
+    """Upgrade all clusters in this order, each on the site left by the previous ones."""
+    results: list[ClusterHops] = []
+    for cluster in order:
+        hops, site = _upgrade_cluster(site, cluster, starts[cluster.id], target, pods)
+        results.append(hops)
+    return tuple(results)
+
+
+class _OrderSearch:
+    """Search for an order with capacity for all; a blocked cluster moves behind others. `tried_orders` counts
+    rejected prefixes and the result.
+    """
+
+    def __init__(
+        self,
+        starts: Mapping[str, KubernetesVersion],
+        target: KubernetesVersion,
+        pods: Mapping[str, ClusterPods],
+    ) -> None:
+        self._starts, self._target, self._pods = starts, target, pods
+        self.tried_orders = 0
+        self.passes = 0
+
+    def find_order(
+        self, site: SiteSnapshot, remaining: Sequence[ClusterSnapshot]
+    ) -> tuple[ClusterHops, ...] | None:
+        """Find an order of the remaining clusters; None if there is none, or the limit is reached."""
+        if not remaining:
+            self.tried_orders += 1
+            return ()
+        for cluster in remaining:
+            if self.passes == _MAX_PASSES:
+                return None
+            self.passes += 1
+            hops, next_site = _upgrade_cluster(
+                site, cluster, self._starts[cluster.id], self._target, self._pods
+            )
+            if not hops.fits:
+                self.tried_orders += 1
+                continue
+            following = self.find_order(
+                next_site, [candidate for candidate in remaining if candidate.id != cluster.id]
+            )
+            if following is not None:
+                return (hops, *following)
+        return None
+
+
+def _upgrade_cluster(
+    site: SiteSnapshot,
+    requested: ClusterSnapshot,
+    start: KubernetesVersion,
+    target: KubernetesVersion,
+    pods: Mapping[str, ClusterPods],
+) -> tuple[ClusterHops, SiteSnapshot]:
+    """Upgrade one cluster through all hops; return it and the resulting site."""
+    hops: list[Hop] = []
+    ends = [] if start == target else list_hops(start, target)
+    for end in ends:
+        cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
+        upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
+        needs_bundle = has_etcd_gap(start, end)
+        single_replicas, available = (
+            _find_single_replicas(pods.get(cluster.id)),
+            select_available(end, site.versions),
+        )
+        supported_until = max(
+            (site.supported_until.get(version, "") for version in available or ()), default=""
+        )
+        hops.append(Hop(str(start), end, upgrade, single_replicas, needs_bundle, available, supported_until))
+        site = _apply_upgrade(site, cluster, upgrade)
+        start = end
+    return ClusterHops(requested.id, requested.name, tuple(hops)), site
+
+
+def _find_single_replicas(pods: ClusterPods | None) -> tuple[str, ...]:
+    """Find the workloads with one replica, which a drain takes down."""
+    if pods is None:
+        return ()
+    return tuple(
+        workload.key
+        for workload in pods.workloads
+        if workload.replicas == 1 and workload.kind not in ("DaemonSet", "Job")
+    )
+
+
+def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
+    """Return the site after the upgrade; a blocked pool keeps the VMs of its blocked batch."""
+    locations: dict[tuple[str, str], Placement] = {}
+    for pool in upgrade.pools:
+        for move in joined.from_iterable(batch.moves for batch in pool.batches if batch.fits):
+            if move.placement is not None:
+                locations[pool.pool, move.vm.name] = move.placement
+    by_handle = {
+        pool.handles[vm.name]: locations[pool.name, vm.name]
+        for pool in cluster.pools
+        for vm in pool.vms
+        if (pool.name, vm.name) in locations
+    }
+    old_scheduler = site.scheduler
+    scheduler = RackScheduler(
+        old_scheduler.machines,
+        old_scheduler.spread,
+        old_scheduler.seed,
+        split_choice=old_scheduler.split_choice,
+    )
+    handles: dict[int, int] = {}
+    for vm in old_scheduler.list_vms():
+        handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, by_handle.get(vm.handle, vm.placement))
+
+    def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
+        vms = pool.vms
+        if is_upgraded:
+            vms = tuple(
+                replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms
+            )
+        numbers = {name: handles[handle] for name, handle in pool.handles.items()}
+        return replace(pool, vms=vms, handles=numbers)
+
+    clusters = tuple(
+        replace(
+            site_cluster,
+            pools=tuple(
+                update_pool(pool, is_upgraded=site_cluster.id == cluster.id) for pool in site_cluster.pools
+            ),
+        )
+        for site_cluster in site.clusters
+    )
+    return replace(site, scheduler=scheduler, clusters=clusters)

@@ -1,0 +1,255 @@
+"""Possible changes of a cell or machine: leaving VMs, VMs of the demand, other VMs added. Cells with equal
+contents are one row of the program, with a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.domains.whatif.questions.repack_context import (
+    FreeCell,
+    MovableVm,
+    RepackContext,
+    RepackMachine,
+    VmClass,
+)
+from nexusform.scheduling.racks.layout import Share
+from nexusform.scheduling.racks.vms import VmSku
+
+# VMs of one group are equal in the program: those of a class, or of one tracked pool.
+Group: TypeAlias = tuple[str, int]
+# Free capacity of the cells of a machine or of one cell; and the same for every split.
+Cells: TypeAlias = tuple[FreeCell, ...]
+Splits: TypeAlias = tuple[Cells, ...]
+# Possible remains of the cells after additions, for every split.
+Remains: TypeAlias = Sequence[frozenset[Cells]]
+# Number of VMs added by size: (size, count).
+Pattern: TypeAlias = tuple[tuple[int, int], ...]
+# Number of VMs leaving a cell by group: (group, count).
+Leaving: TypeAlias = tuple[tuple[Group, int], ...]
+
+MAX_PATTERNS: Final = 4_000
+MAX_LEAVINGS: Final = 4_000
+
+
+class CellOption(Struct, frozen=True):
+    """Possible change of a cell: leaving VMs, VMs of the demand, resulting sink. `arrival`: class of a
+    multi-cell VM with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving
+    multi-cell VMs of the machine.
+    """
+
+    leaving: Leaving
+    demand: int
+    sink: Sink | None
+    pods: int = 0
+    arrival: int | None = None
+    spanning: tuple[int, ...] = ()
+
+    @property
+    def recreations(self) -> int:
+        """Number of leaving single-cell VMs."""
+        return sum(count for _, count in self.leaving)
+
+
+class Sink(Struct, frozen=True):
+    """Capacity for re-created VMs: all maximal combinations. `admitted`: feasible classes. `rack`: "" without
+    tracked pools. `single_machine`: set for an individually modelled machine.
+    """
+
+    patterns: tuple[Pattern, ...]
+    admitted: frozenset[int]
+    rack: str
+    single_machine: str = ""
+
+
+class CellKey(Struct, frozen=True):
+    """Key of equal cells. `leaving`: pods of the VMs of every group, fewest first."""
+
+    free: FreeCell
+    leaving: tuple[tuple[Group, tuple[int, ...]], ...]
+    admitted: frozenset[int]
+    admits_demand: bool
+    rack: str
+    single_machine: str = ""
+    spanning: tuple[tuple[int, int], ...] = ()
+
+
+class CellCatalogue:
+    """Cached sinks and options. `is_capped`: some were dropped. Classes of equal size share a size: `sizes`
+    by number, `class_sizes` by class number.
+    """
+
+    def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
+        self._kinds = kinds
+        self._sku = sku
+        self._patterns: dict[tuple[Splits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
+        numbers: dict[Share, int] = {}
+        self.class_sizes = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
+        self.sizes = tuple(numbers)
+        self.is_capped = False
+
+    def find_sink(self, splits: Splits, key: CellKey, disk: int | None = None) -> Sink | None:
+        """Find the sink of cells for every split, None without capacity."""
+        narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
+        sizes = frozenset(self.class_sizes[kind] for kind in narrow)
+        cache_key = (splits, sizes, disk)
+        patterns = self._patterns.get(cache_key)
+        if patterns is None:
+            patterns = self._patterns[cache_key] = self._find_patterns(splits, sizes, disk)
+        return Sink(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
+
+    def _find_patterns(self, splits: Splits, sizes: frozenset[int], disk: int | None) -> tuple[Pattern, ...]:
+        """Find the maximal combinations that fit."""
+        remains = [frozenset({cells}) for cells in splits]
+        order = [
+            size
+            for size in sizes
+            if all(_compute_remains(split_remains, self.sizes[size]) for split_remains in remains)
+        ]
+        order.sort(key=lambda size: (-self.sizes[size].memory, size))
+        search = _PatternSearch([(size, self.sizes[size]) for size in order])
+        search.extend(0, (), remains, disk)
+        self.is_capped |= search.is_capped
+        return tuple(search.patterns)
+
+    def list_options(
+        self,
+        key: CellKey,
+        group_skus: Mapping[Group, VmSku],
+        arrivals: Sequence[tuple[int, VmSku]],
+        spanning: Mapping[int, VmSku],
+    ) -> Iterator[CellOption]:
+        """List the possible changes of a cell with these contents."""
+        choices = [range(len(pods) + 1) for _, pods in key.leaving]
+        spans = [range(2) for _ in key.spanning]
+        for count_so_far, counts in enumerate(product(*choices, *spans)):
+            if count_so_far >= MAX_LEAVINGS:
+                self.is_capped = True
+                return
+            group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
+            leaving_indexes = tuple(
+                number
+                for (number, _), is_leaving in zip(key.spanning, counts[len(choices) :], strict=True)
+                if is_leaving
+            )
+            free = key.free
+            for (group, _), count in group_counts:
+                free = free.subtract(group_skus[group], -count)
+            for number in leaving_indexes:
+                free = free.subtract(spanning[number], -1)
+            leaving = tuple((group, count) for (group, _), count in group_counts if count)
+            pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)
+            yield from self._list_arrivals(key, free, leaving, pods, leaving_indexes, arrivals)
+
+    def _list_arrivals(
+        self,
+        key: CellKey,
+        free: FreeCell,
+        leaving: Leaving,
+        pods: int,
+        leaving_indexes: tuple[int, ...],
+        arrivals: Sequence[tuple[int, VmSku]],
+    ) -> Iterator[CellOption]:
+        """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell
+        VM.
+        """
+        for kind, sku in arrivals:
+            if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):
+                remaining_cell = free.subtract(sku)
+                yield CellOption(
+                    leaving, 0, self._find_cell_sink(key, remaining_cell), pods, kind, leaving_indexes
+                )
+        if leaving or leaving_indexes:
+            yield CellOption(leaving, 0, self._find_cell_sink(key, free), pods, None, leaving_indexes)
+        if not key.admits_demand or self._sku.numa_cells > 1:
+            return
+        count = 1
+        while free.subtract(self._sku, count).is_legal:
+            yield CellOption(
+                leaving,
+                count,
+                self._find_cell_sink(key, free.subtract(self._sku, count)),
+                pods,
+                None,
+                leaving_indexes,
+            )
+            count += 1
+
+    def _find_cell_sink(self, key: CellKey, free: FreeCell) -> Sink | None:
+        return self.find_sink(((free,),), key)
+
+
+class _PatternSearch:
+    """Depth-first search of combinations, size by size, largest counts first."""
+
+    def __init__(self, sizes: Sequence[tuple[int, Share]]) -> None:
+        self._sizes = sizes
+        self.patterns: list[Pattern] = []
+        self.is_capped = False
+
+    def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
+        """Add 0 or more VMs of this size, then of the next. `remains`: possible remains of the cells for each
+        split.
+        """
+        if len(self.patterns) >= MAX_PATTERNS:
+            self.is_capped = True
+            return
+        if size_index == len(self._sizes):
+            if pattern and not self._has_capacity(remains, disk):
+                self.patterns.append(tuple(sorted(pattern)))
+            return
+        number, share = self._sizes[size_index]
+        chain = [(remains, disk)]
+        while (next_state := _add_vm(*chain[-1], share)) is not None:
+            chain.append(next_state)
+        for count in range(len(chain) - 1, -1, -1):
+            added = (*pattern, (number, count)) if count else pattern
+            self.extend(size_index + 1, added, *chain[count])
+
+    def _has_capacity(self, remains: Remains, disk: int | None) -> bool:
+        return any(_add_vm(remains, disk, share) is not None for _, share in self._sizes)
+
+
+def _add_vm(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
+    """Return remains and disk with one more VM; None if it does not fit in every split."""
+    remaining_disk = None if disk is None else disk - share.disk
+    if remaining_disk is not None and remaining_disk < 0:
+        return None
+    results = []
+    for split_remains in remains:
+        new_remains = _compute_remains(split_remains, share)
+        if not new_remains:
+            return None
+        results.append(new_remains)
+    return results, remaining_disk
+
+
+def _compute_remains(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
+    """Compute the possible remains of cells with one more VM in one of them."""
+    results: set[Cells] = set()
+    for cells in split_remains:
+        for number, (cpus, memory, vfs) in enumerate(cells):
+            if cpus >= share.cpus and memory >= share.memory and vfs >= share.vfs:
+                remaining_cell = FreeCell(cpus - share.cpus, memory - share.memory, vfs - share.vfs)
+                results.add((*cells[:number], remaining_cell, *cells[number + 1 :]))
+    return frozenset(results)
+
+
+class CellPosition(Struct, frozen=True):
+    """One cell: machine, cell number (-1: whole machine), and its movable VMs."""
+
+    host: RepackMachine
+    cell: int
+    sources: tuple[MovableVm, ...]
+
+
+def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
+    """Return the group of every movable VM by handle."""
+    return {
+        source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
+        for source in context.sources
+    }

@@ -1,0 +1,446 @@
+"""Context of a repacking: capacity of every NUMA cell, movable VMs, and reasons for immovable ones. Feasible
+machines follow from the placement rule (scheduling/racks/profile.py) on the empty site; the share of a VM in
+a cell is arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from math import ceil
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
+from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, simulate_nodes_down
+from nexusform.domains.whatif.questions.repack_separation import SeparationRule
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.scheduling.kubelet import HUGEPAGES
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.layout import Share
+from nexusform.scheduling.racks.uncertainty.splits import Splits
+from nexusform.scheduling.racks.vms import (
+    CurrentVm,
+    Demand,
+    Machine,
+    PlacementConstraints,
+    VmSku,
+    build_standalone_demand,
+)
+from nexusform.snapshots.availability import compute_quorum
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+
+_DAEMONS: Final = "DaemonSet"
+_BARE: Final = "Pod"
+
+
+class Constraint(StrEnum):
+    """Constraint on moving a VM or placing the demand; each can be lifted."""
+
+    MOVES = "moves"
+    WINDOW = "window"
+    ZONES = "zones"
+    NOT = "not"
+    SINGLE_REPLICA = "single_replica"
+    QUORUM = "quorum"
+    BUDGET = "budget"
+    HUGEPAGES = "hugepages"
+    DEVICES = "devices"
+    SEPARATION = "separation"
+    PINNED = "pinned"
+    HARD_HINT = "hard_hint"
+    SPREAD = "spread"
+    CORDONED = "cordoned"
+    PLANNED_RACK = "planned_rack"
+    MAX_UNAVAILABLE = "max_unavailable"
+
+
+NOTHING_LIFTED: Final[frozenset[Constraint]] = frozenset()
+
+
+class RepackRequest(Struct, frozen=True, kw_only=True):
+    """Request for capacity for `want` VMs of a SKU in these zones (None = all). At most `moves` VMs are
+    re-created, at most `window` at a time (None = no limit), never those of `excluded` (address, or
+    `ADDRESS:OBJECT`). `separation_rules` apply.
+    """
+
+    sku: VmSku
+    want: int
+    zones: frozenset[str] | None = None
+    moves: int | None = None
+    window: int | None = None
+    excluded: frozenset[str] = frozenset()
+    separation_rules: tuple[SeparationRule, ...] = ()
+
+    @property
+    def demand(self) -> Demand:
+        """Demand of one requested VM."""
+        return build_standalone_demand(self.sku, PlacementConstraints(zones=self.zones))
+
+
+class FreeCell(NamedTuple):
+    """Free vCPUs, MiB and VFs of one cell."""
+
+    cpus: int
+    memory: int
+    vfs: int
+
+    def subtract(self, sku: VmSku, count: int = 1) -> FreeCell:
+        """Return the remains after this many VMs take their share."""
+        return FreeCell(
+            self.cpus - count * sku.cpus_in_cell,
+            self.memory - count * sku.mib_in_cell,
+            self.vfs - count * sku.vfs_in_cell,
+        )
+
+    def has_capacity(self, sku: VmSku) -> bool:
+        """Return True if a VM of the SKU fits."""
+        return self.subtract(sku).is_legal
+
+    @property
+    def is_legal(self) -> bool:
+        """Whether no amount is negative."""
+        return min(self) >= 0
+
+
+class VmClass(Struct, frozen=True):
+    """VMs of equal size and placement constraints."""
+
+    sku: VmSku
+    constraints: PlacementConstraints
+
+
+class MovableVm(Struct, frozen=True):
+    """VM that may be re-created: numbers of its pool and class, and number of its pods."""
+
+    pool: int
+    vm_class: int
+    vm: PlacedVm
+    handle: int
+    pods: int
+
+
+class RepackMachine(Struct, frozen=True):
+    """Machine open to VMs. `cells`: free capacity with all VMs in known cells. `sources`: movable VMs by
+    cell; a multi-cell VM is in each of its cells. With unknown cells, `loose` are the VMs in unknown cells,
+    if all are movable, and `splits` the possible remains of its cells while they stay. `admitted`: classes
+    feasible on it. `admits_demand`: the demand is feasible.
+    """
+
+    machine: Machine
+    cells: tuple[FreeCell, ...]
+    sources: tuple[tuple[MovableVm, ...], ...]
+    admitted: frozenset[int]
+    admits_demand: bool
+    disk: int
+    has_unknown_cells: bool = False
+    loose: tuple[MovableVm, ...] = ()
+    splits: tuple[tuple[FreeCell, ...], ...] = ()
+
+
+class RepackContext(Struct, frozen=True, dict=True):
+    """Site as input of a repacking. `blocked_by`: constraint of every immovable VM by name. `limits`: maximum
+    VMs of a pool (by number) per rack afterwards, `existing` the current number. `pools` are in creation
+    order, `lifted` are the ignored constraints.
+    """
+
+    site: SiteSnapshot
+    scheduler: RackScheduler
+    pools: tuple[PoolSnapshot, ...]
+    clusters: tuple[ClusterSnapshot, ...]
+    pods: Mapping[str, ClusterPods]
+    kinds: tuple[VmClass, ...]
+    hosts: tuple[RepackMachine, ...]
+    blocked_by: Mapping[str, Constraint]
+    limits: tuple[int, ...]
+    existing: Mapping[tuple[int, str], int]
+    lifted: frozenset[Constraint] = NOTHING_LIFTED
+
+    @cached_property
+    def sources(self) -> tuple[MovableVm, ...]:
+        """Every movable VM once, by pool and number."""
+        by_handle: dict[int, MovableVm] = {}
+        for host in self.hosts:
+            for source in (*host.loose, *(vm for cell in host.sources for vm in cell)):
+                by_handle[source.handle] = source
+        return tuple(sorted(by_handle.values(), key=lambda source: source.handle))
+
+
+def build_repack_context(
+    site: SiteSnapshot,
+    request: RepackRequest,
+    pods: Mapping[str, ClusterPods] = NO_PODS,
+    lifted: frozenset[Constraint] = NOTHING_LIFTED,
+) -> RepackContext:
+    """Build the context of a site, ignoring the `lifted` constraints."""
+    clusters, pools = _list_pools(site)
+    scheduler = _build_scheduler(site, lifted)
+    blocked_by: dict[str, Constraint] = {}
+    sources: dict[int, MovableVm] = {}
+    kinds: dict[VmClass, int] = {}
+    for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
+        pod_counts = _count_pods(pods.get(cluster.id))
+        for vm in pool.vms:
+            constraint = _find_constraint(cluster, pool, vm, request, pods.get(cluster.id), lifted)
+            if constraint is not None:
+                blocked_by[vm.name] = constraint
+                continue
+            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
+            handle = pool.handles[vm.name]
+            sources[handle] = MovableVm(number, kind, vm, handle, pod_counts[vm.name])
+    hosts = _build_machines(scheduler, sources, tuple(kinds), request.demand)
+    existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
+    return RepackContext(
+        site=site,
+        scheduler=scheduler,
+        pools=pools,
+        clusters=clusters,
+        pods=pods,
+        kinds=tuple(kinds),
+        hosts=hosts,
+        blocked_by=blocked_by,
+        limits=tuple(
+            _compute_rack_limit(number, pool, scheduler, existing, lifted)
+            for number, pool in enumerate(pools)
+        ),
+        existing=existing,
+        lifted=lifted,
+    )
+
+
+def _list_pools(site: SiteSnapshot) -> tuple[tuple[ClusterSnapshot, ...], tuple[PoolSnapshot, ...]]:
+    """List the pools in creation order, each with its cluster."""
+    pairs = [(cluster, pool) for cluster in site.clusters for pool in cluster.pools]
+    return tuple(cluster for cluster, _ in pairs), tuple(pool for _, pool in pairs)
+
+
+def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackScheduler:
+    """Build the site's scheduler, with all machines in service or planned racks if these constraints are
+    lifted. Handles stay the same.
+    """
+    if not lifted & {Constraint.CORDONED, Constraint.PLANNED_RACK}:
+        return site.scheduler.copy()
+    machines = list(site.scheduler.machines)
+    if Constraint.CORDONED in lifted:
+        machines = [replace(machine, unschedulable_reason="") for machine in machines]
+    if Constraint.PLANNED_RACK in lifted:
+        names = {machine.name for machine in machines}
+        planned = (machine for rack in site.racks if rack.is_planned for machine in rack.machines)
+        machines += [machine for machine in planned if machine.name not in names]
+    return rebuild_scheduler(site.scheduler, machines)
+
+
+def rebuild_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
+    """Return a scheduler with the same VMs on other machines. No VM was released before, so handles stay the
+    same.
+    """
+    new = RackScheduler(list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice)
+    for vm in scheduler.list_vms():
+        new.add_existing(vm.vm, vm.sku, vm.placement)
+    return new
+
+
+def _compute_rack_limit(
+    number: int,
+    pool: PoolSnapshot,
+    scheduler: RackScheduler,
+    existing: Mapping[tuple[int, str], int],
+    lifted: frozenset[Constraint],
+) -> int:
+    """Compute the maximum VMs of a pool per rack: the current maximum, or an even spread."""
+    if Constraint.SPREAD in lifted:
+        return len(pool.vms)
+    zones = pool.demand.zones
+    racks = {
+        machine.rack
+        for machine in scheduler.machines
+        if not machine.unschedulable_reason and (zones is None or machine.availability_zone in zones)
+    }
+    maximum = max((count for (owner, _), count in existing.items() if owner == number), default=0)
+    return max(maximum, ceil(len(pool.vms) / max(len(racks), 1)))
+
+
+# --- movable VMs -------------------------------------------------------------------------------
+
+
+def _find_constraint(
+    cluster: ClusterSnapshot,
+    pool: PoolSnapshot,
+    vm: PlacedVm,
+    request: RepackRequest,
+    pods: ClusterPods | None,
+    lifted: frozenset[Constraint],
+) -> Constraint | None:
+    """Find the constraint that keeps a VM in place, None if it is movable."""
+    for constraint, applies in (
+        (Constraint.NOT, _is_excluded(pool, vm, request.excluded)),
+        (Constraint.PINNED, bool(pool.demand.pinned_machine)),
+        (Constraint.HARD_HINT, _has_hard_hints(pool)),
+        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not _is_redundant_vnf(cluster, pool)),
+        (Constraint.QUORUM, _is_needed_for_quorum(pool)),
+    ):
+        if applies and constraint not in lifted:
+            return constraint
+    if pods is None:
+        return None
+    if Constraint.BUDGET not in lifted and is_drain_blocked(pods, {vm.name}):
+        return Constraint.BUDGET
+    violated = {constraint for _, constraint in find_starved_pods(pods, pods.existing, {vm.name})} - lifted
+    return min(violated, default=None)
+
+
+def _is_needed_for_quorum(pool: PoolSnapshot) -> bool:
+    """Return True if a control plane of several VMs may lose none."""
+    count = len(pool.vms)
+    return pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
+
+
+def _is_redundant_vnf(cluster: ClusterSnapshot, pool: PoolSnapshot) -> bool:
+    """Return True for a VNFC next to others of its VNF that may replace it."""
+    return cluster.kind is OwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
+
+
+def _is_excluded(pool: PoolSnapshot, vm: PlacedVm, excluded: frozenset[str]) -> bool:
+    address = str(pool.address)
+    return address in excluded or any(f"{address}:{name}" in excluded for name in vm.names)
+
+
+def _has_hard_hints(pool: PoolSnapshot) -> bool:
+    hinted = any(hint.is_hard for hint in pool.demand.hints)
+    return hinted or any(group.is_hard for group in pool.demand.groups)
+
+
+def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
+    """Return True if a PodDisruptionBudget prevents a common drain of these nodes."""
+    if not pods.cluster.budgets or not any(pod.node in nodes for pod in pods.existing):
+        return False
+    workloads, _ = simulate_nodes_down(pods, pods.existing, nodes, is_drained=True)
+    return any(workload.blocking_budgets for workload in workloads)
+
+
+def find_starved_pods(
+    pods: ClusterPods, existing: Sequence[ExistingPod], nodes: Collection[str]
+) -> list[tuple[ExistingPod, Constraint]]:
+    """Find the pods with hugepages or devices but without another feasible node while these nodes are down.
+    Pods of DaemonSets and bare Pods are ignored.
+    """
+    recreated_workloads = {
+        workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)
+    }
+    candidates = [
+        (pod, constraint)
+        for pod in existing
+        if pod.node in nodes and pod.workload in recreated_workloads
+        for constraint in _list_special_requests(pod.spec)
+    ]
+    if not candidates:
+        return []
+    _, meanwhile = simulate_nodes_down(pods, existing, nodes, is_drained=True)
+    running = {(pod.workload, pod.number) for pod in meanwhile if pod.node}
+    return [(pod, constraint) for pod, constraint in candidates if (pod.workload, pod.number) not in running]
+
+
+def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
+    """List a pod's requests for resources missing on some nodes."""
+    names = [name for name, amount in pod.requests.other_resources if amount]
+    if any(name.startswith(HUGEPAGES) for name in names):
+        yield Constraint.HUGEPAGES
+    if any("/" in name for name in names):
+        yield Constraint.DEVICES
+
+
+def _count_pods(pods: ClusterPods | None) -> Counter[str]:
+    """Count the pods per node that its drain restarts: all but those of DaemonSets."""
+    if pods is None:
+        return Counter()
+    daemons = {workload.key for workload in pods.workloads if workload.kind == _DAEMONS}
+    return Counter(pod.node for pod in pods.existing if pod.node and pod.workload not in daemons)
+
+
+# --- machines ----------------------------------------------------------------------------------
+
+
+def _build_machines(
+    scheduler: RackScheduler, sources: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
+) -> tuple[RepackMachine, ...]:
+    """Build the machines feasible for some class or for the demand."""
+    empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed)
+    demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
+    by_machine: dict[str, list[CurrentVm]] = {}
+    for existing in scheduler.list_vms():
+        by_machine.setdefault(existing.placement.machine, []).append(existing)
+    unknown = frozenset(scheduler.list_machines_with_unknown_cells())
+    hosts: list[RepackMachine] = []
+    for machine in scheduler.machines:
+        admitted = frozenset(
+            kind
+            for kind, class_demand in enumerate(demands)
+            if not empty.find_rejection(machine.name, class_demand)
+        )
+        admits_demand = not empty.find_rejection(machine.name, demand)
+        if not admitted and not admits_demand:
+            continue
+        vms = by_machine.get(machine.name, [])
+        hosts.append(_build_machine(machine, vms, sources, admitted, admits_demand, machine.name in unknown))
+    return tuple(hosts)
+
+
+def _build_machine(
+    machine: Machine,
+    vms: Sequence[CurrentVm],
+    sources: Mapping[int, MovableVm],
+    admitted: frozenset[int],
+    admits_demand: bool,
+    has_unknown_cells: bool,
+) -> RepackMachine:
+    """Build one machine with its free capacity and movable VMs."""
+    empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)
+    cells = [empty_cell] * machine.cells
+    leaving: list[list[MovableVm]] = [[] for _ in cells]
+    loose: list[CurrentVm] = []
+    for existing in vms:
+        if not existing.placement.cells:
+            loose.append(existing)
+            continue
+        for cell in existing.placement.cells:
+            cells[cell] = cells[cell].subtract(existing.sku)
+            if existing.handle in sources:
+                leaving[cell].append(sources[existing.handle])
+    is_all_movable = all(existing.handle in sources for existing in loose)
+    return RepackMachine(
+        machine=machine,
+        cells=tuple(cells),
+        sources=tuple(tuple(cell) for cell in leaving),
+        admitted=admitted,
+        admits_demand=admits_demand,
+        disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
+        has_unknown_cells=has_unknown_cells,
+        loose=tuple(sources[existing.handle] for existing in loose) if is_all_movable else (),
+        splits=_compute_splits(cells, loose) if has_unknown_cells else (),
+    )
+
+
+def _compute_splits(
+    cells: Sequence[FreeCell], loose: Iterable[CurrentVm]
+) -> tuple[tuple[FreeCell, ...], ...]:
+    """Compute the possible remains of each cell for every legal split; () if none or too many."""
+    base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
+    shares = tuple(Share.compute(existing.sku) for existing in loose)
+    if any(share.vfs for share in shares):
+        return ()
+    splits = Splits(base, shares)
+    vfs = [max(cell.vfs, 0) for cell in cells]
+    return tuple(
+        tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))
+        for remains in splits.legal_splits
+    )
+
+
+def build_pool_demand(pool: PoolSnapshot, vm: PlacedVm) -> Demand:
+    """Build the demand of a re-created VM; its own machine is the last choice."""
+    return build_demand(pool.owner, pool.demand, vm.number, vm.placement.machine)

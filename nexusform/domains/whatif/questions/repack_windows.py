@@ -1,0 +1,567 @@
+"""Order of a repacking: VMs re-created together, cordons meanwhile, and target machines under all tie-breaks.
+A window is one plan with `-replace`: all its VMs leave, then they are placed by pool and number, with their
+own machine as last choice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from itertools import chain
+from math import ceil
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.whatif.questions.repack_choice import RepackChoice
+from nexusform.domains.whatif.questions.repack_context import (
+    Constraint,
+    MovableVm,
+    RepackContext,
+    RepackRequest,
+    build_pool_demand,
+    find_starved_pods,
+    is_drain_blocked,
+)
+from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
+from nexusform.kubernetes.quantity import compute_amount
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import MachineRanking
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
+from nexusform.snapshots.availability import compute_quorum
+
+TIE_BREAKS: Final = 100
+CORDONED: Final = "cordoned"
+
+
+class RepackStep(Struct, frozen=True):
+    """Re-creation of one VM; it reaches its target in `hits` of `runs` tie-breaks."""
+
+    source: MovableVm
+    target: Placement
+    hits: int = 0
+    runs: int = 0
+
+
+class MovedPod(Struct, frozen=True):
+    """Pod of a re-created node: its node `meanwhile` and afterwards (`final_node`), "" for none.
+    `is_certain`: every scheduler run has this result.
+    """
+
+    cluster_id: str
+    workload: str
+    pod: str
+    old_node: str
+    meanwhile: str
+    final_node: str
+    is_certain: bool
+
+
+class RepackWindow(Struct, frozen=True):
+    """VMs re-created together while these machines are cordoned, and their pods."""
+
+    steps: tuple[RepackStep, ...]
+    cordons: tuple[str, ...]
+    pods: tuple[MovedPod, ...] = ()
+
+
+class WindowSequence(Struct, frozen=True):
+    """Windows in order, and the site after them."""
+
+    windows: tuple[RepackWindow, ...]
+    scheduler_after: RackScheduler
+
+
+def find_sequence(
+    context: RepackContext,
+    request: RepackRequest,
+    choice: RepackChoice,
+    time_budget: TimeBudget = NO_TIME_LIMIT,
+) -> WindowSequence | None:
+    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any
+    machine not reserved for the demand, with the fewest cordons. Otherwise, VMs are steered to their target
+    machines if all have one. An order with uncertain machines is the last choice.
+    """
+    best_sequence, best_certainty = None, 0.0
+    for strategy, is_strict in _list_strategies(context, choice):
+        sequence = _SequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(
+            time_budget
+        )
+        if sequence is None or not has_capacity(sequence.scheduler_after, request):
+            continue
+        certainty = (
+            compute_certainty(verify_sequence(context, sequence, time_budget))
+            if context.scheduler.is_sampled
+            else 1.0
+        )
+        if certainty == 1.0:
+            return sequence
+        if certainty > best_certainty or best_sequence is None:
+            best_sequence, best_certainty = sequence, certainty
+    return best_sequence
+
+
+def _list_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_Strategy, bool]]:
+    """List the strategies to try, each with the strictness of targets over all legal splits."""
+    if choice.crowding_pools or not choice.targets:
+        return [(_Strategy.FREE, True)]
+    if not context.scheduler.is_sampled:
+        return [(strategy, True) for strategy in _Strategy if strategy not in _FOR_UNKNOWN_CELLS]
+    steering = [strategy for strategy in _Strategy if strategy is not _Strategy.FREE]
+    return [(strategy, True) for strategy in _Strategy] + [(strategy, False) for strategy in steering]
+
+
+class _Strategy(Enum):
+    """Strategy of an order search: free placement, or steering to target machines. The others are for
+    machines emptied because of unknown cells: `BY_TURNS` moves other VMs first, then returning VMs at once,
+    then the rest; `AT_ONCE` moves all VMs allowed to be down together; `LARGEST` moves large VMs first to
+    avoid fragmented cells.
+    """
+
+    FREE = "free"
+    STEERED = "steered"
+    BY_TURNS = "by turns"
+    AT_ONCE = "at once"
+    LARGEST = "largest"
+
+
+_RETURN_TURN: Final = 1
+_FOR_UNKNOWN_CELLS: Final = frozenset({_Strategy.BY_TURNS, _Strategy.AT_ONCE, _Strategy.LARGEST})
+
+
+def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
+    """Return True if all VMs of the demand fit in every legal split."""
+    return scheduler.count_free_slots(request.demand).minimum >= request.want
+
+
+class _WindowBuilder:
+    """Builder of a window: scheduler, VMs, target machines and cordons."""
+
+    def __init__(self, scheduler: RackScheduler, handles: Mapping[int, int]) -> None:
+        self.scheduler = scheduler
+        self.handles = dict(handles)
+        self.placements: dict[int, tuple[MovableVm, int, Placement]] = {}
+        self.cordons: set[str] = set()
+
+    @property
+    def targets(self) -> set[str]:
+        """Target machines of placed VMs."""
+        return {location.machine for _, _, location in self.placements.values()}
+
+
+class _SequenceBuilder:
+    """Builder of a sequence, window by window."""
+
+    def __init__(
+        self,
+        context: RepackContext,
+        request: RepackRequest,
+        choice: RepackChoice,
+        strategy: _Strategy,
+        *,
+        is_strict: bool,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._choice = choice
+        self._strategy = strategy
+        self._is_steered = strategy is not _Strategy.FREE
+        self._is_strict = is_strict and context.scheduler.is_sampled
+        self._emptied_machines = {
+            source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
+        }
+        self._scheduler = context.scheduler.copy()
+        self._unsteered: set[int] = set()
+        # Targets reached or abandoned so far, by handle.
+        self._reached: dict[int, str] = {}
+        self._handles = {source.handle: source.handle for source in choice.sources}
+        self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
+        self._existing = Counter(context.existing)
+        for source in choice.sources:
+            self._existing[source.pool, source.vm.placement.rack] -= 1
+
+    def build_sequence(self, time_budget: TimeBudget = NO_TIME_LIMIT) -> WindowSequence | None:
+        """Build all windows; None if no remaining VM can move, or time runs out."""
+        remaining = list(self._choice.sources)
+        windows: list[RepackWindow] = []
+        while remaining:
+            if time_budget.is_exhausted:
+                return None
+            selected = self._select_vms(remaining, time_budget)
+            window = None if time_budget.is_exhausted else self._build_window(selected)
+            if window is None:
+                return None
+            windows.append(self._close_window(window))
+            moved = {step.source.handle for step in windows[-1].steps}
+            remaining = [source for source in remaining if source.handle not in moved]
+        return WindowSequence(tuple(windows), self._scheduler)
+
+    def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
+        """Select VMs that may be down together and reach their machines one after another."""
+        if self._strategy is _Strategy.AT_ONCE:
+            return self._select_all_allowed(remaining)
+        if self._strategy is _Strategy.LARGEST:
+            sizes = [self._context.kinds[source.vm_class].sku.memory_gib for source in remaining]
+            remaining = [source for source, size in zip(remaining, sizes, strict=True) if size == max(sizes)]
+        if self._strategy is _Strategy.BY_TURNS:
+            turns = [self._compute_turn(source) for source in remaining]
+            remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
+            if min(turns) == _RETURN_TURN:
+                return self._select_all_allowed(remaining)
+        window = _WindowBuilder(self._scheduler.copy(), self._handles)
+        selected: list[MovableVm] = []
+        for source in remaining:
+            if time_budget.is_exhausted:
+                break
+            if self._can_join(selected, source) and self._place_vm(window, source):
+                selected.append(source)
+        return selected or self._select_one_unsteered(remaining) or self._select_all_allowed(remaining)
+
+    def _compute_turn(self, source: MovableVm) -> int:
+        """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
+        if self._is_returning(source):
+            return _RETURN_TURN
+        target = self._choice.targets.get(source.handle, "")
+        return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
+
+    def _select_one_unsteered(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
+        """Select one VM for another machine if no VM reaches its target."""
+        if not self._is_steered:
+            return []
+        for source in remaining:
+            self._unsteered.add(source.handle)
+            self._reached[source.handle] = self._choice.targets.get(source.handle, "")
+            if self._place_vm(_WindowBuilder(self._scheduler.copy(), self._handles), source):
+                return [source]
+            self._unsteered.remove(source.handle)
+            del self._reached[source.handle]
+        return []
+
+    def _select_all_allowed(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
+        """Select all VMs that may be down together."""
+        selected: list[MovableVm] = []
+        for source in remaining:
+            if self._can_join(selected, source):
+                selected.append(source)
+        return selected
+
+    def _build_window(self, selected: Sequence[MovableVm]) -> _WindowBuilder | None:
+        """Build the window as its plan runs: all VMs leave first. Halve it if that fails."""
+        size = len(selected)
+        while size:
+            window = self._place_together(sorted(selected[:size], key=lambda source: source.handle))
+            if window is not None:
+                return window
+            size //= 2
+        return None
+
+    def _place_together(self, sources: Sequence[MovableVm]) -> _WindowBuilder | None:
+        window = _WindowBuilder(self._scheduler.copy(), self._handles)
+        for source in sources:
+            window.scheduler.release(window.handles.pop(source.handle))
+        for source in sources:
+            if not self._place_vm(window, source):
+                return None
+        return window
+
+    def _close_window(self, window: _WindowBuilder) -> RepackWindow:
+        """Apply the window; its result is the site of the next one."""
+        self._scheduler = window.scheduler
+        steps = []
+        for source, handle, location in window.placements.values():
+            self._handles[source.handle] = handle
+            self._reached[source.handle] = self._choice.targets.get(source.handle, "")
+            self._existing[source.pool, location.rack] += 1
+            steps.append(RepackStep(source, location))
+        return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
+
+    # --- VMs down together ---------------------------------------------------------------------
+
+    def _can_join(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
+        """Return True if one more VM may be down at the same time."""
+        if self._request.window is not None and len(selected) >= self._request.window:
+            return False
+        down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
+        if down_count > compute_max_down(self._context, source.pool):
+            return False
+        return not self._has_pod_conflict(selected, source)
+
+    def _has_pod_conflict(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
+        """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods with hugepages
+        or devices.
+        """
+        cluster = self._context.clusters[source.pool]
+        pods = self._context.pods.get(cluster.id)
+        if pods is None:
+            return False
+        nodes = {source.vm.name}
+        nodes |= {
+            selected_vm.vm.name
+            for selected_vm in selected
+            if self._context.clusters[selected_vm.pool].id == cluster.id
+        }
+        if len(nodes) == 1:
+            return False
+        return is_drain_blocked(pods, nodes) or bool(find_starved_pods(pods, pods.existing, nodes))
+
+    # --- target machines -----------------------------------------------------------------------
+
+    def _place_vm(self, window: _WindowBuilder, source: MovableVm) -> bool:
+        """Place a VM on its intended machine by cordoning the machines preferred by the rule."""
+        if source.handle in window.handles:
+            window.scheduler.release(window.handles.pop(source.handle))
+        demand = build_pool_demand(self._context.pools[source.pool], source.vm)
+        cordons = set(window.cordons)
+        own_machine = source.vm.placement.machine
+        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):
+            return self._restore_vm(window, source)
+        ranking = window.scheduler.rank_machines(demand)
+        cordons |= self._find_rivals(ranking, source)
+        if cordons & window.targets:
+            return self._restore_vm(window, source)
+        while True:
+            # Its own machine is the last choice. Returning to it is useless unless it was emptied because of
+            # unknown cells.
+            avoided = cordons if self._is_returning(source) else {*cordons, own_machine}
+            best = ranking.find_best(avoided).in_some_splits
+            target = self._choose_target(window, source, best)
+            if target and not self._is_certain(window, ranking, avoided | best, target):
+                target = ""
+            new_cordons = best - {target}
+            if not best or new_cordons & window.targets:
+                return self._restore_vm(window, source)
+            cordons |= new_cordons
+            if target:
+                break
+        answer = self._place_on_target(window, demand, cordons, target)
+        if answer is None:
+            return self._restore_vm(window, source)
+        window.cordons = cordons
+        window.placements[source.handle] = (source, *answer)
+        return True
+
+    @staticmethod
+    def _place_on_target(
+        window: _WindowBuilder, demand: Demand, cordons: set[str], target: str
+    ) -> tuple[int, Placement] | None:
+        """Place a VM on its target; cordon the machines preferred by the rule. A VM returns to its own
+        machine only if no other is feasible.
+        """
+        while (answer := window.scheduler.try_place(exclude_machines(demand, cordons))) is not None:
+            handle, location = answer
+            if location.machine == target:
+                return answer
+            window.scheduler.release(handle)
+            if location.machine in window.targets:
+                return None
+            cordons.add(location.machine)
+        return None
+
+    def _find_rivals(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
+        """Find the machines preferred in any split over the own machine of a returning VM."""
+        rivals: set[str] = set()
+        if self._is_strict and self._is_returning(source):
+            own_machine = source.vm.placement.machine
+            while preferred := ranking.find_best({*rivals, own_machine}).in_some_splits:
+                rivals |= preferred
+        return rivals
+
+    def _is_certain(
+        self, window: _WindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
+    ) -> bool:
+        """Return True if the VM reaches the target in every legal split once the other best machines are
+        cordoned.
+        """
+        if not self._is_strict or not window.scheduler.is_sampled:
+            return True
+        return target in ranking.find_best(avoided - {target}).in_all_splits
+
+    def _restore_vm(self, window: _WindowBuilder, source: MovableVm) -> bool:
+        """Restore a VM that cannot move in this window; return False."""
+        pool = self._context.pools[source.pool]
+        name = build_pool_demand(pool, source.vm).vm
+        window.handles[source.handle] = window.scheduler.add_existing(name, pool.sku, source.vm.placement)
+        return False
+
+    def _choose_target(self, window: _WindowBuilder, source: MovableVm, best: Collection[str]) -> str:
+        """Choose one of the best machines, "" for none."""
+        forbidden = self._find_forbidden(window, source)
+        best = {machine for machine in best if not {machine, self._get_rack(machine)} & forbidden}
+        if self._is_steered:
+            target = self._choice.targets.get(source.handle, "")
+            if target in best and self._has_rack_capacity(window, source, target):
+                return target
+            if source.handle not in self._unsteered:
+                return ""
+        best -= self._list_expected() if self._is_steered else frozenset()
+        allowed_machines = (machine for machine in best if self._is_allowed(window, source, machine))
+        return min(allowed_machines, key=str.encode, default="")
+
+    def _list_expected(self) -> frozenset[str]:
+        """Return the target machines of other VMs not yet moved."""
+        pending = self._choice.targets.items() - self._reached.items()
+        return frozenset(machine for _, machine in pending)
+
+    def _find_forbidden(self, window: _WindowBuilder, source: MovableVm) -> frozenset[str]:
+        """Find the machines and racks forbidden by separation rules."""
+        if not self._request.separation_rules:
+            return frozenset()
+        name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
+        existing = list(window.scheduler.list_vms())
+        vm = name.owner, name.pool, name.number
+        forbidden = (rule.find_forbidden(vm, existing) for rule in self._request.separation_rules)
+        return frozenset(chain.from_iterable(forbidden))
+
+    def _get_rack(self, machine: str) -> str:
+        return self._racks[machine]
+
+    def _is_allowed(self, window: _WindowBuilder, source: MovableVm, machine: str) -> bool:
+        """Return True if a VM may use a machine without taking reserved capacity or crowding a rack."""
+        if machine in self._choice.reserved or machine == source.vm.placement.machine:
+            return False
+        return self._has_rack_capacity(window, source, machine)
+
+    def _has_rack_capacity(self, window: _WindowBuilder, source: MovableVm, machine: str) -> bool:
+        """Return True if the rack of a machine may have one more VM of the pool."""
+        rack = self._get_rack(machine)
+        count = self._existing[source.pool, rack]
+        count += sum(
+            placed_vm.pool == source.pool and location.rack == rack
+            for placed_vm, _, location in window.placements.values()
+        )
+        limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
+        return count + 1 <= limit
+
+    def _is_returning(self, source: MovableVm) -> bool:
+        """Return True if the target of a VM is its own machine."""
+        own_machine = source.vm.placement.machine
+        return self._is_steered and self._choice.targets.get(source.handle) == own_machine
+
+    def _is_target_occupied(self, window: _WindowBuilder, source: MovableVm, demand: Demand) -> bool:
+        """Return True if the target of a VM is still occupied."""
+        if not self._is_steered or source.handle in self._unsteered:
+            return False
+        target = self._choice.targets.get(source.handle, "")
+        return not target or bool(window.scheduler.find_rejection(target, demand))
+
+
+def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
+    """Return the demand with these machines cordoned."""
+    names = frozenset(machines)
+    if not names:
+        return demand
+    cordon = Hint(
+        is_affinity=False,
+        is_hard=True,
+        scope=HintScope.MACHINE,
+        machines=names,
+        racks=frozenset(),
+        target=CORDONED,
+    )
+    return replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, cordon)))
+
+
+def compute_max_down(context: RepackContext, number: int) -> int:
+    """Compute the maximum VMs of a pool down at once, at least 1."""
+    pool = context.pools[number]
+    count = len(pool.vms)
+    if pool.is_control_plane:
+        return max(count - compute_quorum(count), 1)
+    if Constraint.MAX_UNAVAILABLE in context.lifted:
+        return count
+    return max(compute_amount(pool.demand.max_unavailable, count), 1)
+
+
+def compute_minimum_windows(
+    context: RepackContext, request: RepackRequest, windows: Sequence[RepackWindow]
+) -> int:
+    """Compute a lower bound of windows for the VMs of these windows in any order."""
+    pool_counts = Counter(step.source.pool for window in windows for step in window.steps)
+    lower_bounds = [ceil(count / compute_max_down(context, pool)) for pool, count in pool_counts.items()]
+    if request.window is not None:
+        lower_bounds.append(ceil(sum(pool_counts.values()) / request.window))
+    return max(lower_bounds, default=0)
+
+
+# --- verification ------------------------------------------------------------------------------
+
+
+def verify_sequence(
+    context: RepackContext, sequence: WindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
+) -> tuple[RepackWindow, ...]:
+    """Simulate every window with its cordons under 100 tie-breaks, or as many as time allows."""
+    existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
+    verified: list[RepackWindow] = []
+    for number, window in enumerate(sequence.windows):
+        machines = [
+            replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
+            for machine in context.scheduler.machines
+        ]
+        base = RackScheduler(
+            machines,
+            context.scheduler.spread,
+            context.scheduler.seed,
+            split_choice=context.scheduler.split_choice,
+        )
+        leaving = {step.source.handle for step in window.steps}
+        for handle, vm in existing.items():
+            if handle not in leaving:
+                base.add_existing(vm.vm, vm.sku, vm.placement)
+        window_budget = time_budget.split(1 / (len(sequence.windows) - number))
+        verified.append(replace(window, steps=tuple(_count_hits(context, base, window, window_budget))))
+        for step in window.steps:
+            handle = step.source.handle
+            existing[handle] = replace(existing[handle], placement=step.target)
+    return tuple(verified)
+
+
+def compute_certainty(windows: Iterable[RepackWindow]) -> float:
+    """Compute the minimum share of tie-breaks with a VM on its target, over all VMs."""
+    return min(
+        (step.hits / step.runs for window in windows for step in window.steps if step.runs), default=1.0
+    )
+
+
+def _count_hits(
+    context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
+) -> Iterable[RepackStep]:
+    """Count for each VM of a window the tie-breaks that reach its target."""
+    if _is_deterministic(context, base, window):
+        yield from (replace(step, hits=TIE_BREAKS, runs=TIE_BREAKS) for step in window.steps)
+        return
+    hits: Counter[int] = Counter()
+    runs = 0
+    for run in range(TIE_BREAKS):
+        scheduler = base.copy(run, run)
+        for step in window.steps:
+            placement = scheduler.try_place(
+                build_pool_demand(context.pools[step.source.pool], step.source.vm)
+            )
+            if placement is not None and placement[1].machine == step.target.machine:
+                hits[step.source.handle] += 1
+        runs += 1
+        if time_budget.is_exhausted:
+            break
+    for step in window.steps:
+        yield replace(step, hits=hits[step.source.handle], runs=runs)
+
+
+def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
+    """Return True if exactly one machine, the target, is best for every VM of the window; then one run covers
+    all tie-breaks.
+    """
+    if base.is_sampled:
+        return False
+    scheduler = base.copy()
+    for step in window.steps:
+        demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
+        ranking = scheduler.rank_machines(demand)
+        own_machines = {demand.last_resort} if demand.last_resort is not None else set()
+        best = ranking.find_best(own_machines).in_some_splits or ranking.find_best().in_some_splits
+        placement = scheduler.try_place(demand)
+        if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
+            return False
+    return True

@@ -1,0 +1,282 @@
+"""Report of `simulate failure`, as text and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.domains.whatif.questions.failure import Failure, FailureScope, PoolRecreation
+from nexusform.domains.whatif.questions.pods_down import WorkloadImpact
+from nexusform.domains.whatif.rendering.runtime_upgrade_report import POOL, build_pool_cells
+from nexusform.domains.whatif.rendering.workload_rows import (
+    build_pending_lines,
+    build_workload_document,
+    build_workload_table,
+)
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import (
+    REPLACEMENT_FORM,
+    AnswerReport,
+    Row,
+    Section,
+    Table,
+    format_short_location,
+)
+from nexusform.rendering.notation.json_bounds import build_sampled_capacity
+from nexusform.rendering.notation.sample_text import describe_sampled_capacity
+from nexusform.scheduling.racks.vms import Interval
+from nexusform.snapshots.availability import PoolAvailability, Replacement
+from nexusform.snapshots.snapshot import OwnerKind
+
+
+def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
+    """Build the report: VMs down and remaining, commands, and re-created VMs."""
+    sections = [_build_down_section(failure)] if failure.pools else []
+    if failure.workloads:
+        sections.append(_build_workload_section(failure))
+    if failure.deletions:
+        sections.append(_build_deletion_section(failure))
+    if failure.machines and failure.vm_count:
+        sections.append(_build_runbook_section(failure))
+    if failure.recreations:
+        sections += [
+            _build_recreation_section(failure),
+            *(_build_location_section(pool) for pool in failure.recreations),
+        ]
+    return AnswerReport(
+        f"Loss of {failure.scope.value} {failure.lost} ({origin})",
+        build_failure_summary(failure),
+        failure.has_findings,
+        tuple(_build_facts(failure)),
+        tuple(sections),
+    )
+
+
+def build_failure_summary(failure: Failure) -> str:
+    """Build the summary: VMs down, losses, and capacity elsewhere."""
+    if not failure.vm_count:
+        return "Nothing is down: no VM stands there."
+    down_text = f"{format_count(failure.vm_count, 'VM')} {select_form(failure.vm_count, 'is', 'are')} down"
+    if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
+        return f"{down_text}, and nothing comes back elsewhere by itself."
+    losses = [_describe_loss(pool) for pool in failure.pools if pool.is_lost]
+    losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
+    clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
+    if failure.recreations:
+        clauses.append(_describe_capacity(failure))
+    return "; ".join(clauses) + "."
+
+
+def _describe_capacity(failure: Failure) -> str:
+    """Describe if every node has capacity elsewhere, and how certain that is."""
+    missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
+    if not missing:
+        return "there is room for every node elsewhere"
+    if failure.samples is None or failure.samples.missing_count.is_exact:
+        return f"{format_count(missing, 'VM')} {select_form(missing, 'fits', 'fit')} nowhere else"
+    sample_counts = failure.samples.numa_sampling
+    return (
+        f"{failure.samples.missing_count} VMs fit nowhere else, and everything fits in "
+        f"{sample_counts.fitting_count:,} of "
+        f"{sample_counts.sample_count:,} draws of NUMA cells that nobody told"
+    )
+
+
+def _describe_loss(pool: PoolAvailability) -> str:
+    """Describe the loss of a pool for its cluster."""
+    if pool.is_control_plane:
+        return f"{pool.cluster} loses its control-plane quorum"
+    return f"{pool.cluster} has no node of {pool.pool} left"
+
+
+def _build_facts(failure: Failure) -> Iterable[str]:
+    """Build sentences about automatic and manual recovery."""
+    if failure.machines and failure.scope is FailureScope.RACK:
+        yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
+    if failure.deletions:
+        yield (
+            "The platform creates no VM again by itself. It does so elsewhere once the node is deleted, "
+            "which may take up to 30 minutes and may leave the racks less evenly filled; when the machine "
+            "comes back first, its VMs start there again."
+        )
+    if failure.samples is not None:
+        yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
+    waiting_texts = [_describe_waiting(pool) for pool in failure.stay_down]
+    if waiting_texts:
+        yield f"Down until the machine is back: {format_list(waiting_texts)}."
+    if failure.unmanaged_vms:
+        yield f"Outside nexusform, down: {format_list(failure.unmanaged_vms)}."
+
+
+def _describe_waiting(pool: PoolAvailability) -> str:
+    """Describe VMs waiting for their machine, with the command to re-create them elsewhere."""
+    if pool.kind is OwnerKind.VM:
+        return f"{pool.cluster} (elsewhere by `nexusform apply -replace='{pool.address}'`)"
+    names = format_list((vm.name for vm in pool.down_vms), 3)
+    return f"{names} (elsewhere by `nexusform apply -replace='{pool.address}:NAME'`)"
+
+
+def _build_down_section(failure: Failure) -> Section:
+    rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
+    table = _build_table(("cluster", "pool", "down", "up", ""), rows, 2)
+    return Section("What is down, what is left", table=table, is_finding=any(row.is_finding for row in rows))
+
+
+def _build_workload_section(failure: Failure) -> Section:
+    table = build_workload_table(failure.workloads, is_drained=False)
+    lines = tuple(build_pending_lines(failure.workloads))
+    has_findings = bool(failure.lost_workloads)
+    return Section("Workloads, before any node is back", lines, table=table, is_finding=has_findings)
+
+
+def _build_table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Table:
+    return Table(heads, rows, frozenset(figures))
+
+
+def _build_deletion_section(failure: Failure) -> Section:
+    """Build the section of commands that re-create nodes elsewhere."""
+    unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
+    lines = []
+    if unreachable:
+        lines.append(
+            f"Without quorum the control plane of {format_list(unreachable)} cannot answer: bring a machine "
+            f"back first."
+        )
+    commands: list[str] = []
+    for deletion in failure.deletions:
+        note = "" if deletion.is_reachable else ", no quorum"
+        commands.append(f"# {deletion.cluster} ({format_count(len(deletion.nodes), 'node')}{note})")
+        commands.append(deletion.command)
+    title = "Delete these nodes so that the platform creates them elsewhere"
+    return Section(title, tuple(lines), tuple(commands))
+
+
+def _build_runbook_section(failure: Failure) -> Section:
+    """Build the section of the runbook."""
+    steps = build_runbook(failure)
+    return Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
+
+
+def build_runbook(failure: Failure) -> tuple[str, ...]:
+    """Build the steps of an operator, from the failure to the final check."""
+    return (*_build_checks(failure), *_build_actions(failure), *_build_final_checks(failure))
+
+
+def _build_checks(failure: Failure) -> Iterable[str]:
+    """Build the steps before any deletion: a machine that recovers soon needs none."""
+    machines = format_list(failure.machines, 4)
+    verb = select_form(len(failure.machines), "is", "are")
+    yield (
+        f"Check that {machines} {verb} really gone (`az networkcloud baremetalmachine show`: powerState, "
+        "readyState): what comes back soon brings its VMs back itself."
+    )
+    return_text = select_form(len(failure.machines), "it returns", "they return")
+    yield f"Cordon {machines}, so that nothing is placed there when {return_text}."
+    unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
+    if unreachable:
+        yield (
+            f"Bring a machine back for {format_list(unreachable)} first: without quorum no node of it can "
+            f"be deleted."
+        )
+    if failure.missing:
+        reasons = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
+        yield (
+            f"{format_count(failure.missing, 'VM')} ({reasons}) will find no room: make some first "
+            "(`nexusform simulate repack`), or leave their nodes until the machine is back."
+        )
+
+
+def _build_actions(failure: Failure) -> Iterable[str]:
+    """Build the deletion steps, clusters with control plane nodes one at a time."""
+    for deletion in failure.deletions:
+        if deletion.is_reachable:
+            yield (
+                f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} by the command "
+                f"above."
+            )
+    for pool in failure.stay_down:
+        yield f"Down until the machine is back: {_describe_waiting(pool)}."
+
+
+def _build_final_checks(failure: Failure) -> Iterable[str]:
+    """Build the steps to verify the result."""
+    if failure.deletions:
+        yield (
+            "Wait until the new nodes are Ready (up to 30 minutes), and compare where they stand with the "
+            "tables below."
+        )
+    yield (
+        "`nexusform plan` then says what stands elsewhere than recorded; `nexusform apply -refresh-only` "
+        "records it."
+    )
+    recovery_text = select_form(len(failure.machines), "the machine is", "the machines are")
+    yield f"When {recovery_text} back, uncordon: nothing moves back by itself."
+
+
+def _build_recreation_section(failure: Failure) -> Section:
+    """Build the section of re-created VMs."""
+    sampled_counts = (
+        failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+    )
+    rows = tuple(
+        _build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True)
+    )
+    reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
+    table = _build_table(("cluster", "pool", "fit", "racks"), rows, 2)
+    title = "Where they come back, by the rule"
+    return Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
+
+
+def _build_recreation_row(pool: PoolRecreation, sampled_count: Interval | None) -> Row:
+    """Build the row of a pool: fitting VMs as a range over samples, racks of the reported sample."""
+    missing = sampled_count or Interval(pool.missing, pool.missing)
+    fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
+    cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", _format_racks(pool))
+    return Row(cells, missing.maximum > 0)
+
+
+def _format_racks(pool: PoolRecreation) -> str:
+    """Format the racks of re-created VMs, with counts above one."""
+    counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
+    racks = sorted(counts, key=str.encode)
+    return format_list(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
+
+
+def _build_location_section(pool: PoolRecreation) -> Section:
+    rows = tuple(_build_location_row(vm) for vm in pool.vms)
+    table = _build_table(("node", "stood on", "comes back on"), rows)
+    return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
+
+
+def _build_location_row(replacement: Replacement) -> Row:
+    vm, location = replacement.vm, replacement.placement
+    location_text = format_short_location(location) if location is not None else "no room"
+    return Row((vm.name, format_short_location(vm.placement), location_text), location is None)
+
+
+def _build_workload_document(impact: WorkloadImpact) -> dict[str, Any]:
+    return build_workload_document(impact, is_drained=False)
+
+
+def _list_runbook(failure: Failure) -> list[str]:
+    return list(build_runbook(failure)) if failure.machines and failure.vm_count else []
+
+
+# Failure as JSON data.
+FAILURE: Final = RecordForm(
+    Failure,
+    "site_id scope lost machines vms_down=vm_count pools stay_down outside_vms_down=unmanaged_vms workloads "
+    "runbook=. delete_nodes=deletions vms_without_room=missing comebacks=recreations draws=samples",
+    pools=POOL,
+    stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
+    workloads=_build_workload_document,
+    runbook=_list_runbook,
+    delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
+    comebacks=RecordForm(
+        PoolRecreation, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM
+    ),
+    draws=build_sampled_capacity,
+)

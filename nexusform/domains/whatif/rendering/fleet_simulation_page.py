@@ -1,0 +1,138 @@
+"""Page of `simulate fleet`: the placement matrix before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.fleet.rendering.fleet_parts import (
+    MAX_GRID_COLUMNS,
+    FleetMatrix,
+    MatrixCell,
+    render_binding_list,
+    render_grid,
+    render_pods,
+    render_reasons,
+)
+from nexusform.domains.fleet.scheduling.bindings import Binding
+from nexusform.domains.whatif.questions.fleet_edits import Edit, EditKind
+from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, PlacementOutcome
+from nexusform.domains.whatif.rendering.fleet_simulation_report import select_placements
+from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.rendering.answers.answer_page import render_answer_page
+from nexusform.rendering.answers.answer_report import AnswerReport
+from nexusform.rendering.notation.markup import Markup, Part, build_element
+from nexusform.rendering.page.page_data import build_simulation_data
+from nexusform.rendering.page.page_parts import build_section
+
+_NOTES: Final = {EditKind.LEAVE: "leaves", EditKind.DRAIN: "is drained", EditKind.JOIN: "joins"}
+
+
+def render_fleet_page(simulation: FleetSimulation, report: AnswerReport) -> str:
+    """Render the page, with a newline at its end."""
+    pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
+    rows = _list_all_rows(simulation)
+    data = build_simulation_data((), [*rows, *pods])
+    return render_answer_page(
+        report, _render_matrices(simulation), data, render_pods(pods, "Pods one by one")
+    )
+
+
+def _render_matrices(simulation: FleetSimulation) -> Part:
+    """Render the placements before and after with reasons; None without placements."""
+    if not simulation.placements:
+        return None
+    columns = _select_columns(simulation)
+    if not columns:
+        changed_rows = [row for row in _list_all_rows(simulation) if _is_change(row)]
+        return build_section("fleet", "Fleet", render_binding_list(changed_rows))
+    notes = _build_notes(simulation.edits)
+    joining = {edit.member for edit in simulation.edits if edit.kind is EditKind.JOIN}
+    columns_before = tuple(name for name in columns if name not in joining)
+    names = tuple(placement.after.key for placement in select_placements(simulation))
+    squares_after = _build_squares_after(simulation)
+    before = FleetMatrix(names, columns_before, _build_squares_before(simulation))
+    after = FleetMatrix(names, columns, squares_after, notes)
+    return build_section(
+        "fleet",
+        "Fleet",
+        _render_hidden_count(simulation, columns),
+        build_element(
+            "div",
+            build_element("div", render_grid(before, "Before"), class_="side"),
+            build_element("div", render_grid(after, "After, with the scores of picked ones"), class_="side"),
+            class_="side-by-side",
+        ),
+        render_reasons(squares_after),
+    )
+
+
+def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
+    """Select the members by name; in a large fleet the affected ones, none if too many."""
+    names = {member.name for member in simulation.members}
+    if len(names) > MAX_GRID_COLUMNS:
+        names = {edit.member for edit in simulation.edits}
+        for placement in simulation.placements:
+            names |= {*placement.gained, *placement.lost}
+    return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
+
+
+def _render_hidden_count(simulation: FleetSimulation, columns: tuple[str, ...]) -> Markup | None:
+    count = len(simulation.members) - len(columns)
+    if not count:
+        return None
+    return build_element(
+        "p", f"{format_count(count, 'other member')}: nothing comes or goes there.", class_="quiet"
+    )
+
+
+def _build_notes(edits: Iterable[Edit]) -> Mapping[str, str]:
+    """Build a short note of the edits of each member."""
+    notes: dict[str, str] = {}
+    for edit in edits:
+        note = _NOTES.get(edit.kind, f"other {edit.kind}")
+        notes[edit.member] = f"{notes[edit.member]}, {note}" if edit.member in notes else note
+    return notes
+
+
+def _is_change(row: PlacementChange) -> bool:
+    return row.action is not PlacementAction.KEEP
+
+
+def _list_all_rows(simulation: FleetSimulation) -> list[PlacementChange]:
+    """List the binding rows of all placements."""
+    return list(chain.from_iterable(map(_list_rows, simulation.placements)))
+
+
+def _list_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:
+    """List the binding rows of a placement: caused by the edits, and unrelated."""
+    return (*placement.rows, *placement.unrelated)
+
+
+def _build_squares_before(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
+    """Build the squares of current bindings, without reasons."""
+    squares: dict[tuple[str, str], MatrixCell] = {}
+    for placement in simulation.placements:
+        for row in _list_rows(placement):
+            if isinstance(row.source, Binding):
+                unchanged_row = replace(
+                    row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={}
+                )
+                squares[placement.after.key, row.object] = MatrixCell(unchanged_row)
+    return squares
+
+
+def _build_squares_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
+    """Build the squares of resulting bindings, with reasons of unselected clusters."""
+    squares: dict[tuple[str, str], MatrixCell] = {}
+    for placement in simulation.placements:
+        key = placement.after.key
+        for row in _list_rows(placement):
+            squares[key, row.object] = MatrixCell(row)
+        for decision in placement.status.unselected_decisions if placement.status is not None else ():
+            squares.setdefault((key, decision.cluster), MatrixCell(None, "", decision.reason))
+    return squares

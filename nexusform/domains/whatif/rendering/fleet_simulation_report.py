@@ -1,0 +1,403 @@
+"""Report of `simulate fleet`, as text and as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
+from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.domains.whatif.questions.fleet_simulation import (
+    FleetSimulation,
+    MemberCapacity,
+    PlacementOutcome,
+)
+from nexusform.json_data.record_forms import RecordForm, build_row_form
+from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+
+_RESOURCES: Final = ("cpu", "memory")
+_MAX_PODS: Final = 20
+_MAX_ROWS: Final = 20  # limit for a row per placement
+_MAX_SENTENCES: Final = 60
+
+
+def build_fleet_report(simulation: FleetSimulation, origin: str) -> AnswerReport:
+    """Build the report: placement changes with reasons, pods, and remaining capacity."""
+    sections = [
+        _build_placement_section(simulation),
+        *_build_reason_section(simulation),
+        *_build_kept_sections(simulation),
+    ]
+    sections += [*_build_pod_section(simulation), *_build_capacity_section(simulation)]
+    edits = format_list((edit.text for edit in simulation.edits), 3)
+    return AnswerReport(
+        f"Fleet: {edits} ({origin})",
+        _build_summary(simulation),
+        simulation.has_findings,
+        tuple(_build_facts(simulation)),
+        tuple(sections),
+    )
+
+
+def _build_summary(simulation: FleetSimulation) -> str:
+    """Build the summary: number of changed placements, then findings."""
+    placements = simulation.placements
+    if not placements:
+        return "Nothing changes: there is no placement."
+    return f"{'; '.join([_count_changes(placements), *_describe_findings(simulation)])}."
+
+
+def _count_changes(placements: Sequence[PlacementOutcome]) -> str:
+    """Build the clause about changed placements."""
+    changed = sum(bool(placement.gained or placement.lost) for placement in placements)
+    if not changed:
+        return f"No placement changes ({len(placements):,} looked at)"
+    verb = select_form(changed, "changes", "change")
+    return f"{changed:,} of {format_count(len(placements), 'placement')} {verb}"
+
+
+def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
+    """Describe each finding in a clause."""
+    placements = simulation.placements
+    unfulfilled = [
+        placement.after.key
+        for placement in placements
+        if placement.before.is_fulfilled and not placement.after.is_fulfilled
+    ]
+    if unfulfilled:
+        yield f"{format_list(unfulfilled, 4)} {select_form(len(unfulfilled), 'falls', 'fall')} short"
+    empty = [
+        placement.after.key
+        for placement in placements
+        if placement.before.clusters and not placement.after.clusters
+    ]
+    if empty:
+        yield f"{format_list(empty, 4)} {select_form(len(empty), 'is', 'are')} on no cluster any more"
+    for placement in placements:
+        if placement.abort is not None:
+            cluster_text = f" at {placement.abort.cluster}" if placement.abort.cluster else ""
+            yield f"the scheduler stops{cluster_text} for {placement.after.key}"
+    pending_count = sum(len(placement.pending) for placement in placements)
+    if pending_count:
+        yield f"{format_count(pending_count, 'pod')} {select_form(pending_count, 'finds', 'find')} no node"
+    for key, cluster in simulation.remaining:
+        yield f"{key} stays on {cluster}"
+
+
+def _build_facts(simulation: FleetSimulation) -> Iterator[str]:
+    """Build sentences about warnings and staged runs."""
+    for warning in simulation.warnings:
+        prefix = f"{warning.address}: " if warning.address else ""
+        yield f"{prefix}{' '.join(warning.detail.split())}"
+    waiting_placements = [
+        placement.after.key
+        for placement in simulation.placements
+        if placement.after.is_external and _is_waiting_for_run(placement)
+    ]
+    if waiting_placements:
+        yield (
+            f"{format_list(waiting_placements, 4)}: the strategy is External, so what is picked or let go is "
+            f"so on the "
+            "clusters only once a staged run carries it out."
+        )
+
+
+def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
+    """Return True if a staged run has to apply the scheduler's decision."""
+    changed = {*placement.gained, *placement.lost}
+    return any(
+        isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
+        for row in placement.rows
+        if row.object in changed
+    )
+
+
+def _has_cluster_changes(placement: PlacementOutcome) -> bool:
+    """Return True if clusters are added or removed."""
+    return bool(placement.gained or placement.lost)
+
+
+def _build_placement_section(simulation: FleetSimulation) -> Section:
+    """Build the section of placements, one row each; of many only those with changes or findings."""
+    selected = select_placements(simulation)
+    rows = tuple(_build_placement_row(placement) for placement in selected)
+    table = Table(("placement", "policy", "clusters", "comes to", "leaves", ""), rows) if rows else None
+    other_lines = _count_others(simulation, len(selected))
+    return Section(
+        "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
+    )
+
+
+def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]:
+    """Select all placements, or those with changes or findings if there are many."""
+    placements = simulation.placements
+    if len(placements) <= _MAX_ROWS:
+        return placements
+    return [
+        placement for placement in placements if _has_cluster_changes(placement) or placement.has_findings
+    ]
+
+
+def _count_others(simulation: FleetSimulation, row_count: int) -> tuple[str, ...]:
+    """Build the line about placements without a row."""
+    other_count = len(simulation.placements) - row_count
+    if not other_count:
+        return ()
+    noun = "other placement" if row_count else "placement"
+    text = (
+        f"{format_count(other_count, noun)} {select_form(other_count, 'stays', 'stay')} as "
+        f"{select_form(other_count, 'it is', 'they are')}"
+    )
+    unfulfilled = sum(
+        not placement.after.is_fulfilled
+        for placement in simulation.placements
+        if not (_has_cluster_changes(placement) or placement.has_findings)
+    )
+    if unfulfilled:
+        text += f"; {unfulfilled:,} of them not fulfilled, as before"
+    return (f"{text}.",)
+
+
+def _build_placement_row(placement: PlacementOutcome) -> Row:
+    count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
+    clusters = (
+        f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
+    )
+    state = "" if placement.after.is_fulfilled else "not fulfilled"
+    if not placement.after.is_fulfilled and not placement.before.is_fulfilled:
+        state = "not fulfilled, as before"
+    cells = (
+        placement.after.key,
+        str(placement.after.kind),
+        clusters,
+        format_list(placement.gained, 4),
+        format_list(placement.lost, 4),
+        state,
+    )
+    return Row(cells, placement.has_findings)
+
+
+def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
+    """Build the section of reasons for added, removed and missing clusters."""
+    lines: list[str] = []
+    for placement in select_placements(simulation):
+        lines += [
+            _describe_reason(placement, row, "")
+            for row in placement.rows
+            if _is_cluster_change(placement, row)
+        ]
+        lines += [
+            _describe_reason(placement, row, ", with or without this")
+            for row in placement.unrelated
+            if _is_cluster_change(placement, row)
+        ]
+        if placement.status is not None and not placement.after.is_fulfilled:
+            lines.append(f"{placement.after.key}: {placement.status.condition.message}")
+            lines += [
+                f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions
+            ]
+    if lines:
+        yield Section("Why", _limit_sentences(lines))
+
+
+def _limit_sentences(lines: Sequence[str]) -> tuple[str, ...]:
+    """Limit the sentences, with the number of further ones; JSON has all."""
+    hidden_count = len(lines) - _MAX_SENTENCES
+    return (
+        tuple(lines)
+        if hidden_count <= 1
+        else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more like these")
+    )
+
+
+def _is_cluster_change(placement: PlacementOutcome, row: PlacementChange) -> bool:
+    """Return True if a row adds or removes a cluster."""
+    return row.action is not PlacementAction.KEEP and row.object in (*placement.gained, *placement.lost)
+
+
+def _describe_reason(placement: PlacementOutcome, row: PlacementChange, aside: str) -> str:
+    """Describe the reason of an added or removed cluster; `aside` follows the cluster."""
+    verb = "comes to" if row.object in placement.gained else "leaves"
+    return f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}"
+
+
+def _build_kept_sections(simulation: FleetSimulation) -> Iterator[Section]:
+    """Build the sections of clusters kept against the policy, and of differences of a new placement."""
+    kept_lines: list[str] = []
+    fresh_lines: list[str] = []
+    for placement in simulation.placements:
+        for row in placement.unchanged:
+            reason = row.reason.removeprefix("kept: ")
+            kept_lines.append(f"{placement.after.key} on {row.object}: {reason}")
+        fresh_lines += _describe_fresh(placement)
+    if kept_lines:
+        yield Section("Kept all the same", _limit_sentences(kept_lines))
+    if fresh_lines:
+        title = "What a placement made anew would do (nothing is moved for that)"
+        yield Section(title, _limit_sentences(fresh_lines))
+
+
+def _describe_fresh(placement: PlacementOutcome) -> Iterator[str]:
+    """Describe the difference of a newly created placement."""
+    gained, lost = placement.fresh.gained_clusters, placement.fresh.lost_clusters
+    clauses = [f"hold {format_list(gained, 4)}"] if gained else []
+    clauses += [f"not hold {format_list(lost, 4)}"] if lost else []
+    if clauses:
+        yield f"{placement.after.key} would {' and '.join(clauses)}"
+
+
+def _build_workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:
+    """Build the row of a workload (`cluster/workload`): pods added, removed and pending."""
+    cluster, _, workload = pool.partition("/")
+    added = sum(_get_node(row) is not None for row in pods)
+    removed = sum(row.target is None for row in pods)
+    pending = len(pods) - added - removed
+    return Row((cluster, workload, str(added or ""), str(removed or ""), str(pending or "")), pending > 0)
+
+
+def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
+    """Build the section of added, removed and pending pods by workload."""
+    rows: list[Row] = []
+    reasons: dict[str, None] = {}
+    for placement in simulation.placements:
+        by_workload: dict[str, list[PlacementChange]] = {}
+        for row in placement.pods:
+            by_workload.setdefault(row.pool, []).append(row)
+        rows += [_build_workload_row(pool, pods) for pool, pods in by_workload.items()]
+        reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
+    if rows:
+        table = Table(
+            ("cluster", "workload", "come", "go", "find no node"), tuple(rows), frozenset({2, 3, 4})
+        )
+        lines = tuple(reasons)[:_MAX_PODS]
+        yield Section("Pods", lines, table=table, is_finding=any(row.is_finding for row in rows))
+
+
+def _get_node(row: PlacementChange) -> str | None:
+    """Return the new node of a pod, None without one."""
+    return row.target.node if isinstance(row.target, PodLocation) else None
+
+
+def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
+    """Build the section of affected members' capacity."""
+    affected = {edit.member for edit in simulation.edits}
+    for placement in simulation.placements:
+        affected |= {*placement.gained, *placement.lost}
+    selected = [
+        member for member in simulation.members if member.name in affected or member.before != member.after
+    ]
+    unaffected_count = len(simulation.members) - len(selected)
+    without_data = [member.name for member in selected if not any(_build_capacity_row(member).cells[1:])]
+    rows = tuple(_build_capacity_row(member) for member in selected if member.name not in without_data)
+    with_fixed_figures = [
+        member.name
+        for member in selected
+        if not member.is_derived and member.after is not None and member.name not in without_data
+    ]
+    lines = []
+    if with_fixed_figures:
+        lines.append(
+            f"{format_list(with_fixed_figures, 4)}: given figures, which stay as they are. Without nodes the "
+            f"pods that come "
+            "are not predicted."
+        )
+    if without_data:
+        lines.append(f"Nothing is known of cpu and memory on {format_list(without_data, 4)}.")
+    if unaffected_count:
+        lines.append(
+            f"{format_count(unaffected_count, 'other member')} "
+            f"{select_form(unaffected_count, 'stays', 'stay')} as before."
+        )
+    table = Table(("member", "cpu", "memory"), rows) if rows else None
+    yield Section("Room: available of allocatable", tuple(lines), table=table)
+
+
+def _build_capacity_row(member: MemberCapacity) -> Row:
+    if member.after is None:
+        return Row((member.name, "gone", "gone"))
+    cells = [_format_resource(member, resource) for resource in _RESOURCES]
+    return Row((member.name, *cells))
+
+
+def _format_resource(member: MemberCapacity, resource: str) -> str:
+    """Format a resource: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
+    assert member.after is not None
+    available, allocatable = member.after.available.get(resource), member.after.allocatable.get(resource)
+    available_before = member.before.available.get(resource) if member.before is not None else None
+    if available is None:
+        return ""
+    is_changed = available_before is not None and available_before != available
+    change = f"{available_before} -> {available}" if is_changed else str(available)
+    return change if allocatable is None else f"{change} of {allocatable}"
+
+
+# --- as data -----------------------------------------------------------------------------------
+
+
+def _format_amounts(amounts: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
+
+
+def _build_usage_document(usage: ResourceUsage) -> Mapping[str, Any]:
+    return {"allocatable": _format_amounts(usage.allocatable), "available": _format_amounts(usage.available)}
+
+
+def _get_binding_state(target: object) -> str | None:
+    return str(BindingState(target.state)) if isinstance(target, Binding) else None
+
+
+def _split_pod(row: PlacementChange) -> dict[str, Any]:
+    cluster, _, workload = row.pool.partition("/")
+    return {"cluster": cluster, "workload": workload, "pod": row.object}
+
+
+_UNSELECTED: Final = RecordForm(Struct, "cluster reason")
+_BINDING: Final = RecordForm(
+    PlacementChange, "cluster=object action trigger? reason? state=target scores", state=_get_binding_state
+)
+_POD: Final = RecordForm(
+    PlacementChange, "*of=. action node=. reason?", record_class=_split_pod, node=_get_node
+)
+
+
+def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any]]:
+    return (
+        []
+        if outcome.status is None
+        else [_UNSELECTED(decision) for decision in outcome.status.unselected_decisions]
+    )
+
+
+_PLACEMENT: Final = RecordForm(
+    PlacementOutcome,
+    "address=after.address name=after.key placement_type=after.kind strategy=after.is_external "
+    "before=before.clusters after=after.clusters gained lost fulfilled_before=before.fulfilled "
+    "fulfilled=after.fulfilled scheduled=status.condition.message unselected=. "
+    "stopped=abort.message made_anew=fresh bindings=rows pods pods_without_node=.",
+    strategy=lambda external: "External" if external else "RollingUpdate",
+    unselected=_build_unselected_documents,
+    made_anew="gained lost",
+    bindings=_BINDING,
+    pods=_POD,
+    pods_without_node=lambda outcome: dict(Counter(str(row.pool) for row in outcome.pending)),
+)
+# Simulation as JSON data.
+FLEET: Final = RecordForm(
+    FleetSimulation,
+    "changes=edits placements members staying=remaining warnings",
+    changes="change=verb member key? value",
+    placements=_PLACEMENT,
+    members=RecordForm(
+        MemberCapacity,
+        "name derived=is_derived before after",
+        before=_build_usage_document,
+        after=_build_usage_document,
+    ),
+    staying=build_row_form("placement cluster"),
+    warnings="id address? detail",
+)

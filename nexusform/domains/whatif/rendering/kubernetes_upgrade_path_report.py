@@ -1,0 +1,146 @@
+"""Report of `simulate kubernetes-upgrade -to=V`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, Hop, UpgradePath
+from nexusform.domains.whatif.questions.kubernetes_versions import SOURCE
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNETES_UPGRADE
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+
+
+def build_upgrade_path_report(path: UpgradePath, origin: str) -> AnswerReport:
+    """Build the report: summary, then the hops of every cluster in order."""
+    names = format_list(cluster.cluster for cluster in path.clusters)
+    return AnswerReport(
+        f"Kubernetes {path.target} for {names} on {path.site_id} ({origin})",
+        _build_summary(path),
+        path.has_findings,
+        tuple(_build_facts(path)),
+        tuple(_build_cluster_section(cluster) for cluster in path.clusters),
+    )
+
+
+def _build_summary(path: UpgradePath) -> str:
+    hops = [hop for cluster in path.clusters for hop in cluster.hops]
+    if not hops:
+        return "Nothing to do: that is the version now."
+    blocked = [
+        (cluster, hop) for cluster in path.clusters for hop in cluster.hops if not hop.has_surge_capacity
+    ]
+    if blocked:
+        cluster, hop = blocked[0]
+        pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
+        reason = f"no room for the surge of {pools}" if pools else "room for the surge in some draws only"
+        return f"It does not go through: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
+    missing = [hop for hop in hops if hop.is_unavailable]
+    if missing:
+        return f"It does not go through: the site has no version {missing[0].end}."
+    if path.has_findings:
+        count = sum(hop.has_findings for hop in hops)
+        return (
+            f"Every surge fits, but {format_count(count, 'hop')} {select_form(count, 'takes', 'take')} "
+            f"something down."
+        )
+    return f"It goes through in {format_count(len(hops), 'hop')}: every surge fits."
+
+
+def _build_facts(path: UpgradePath) -> Iterable[str]:
+    """Build sentences about order and versions."""
+    yield "No minor version may be skipped; each hop starts from where the one before leaves the VMs."
+    if len(path.clusters) > 1:
+        order = ", ".join(cluster.cluster for cluster in path.clusters)
+        fits = all(hop.has_surge_capacity for cluster in path.clusters for hop in cluster.hops)
+        if fits:
+            yield f"In this order every surge fits: {order}."
+        else:
+            orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
+            yield f"In no order does every surge fit ({orders_text} tried); shown as asked: {order}."
+    hops = [hop for cluster in path.clusters for hop in cluster.hops]
+    if any(hop.supported_until for hop in hops):
+        yield "Ends of support by the day: as the site's catalog kubernetesVersions tells them."
+    if not all(hop.supported_until for hop in hops):
+        yield f"Ends of support by the month: {SOURCE}; long-term support counts."
+    if hops and hops[0].available_versions is None:
+        yield "Which versions the site has was not captured."
+
+
+def _build_cluster_section(cluster: ClusterHops) -> Section:
+    """Build the section of a cluster: one row per hop, and its findings."""
+    rows = tuple(_build_hop_row(hop) for hop in cluster.hops)
+    heads = ("from", "to", "surge", "batches", "drains, hours", "support of it ends")
+    table = Table(heads, rows, frozenset({3, 4}))
+    lines = tuple(line for hop in cluster.hops for line in _describe_findings(hop))
+    return Section(f"{cluster.cluster}", lines, table=table, is_finding=cluster.has_findings)
+
+
+def _build_hop_row(hop: Hop) -> Row:
+    cells = (
+        hop.start,
+        str(hop.end),
+        "fits" if hop.has_surge_capacity else "no room",
+        f"{hop.batch_count:,}",
+        f"up to {hop.drain_hours:.1f}",
+        hop.end_of_support or "not known",
+    )
+    return Row(cells, hop.has_findings)
+
+
+def _describe_findings(hop: Hop) -> Iterable[str]:
+    """Describe losses and blockers of a hop."""
+    prefix = f"{hop.start} -> {hop.end}: "
+    for pool in hop.upgrade.blocked_pools:
+        yield f"{prefix}{pool.pool}: {pool.reason}"
+    if hop.upgrade.budgets:
+        yield f"{prefix}{format_list(hop.upgrade.budgets)} lets no pod be evicted, so drains time out."
+    if hop.lost_pools:
+        yield f"{prefix}nothing of {format_list(hop.lost_pools)} is up (or no quorum) meanwhile."
+    if hop.single_replicas:
+        yield (
+            f"{prefix}down while their node is drained, with one replica: "
+            f"{format_list(hop.single_replicas, 5)}."
+        )
+    if hop.is_unavailable:
+        yield f"{prefix}the site has no {hop.end}: the platform refuses it."
+    elif hop.available_versions:
+        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
+    if hop.needs_intermediate_bundle:
+        yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: go by a version bundle of 4.4 or 4.5 first."
+
+
+def _round_hours(hours: float) -> float:
+    return round(hours, 3)
+
+
+def _get_support_source(hop: Hop) -> str | None:
+    """Return the source of the end of support: "site", "list" or None."""
+    if hop.supported_until:
+        return "site"
+    return "list" if hop.end_of_support else None
+
+
+_HOP: Final = RecordForm(
+    Hop,
+    "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours end_of_support "
+    "end_of_support_told_by=. offered=available_versions blocking_budgets=upgrade.budgets lost=lost_pools "
+    "single_replicas needs_a_bundle_between=needs_intermediate_bundle upgrade",
+    to=str,
+    drain_hours=_round_hours,
+    end_of_support_told_by=_get_support_source,
+    upgrade=KUBERNETES_UPGRADE,
+)
+_PATH: Final = RecordForm(
+    UpgradePath,
+    "site_id to=target orders_tried=tried_orders clusters",
+    to=str,
+    clusters=RecordForm(ClusterHops, "cluster_id hops", hops=_HOP),
+)
+
+
+def build_upgrade_path_document(path: UpgradePath) -> dict[str, Any]:
+    """Build the hops as JSON data."""
+    return {**_PATH(path), "end_of_support_source": SOURCE}

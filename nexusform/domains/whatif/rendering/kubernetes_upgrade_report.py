@@ -1,0 +1,177 @@
+"""Report of `simulate kubernetes-upgrade`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade, UpgradeBatch
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.answers.answer_report import (
+    REPLACEMENT_FORM,
+    AnswerReport,
+    Row,
+    Section,
+    Table,
+    format_short_location,
+)
+from nexusform.rendering.notation.json_bounds import build_sampled_capacity
+from nexusform.rendering.notation.sample_text import describe_sampled_capacity
+from nexusform.snapshots.availability import Replacement
+
+
+def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> AnswerReport:
+    """Build the report: summary, pools, and every batch."""
+    version = f", now {upgrade.version}" if upgrade.version else ""
+    sections = [_build_pool_section(upgrade)]
+    sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
+    sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
+    return AnswerReport(
+        f"Kubernetes upgrade of {upgrade.cluster_id}{version} ({origin})",
+        _build_summary(upgrade),
+        upgrade.has_findings,
+        tuple(_build_facts(upgrade)),
+        tuple(sections),
+    )
+
+
+def _build_summary(upgrade: KubernetesUpgrade) -> str:
+    """Build the summary: success, or the blocker."""
+    samples = upgrade.samples
+    if samples is not None and 0 < samples.numa_sampling.fitting_count < samples.numa_sampling.sample_count:
+        pairs = zip(upgrade.pools, samples.pools, strict=True)
+        names = format_list(pool.pool for pool, missing in pairs if missing.maximum)
+        return (
+            f"It goes through in {samples.numa_sampling.fitting_count:,} of "
+            f"{samples.numa_sampling.sample_count:,} draws of NUMA cells that "
+            f"nobody told; in the others there is no room for the surge of {names}."
+        )
+    if upgrade.blocked_pools:
+        names = format_list(pool.pool for pool in upgrade.blocked_pools)
+        return f"It does not go through: there is no room for the surge of {names}."
+    if upgrade.budgets:
+        return (
+            f"It does not go through: {format_list(upgrade.budgets)} lets no pod be evicted, so drains "
+            f"time out."
+        )
+    lost = [pool.pool for pool in upgrade.pools if pool.is_lost]
+    if lost:
+        return f"It goes through, but on the way no node of {format_list(lost)} is up."
+    return "It goes through: every batch finds room."
+
+
+def _build_facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
+    """Build sentences about the upgrade."""
+    yield (
+        "The control plane goes first, one node at a time, then the pools. The new VMs of a batch are placed "
+        "by the rule while the old ones still hold their room; then the old ones leave."
+    )
+    timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.is_control_plane})
+    if timeouts:
+        seconds = format_list(f"{timeout:,}" for timeout in timeouts)
+        yield f"Each old node is drained first, for at most {seconds} seconds."
+    if upgrade.samples is not None:
+        yield f"NUMA cells: {describe_sampled_capacity(upgrade.samples)}"
+    if upgrade.blocked_pools:
+        yield (
+            "The platform ends an upgrade that finds no room for a surge VM; "
+            "what follows is tried all the same."
+        )
+
+
+def _build_pool_section(upgrade: KubernetesUpgrade) -> Section:
+    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
+    heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
+    return Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)
+
+
+def _build_pool_row(pool: PoolUpgrade) -> Row:
+    up = f"{pool.minimum_up} of {pool.count}"
+    cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, _describe_result(pool))
+    return Row(cells, pool.is_blocked or pool.is_lost)
+
+
+def _format_surge(pool: PoolUpgrade) -> str:
+    """Format the surge or unavailability of a pool: `+2 (surge 10%)`, `-1`."""
+    if pool.surge:
+        return f"+{pool.surge} (surge {pool.max_surge})" if "%" in pool.max_surge else f"+{pool.surge}"
+    configured = pool.max_unavailable
+    return f"-{pool.unavailable} (unavailable {configured})" if "%" in configured else f"-{pool.unavailable}"
+
+
+def _describe_result(pool: PoolUpgrade) -> str:
+    """Describe the result for a pool."""
+    if pool.is_blocked:
+        return f"blocked in batch {pool.batches[-1].number}"
+    if pool.has_lost_quorum:
+        return f"quorum lost (needs {pool.quorum})"
+    return "no node up" if pool.is_lost else "goes through"
+
+
+def _build_blocked_section(pool: PoolUpgrade) -> Section:
+    """Build the section of a batch without capacity, with suggested fixes."""
+    batch = pool.batches[-1]
+    missing = [move.vm.name for move in batch.moves if move.placement is None]
+    prefix = f"Batch {batch.number} of {pool.pool} ({_format_surge(pool)})"
+    line = f"{prefix} finds no room for {format_list(missing)}. {pool.reason}"
+    return Section(f"What blocks {pool.pool}", (line, *_suggest_fixes(pool)), is_finding=True)
+
+
+def _suggest_fixes(pool: PoolUpgrade) -> Iterable[str]:
+    """Suggest fixes for a blocked pool."""
+    if pool.fitting_surge:
+        yield f'max_surge = "{pool.fitting_surge}" fits for every batch.'
+    if pool.fits_in_place:
+        yield (
+            'max_surge = "0" with max_unavailable = "1" fits: the old VM leaves first, so each batch has '
+            "one node less up."
+        )
+    if pool.is_control_plane:
+        yield f"Free a cell for one more {pool.sku}; a control plane always surges by one."
+    elif not pool.fitting_surge and not pool.fits_in_place:
+        yield "Smaller surges, and none with max_unavailable 1, were tried; none fits."
+
+
+def _build_batch_section(pool: PoolUpgrade) -> Section:
+    """Build the section of a pool: one row per node with current and new machine."""
+    rows: list[Row] = []
+    for batch in pool.batches:
+        rows += [_build_move_row(batch, move) for move in batch.moves]
+    heads = ("batch", "node", "stands on", "new VM on")
+    title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
+    return Section(
+        title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked
+    )
+
+
+def _build_move_row(batch: UpgradeBatch, move: Replacement) -> Row:
+    location_text = format_short_location(move.placement) if move.placement is not None else "no room"
+    return Row(
+        (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text),
+        not batch.fits,
+    )
+
+
+_BATCH: Final = RecordForm(UpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM)
+_POOL: Final = RecordForm(
+    PoolUpgrade,
+    "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout "
+    "fewest_up=minimum_up "
+    "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=is_lost batches",
+    batches=_BATCH,
+)
+
+
+def _is_fitting(upgrade: KubernetesUpgrade) -> bool:
+    return not upgrade.blocked_pools
+
+
+# Upgrade as JSON data.
+KUBERNETES_UPGRADE: Final = RecordForm(
+    KubernetesUpgrade,
+    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=budgets pools draws=samples",
+    fits=_is_fitting,
+    pools=_POOL,
+    draws=build_sampled_capacity,
+)

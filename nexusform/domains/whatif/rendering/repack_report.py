@@ -1,0 +1,337 @@
+"""Report of `simulate repack`, as text and as data."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.domains.whatif.questions.repack_blocking import Blocking
+from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus
+from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.placement_kinds.kinds import build_location_document
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, format_short_location
+from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+
+_VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
+_RACK: Final = "nexus_rack"
+_MAX_CORDONS: Final = 4
+_MAX_PODS: Final = 40
+
+
+def build_repack_report(repack: RepackResult, origin: str) -> AnswerReport:
+    """Build the report: summary with proof, blocking constraints, and every window with commands."""
+    sections: list[Section] = []
+    if repack.blocking:
+        sections.append(_build_blocking_section(repack))
+    for number, window in enumerate(repack.windows, 1):
+        sections.append(_build_window_section(repack, window, number))
+        sections += _build_pod_section(window, number)
+    if repack.windows:
+        sections.append(_build_capacity_section(repack))
+    request = repack.request
+    zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
+    return AnswerReport(
+        f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
+        _build_summary(repack),
+        repack.has_findings,
+        tuple(_build_facts(repack)),
+        tuple(sections),
+    )
+
+
+def _build_summary(repack: RepackResult) -> str:
+    want, sku = repack.request.want, repack.request.sku.title
+    match repack.status:
+        case RepackStatus.NOTHING_TO_DO:
+            return (
+                f"Nothing to do: {repack.fits_now} {select_form(repack.fits_now.maximum, 'fits', 'fit')} now."
+            )
+        case RepackStatus.OPTIMAL:
+            vms = format_count(repack.recreations or 0, "VM")
+            return f"{vms} to re-create; with fewer it cannot be done (proved)."
+        case RepackStatus.GAP if repack.recreations is not None:
+            recreations, bound = repack.recreations, repack.bound or 0
+            per_cent = 100 * (recreations - bound) / recreations
+            return (
+                f"{format_count(recreations, 'VM')} to re-create; at least {bound} are needed (gap "
+                f"{per_cent:.1f} %)."
+            )
+        case RepackStatus.GAP:
+            return f"No way was found, and no proof that there is none: at least {repack.bound} re-creations."
+    if repack.bound is not None and repack.request.moves is not None:
+        return (
+            f"It cannot be done with {format_count(repack.request.moves, 're-creation')}: "
+            f"at least {repack.bound} are needed (proved)."
+        )
+    return f"It cannot be done: no choice of re-creations makes room for {want:,} {sku} (proved)."
+
+
+def _build_facts(repack: RepackResult) -> Iterable[str]:
+    """Build sentences about the proof and its limits."""
+    request = repack.request
+    if repack.status is not RepackStatus.NOTHING_TO_DO:
+        verb = select_form(repack.fits_now.maximum, "fits", "fit")
+        yield f"{repack.fits_now} of {request.want:,} {verb} as it stands."
+    if repack.maximum is not None:
+        yield (
+            f"{repack.maximum:,} {select_form(repack.maximum, 'is', 'are')} the most that could be made "
+            f"to fit."
+        )
+    if repack.windows:
+        pools_text = format_count(repack.pool_count, "pool")
+        yield (
+            f"{format_count(repack.pod_restarts, 'pod')} restart, {pools_text} "
+            f"{select_form(repack.pool_count, 'is', 'are')} touched, "
+            f"in {format_count(len(repack.windows), 'window')}{_describe_minimum_windows(repack)}."
+        )
+        yield _describe_certainty(repack)
+    if repack.unknown_machines:
+        yield _describe_unknown_cells(repack)
+    if repack.is_machine_dependent:
+        yield "The search was ended by -time: on another computer the answer may be another one."
+    if repack.has_no_order:
+        yield "There are choices that would make room, but none was found that the rule can be led to."
+
+
+def _describe_minimum_windows(repack: RepackResult) -> str:
+    """Describe if fewer windows are possible for these VMs."""
+    if len(repack.windows) > repack.minimum_windows:
+        return f" (at least {repack.minimum_windows} for these VMs)"
+    return "" if repack.minimum_windows == 1 else " (fewer cannot do for these VMs)"
+
+
+def _describe_certainty(repack: RepackResult) -> str:
+    """Describe the certainty of the target machines."""
+    steps = [step for window in repack.windows for step in window.steps]
+    certain_count = sum(step.hits == step.runs for step in steps)
+    runs = steps[0].runs
+    text = f"{certain_count} of {len(steps)} land as planned in {runs} of {runs} tie-breaks"
+    if certain_count == len(steps):
+        return f"{text}, with the cordons below."
+    minimum_hits = min(step.hits for step in steps)
+    text = f"{text}, the others in at least {minimum_hits}"
+    if not repack.unknown_machines:
+        return f"{text}."
+    return (
+        f"{text}: as the unknown cells may lie they can go elsewhere, and neither another order nor a cordon "
+        "was found that keeps them from it. Ask again with -not for these VMs; or go on, look where they are "
+        "after their window, and ask again if it is elsewhere."
+    )
+
+
+def _describe_unknown_cells(repack: RepackResult) -> str:
+    machines = format_count(repack.unknown_machines, "machine")
+    text = (
+        f"On {machines} the NUMA cells of VMs are not known: such a machine is emptied as a whole or not "
+        "at all, and takes only what fits however they lie."
+    )
+    if repack.if_known is None:
+        return text
+    return f"{text} With cells known, {format_count(repack.if_known, 're-creation')} might do (one draw)."
+
+
+def _build_blocking_section(repack: RepackResult) -> Section:
+    rows = tuple(
+        Row(
+            (
+                constraint.loosened_by,
+                _format_decision(constraint),
+                "" if constraint.recreations is None else f"{constraint.recreations:,}",
+            )
+        )
+        for constraint in repack.blocking
+    )
+    table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
+    return Section("What stands in the way, each tried by itself", table=table)
+
+
+def _build_pod_section(window: RepackWindow, number: int) -> Iterable[Section]:
+    """Build the section of a window's pods, meanwhile and afterwards."""
+    if not window.pods:
+        return
+    rows = tuple(
+        Row((pod.pod, pod.old_node, _format_node(pod.meanwhile, pod), pod.final_node or "Pending"))
+        for pod in window.pods[:_MAX_PODS]
+    )
+    hidden_count = len(window.pods) - len(rows)
+    lines = (f"And {format_count(hidden_count, 'more pod')}; JSON has them all.",) if hidden_count else ()
+    table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
+    yield Section(f"Pods of window {number}", lines, table=table)
+
+
+def _format_node(node: str, pod: MovedPod) -> str:
+    if not node:
+        return "none: waits"
+    return node if pod.is_certain else f"{node} (one outcome)"
+
+
+def _format_decision(blocking: Blocking) -> str:
+    if blocking.undecided:
+        return "not decided"
+    return "no" if blocking.recreations is None else "yes"
+
+
+def _build_window_section(repack: RepackResult, window: RepackWindow, number: int) -> Section:
+    """Build the section of a window: moves and commands."""
+    rows = tuple(
+        Row(
+            (
+                step.source.vm.name,
+                format_short_location(step.source.vm.placement),
+                format_short_location(step.target),
+                f"{step.hits} of {step.runs}",
+                f"{step.source.pods:,}",
+            )
+        )
+        for step in window.steps
+    )
+    table = Table(("VM", "from", "to", "lands", "pods"), rows, frozenset({3, 4}))
+    lines = []
+    if window.cordons:
+        lines.append(f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.")
+    title = f"Window {number} of {len(repack.windows)}"
+    return Section(
+        title, tuple(lines), commands=tuple(build_window_commands(repack, window, number)), table=table
+    )
+
+
+def build_window_commands(repack: RepackResult, window: RepackWindow, number: int) -> Iterable[str]:
+    """Build the commands of a window: cordon, plan and apply, uncordon."""
+    yield from _build_cordon_commands(repack, window.cordons, "cordon")
+    if any(
+        not _is_rack_address(repack.site.offering_addresses.get(machine, "")) for machine in window.cordons
+    ):
+        yield '# and cordon_status = "Cordoned" in their blocks, or an export made anew: the plan must see it'
+    flags = " ".join(
+        f"-replace={shlex.quote(f'{_get_address(repack, step)}:{step.source.vm.name}')}"
+        for step in window.steps
+    )
+    yield f"nexusform plan {flags} -out=window-{number}.nfplan"
+    yield f"nexusform apply window-{number}.nfplan"
+    manual_steps = [step for step in window.steps if not _is_simulated(repack, step)]
+    if manual_steps:
+        yield from _build_manual_commands(repack, manual_steps)
+    yield from _build_cordon_commands(repack, window.cordons, "uncordon")
+    if manual_steps:
+        yield "# (azure_export: capture the export anew; nexusform apply then takes over where they are)"
+
+
+def _is_simulated(repack: RepackResult, step: RepackStep) -> bool:
+    """Return True if the machine of a VM is generated by a rack, so that apply does everything."""
+    return _is_rack_address(repack.site.offering_addresses.get(step.source.vm.placement.machine, ""))
+
+
+def _build_manual_commands(repack: RepackResult, steps: Sequence[RepackStep]) -> Iterable[str]:
+    """Build the commands to re-create VMs under a read-only provider."""
+    yield "# (the provider azure_export sends nothing: do this in place of that apply)"
+
+    def get_owner(step: RepackStep) -> str:
+        return _get_address(repack, step)
+
+    for address, owner_steps in groupby(sorted(steps, key=get_owner), get_owner):
+        names = [step.source.vm.platform_name or step.source.vm.name for step in owner_steps]
+        if _VIRTUAL_MACHINE in address.split("."):
+            yield f"# delete {address} and create it again"
+            continue
+        node_names = " ".join(map(shlex.quote, names))
+        yield (
+            f"# kubectl drain {node_names} --ignore-daemonsets; kubectl delete node {node_names}   (in "
+            f"{address})"
+        )
+
+
+def _get_address(repack: RepackResult, step: RepackStep) -> str:
+    return str(repack.site.pools[step.source.pool].address)
+
+
+def _build_cordon_commands(repack: RepackResult, machines: Sequence[str], verb: str) -> Iterable[str]:
+    """Build the cordons: HCL for machines generated by racks, `az` for those of an inventory."""
+    owners = repack.site.offering_addresses
+    for address, machine_group in groupby(
+        sorted(machines, key=lambda name: (owners.get(name, ""), name)), owners.get
+    ):
+        names = list(machine_group)
+        if address is None or not _is_rack_address(address):
+            for name in names:
+                yield (
+                    f"az networkcloud baremetalmachine {verb} --name {shlex.quote(name)} "
+                    '--resource-group "$MANAGED_RESOURCE_GROUP"'
+                )
+            continue
+        if verb == "uncordon":
+            yield f"# afterwards, take the blocks out of {address} again"
+            continue
+        yield f"# in {address}:"
+        for name in names:
+            yield f'#   machine_override "{name}" {{ cordoned = true }}'
+
+
+def _is_rack_address(address: str) -> bool:
+    return _RACK in address.split(".")
+
+
+def _build_capacity_section(repack: RepackResult) -> Section:
+    line = (
+        f"Before: {repack.fits_now} of {repack.request.sku.title}; afterwards at least "
+        f"{repack.request.want:,}, once nothing is cordoned any more."
+    )
+    return Section("Room", (line,))
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+_FIGURES: Final = RecordForm(
+    RepackResult,
+    "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status want=request.want "
+    "fits_now=fits_now.least fits_now_bounds=fits_now recreations bound most=maximum "
+    "pods_restarted=pod_restarts pools=pool_count "
+    "windows=. windows_bound=minimum_windows",
+    availability_zones=lambda zones: sorted(zones, key=str.encode),
+    fits_now_bounds=INTERVAL_FORM,
+    windows=lambda repack: len(repack.windows),
+)
+_STEP: Final = RecordForm(
+    RepackStep,
+    "object=source.vm.name from=source.vm.placement to=target lands=hits of=runs pods=source.pods",
+    {"from": build_location_document, "to": build_location_document},
+)
+_POD: Final = RecordForm(
+    MovedPod, "cluster_id workload pod from=old_node meanwhile? then=final_node? certain=is_certain"
+)
+_END: Final = RecordForm(
+    RepackResult,
+    "machines_with_unknown_cells=unknown_machines recreations_if_cells_were_known=if_known "
+    "depends_on_this_machine=is_machine_dependent",
+)
+_BLOCKING: Final = RecordForm(
+    Blocking,
+    "constraint loosened_by recreations decided=.",
+    decided=lambda blocking: not blocking.undecided,
+)
+
+
+def build_repack_document(repack: RepackResult) -> dict[str, Any]:
+    """Build the result as JSON data."""
+    windows = tuple(enumerate(repack.windows, 1))
+    return {
+        **_FIGURES(repack),
+        "steps": [
+            {"window": number, "address": _get_address(repack, step), **_STEP(step)}
+            for number, window in windows
+            for step in window.steps
+        ],
+        "cordons": [
+            {"window": number, "machines": list(window.cordons)}
+            for number, window in windows
+            if window.cordons
+        ],
+        "commands": [list(build_window_commands(repack, window, number)) for number, window in windows],
+        "blocking": [_BLOCKING(constraint) for constraint in repack.blocking],
+        "pods": [{"window": number, **_POD(pod)} for number, window in windows for pod in window.pods],
+        **_END(repack),
+    }

@@ -1,0 +1,394 @@
+"""Report of `simulate runtime-upgrade`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.domains.whatif.questions.pods_down import PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.runtime_upgrade import (
+    DRAIN_MINUTES,
+    UNHEALTHY_MINUTES,
+    PoolOutcome,
+    PoolVerdict,
+    RuntimeUpgrade,
+    UpgradeOptions,
+    UpgradeStop,
+    UpgradeStrategy,
+    UpgradeWave,
+)
+from nexusform.domains.whatif.rendering.workload_rows import (
+    VERDICT,
+    build_pending_lines,
+    build_verdict_section,
+    build_workload_document,
+    build_workload_table,
+)
+from nexusform.json_data.record_forms import RecordForm, build_row_form
+from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, format_spans
+from nexusform.snapshots.availability import PoolAvailability
+from nexusform.snapshots.snapshot import OwnerKind
+
+
+def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> AnswerReport:
+    """Build the report of all sites, one after another."""
+    sections: list[Section] = []
+    facts: list[str] = []
+    for upgrade in upgrades:
+        prefix = f"{upgrade.site_id}: " if len(upgrades) > 1 else ""
+        facts += [f"{prefix}{fact}" for fact in _build_facts(upgrade)]
+        if upgrade.workloads:
+            sections.append(build_verdict_section(upgrade.workloads, prefix))
+        sections.append(_build_verdict_section(upgrade, prefix))
+        if 0 < len(upgrade.waves) <= _MAX_WAVES:
+            sections.append(_build_timeline_section(upgrade, prefix))
+        for wave in upgrade.waves:
+            sections.append(_build_wave_section(wave, prefix))
+            if wave.workloads:
+                sections.append(_build_pods_section(wave, prefix, is_drained=upgrade.options.drain))
+    names = format_list(upgrade.site_id for upgrade in upgrades)
+    has_findings = any(upgrade.has_findings for upgrade in upgrades)
+    title = f"Runtime upgrade of {names} ({origin})"
+    return AnswerReport(title, _build_summary(upgrades), has_findings, tuple(facts), tuple(sections))
+
+
+def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
+    """Build the summary: availability in every wave, and losses."""
+    losses: list[str] = []
+    workloads: list[WorkloadVerdict] = []
+    stops: list[str] = []
+    for upgrade in upgrades:
+        stops += [_describe_stop(upgrade.stop)] if upgrade.stop is not None else []
+        losses += [
+            _describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST
+        ]
+        workloads += upgrade.workloads
+    for workload in workloads:
+        if workload.outcome is PodsOutcome.LOST:
+            losses.append(f"no pod of {workload.workload} runs in wave {format_spans(workload.waves)}")
+    stop_text = f" {' '.join(stops)}" if stops else ""
+    if losses:
+        return f"Availability is lost: {format_list(losses, 4)}.{stop_text}"
+    text = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
+    pending = [
+        f"up to {format_count(workload.maximum_pending, 'pod')} of {workload.workload} Pending"
+        for workload in workloads
+        if workload.maximum_pending
+    ]
+    return (
+        f"Availability is kept: "
+        f"{'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
+    )
+
+
+def _describe_stop(stop: UpgradeStop) -> str:
+    """Describe rack and reason of a predicted stop."""
+    names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
+    number = len(stop.unhealthy)
+    return (
+        f"As things are it stops at {stop.rack}, after wave {stop.waves}: {number} of its "
+        f"{format_count(stop.machines, 'machine')} {select_form(number, 'is', 'are')} not well now and not "
+        f"expected "
+        f"back, and {stop.max_failed} may stay away: {names}."
+    )
+
+
+def _describe_loss(verdict: PoolVerdict) -> str:
+    """Describe the loss of a pool and its waves."""
+    waves = f"wave {format_spans(verdict.lost_in_waves)}"
+    if verdict.is_control_plane:
+        return f"{verdict.cluster} loses its control-plane quorum in {waves}"
+    return f"{verdict.cluster} has no node of {verdict.pool} in {waves}"
+
+
+def _build_facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
+    """Build sentences about the upgrade."""
+    yield from _describe_versions(upgrade.runtime)
+    options = upgrade.options
+    batch_text = "all machines of a rack at once"
+    if options.max_unavailable is not None:
+        batch_text = f"at most {format_count(options.max_unavailable, 'machine')} of a rack at once"
+    yield (
+        f"{format_count(len(upgrade.racks), 'rack')} in byte order of their names, {batch_text}: "
+        f"{format_count(len(upgrade.waves), 'wave')}. The next one begins when every machine is back. The "
+        f"platform allows up to {upgrade.hours} hours."
+    )
+    if options.is_from_site:
+        yield "It goes as the site's update_strategy says, but for what the flags say."
+    if options.wait_minutes:
+        yield f"After each rack it waits {format_count(options.wait_minutes, 'minute')}."
+    yield from _describe_abort(upgrade)
+    if upgrade.unexpected_order:
+        earlier, later = upgrade.unexpected_order
+        yield f"Mind the order: {earlier} comes before {later}, since names are compared byte by byte."
+    if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
+        yield _describe_pauses(upgrade)
+    yield _describe_drain(is_drained=options.drain)
+    yield (
+        "No new NKS VM is created meanwhile. When its machine is back, each VM starts again there; to the "
+        "user it has not moved."
+    )
+    if not upgrade.workloads:
+        yield (
+            "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
+            "depends on what they request."
+        )
+
+
+def _describe_pauses(upgrade: RuntimeUpgrade) -> str:
+    """Describe the pauses and the command to continue."""
+    first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
+    racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
+    before = f": before {format_list(racks)}, and after the last rack" if racks else ""
+    return (
+        f"PauseAfterRack: it waits before the first rack and after every rack{before}. Each time somebody "
+        "has to run `az networkcloud cluster continue-update-version --name CLUSTER --resource-group GROUP`."
+    )
+
+
+_WORKLOADS: Mapping[str, str] = {"True": "workloads are impaired", "False": "workloads run on"}
+
+
+def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
+    """Describe current version and offered upgrades."""
+    if runtime is None:
+        return
+    if runtime.version:
+        yield f"The machines run version {runtime.version}."
+    if not runtime.offers:
+        yield "The platform offers no newer version: there is nothing to upgrade to now."
+    for offer in runtime.offers:
+        parts = (
+            (f"expected to take {offer.duration}", offer.duration),
+            (
+                _WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"),
+                offer.workload_impact,
+            ),
+            (f"supported until {offer.supported_until}", offer.supported_until),
+            (offer.impact.rstrip("."), offer.impact),
+        )
+        details = "; ".join(text for text, value in parts if value)
+        yield f"The platform offers version {offer.version}{f' ({details})' if details else ''}."
+
+
+def _describe_abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
+    """Describe the conditions of an abort."""
+    options = upgrade.options
+    sizes: dict[str, int] = {}
+    for wave in upgrade.waves:
+        sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
+    max_failed_by_rack = {rack: options.compute_max_failed(size) for rack, size in sizes.items()}
+    limits = sorted({number for number in max_failed_by_rack.values() if number is not None})
+    if not limits:
+        return
+    unit = " per cent" if options.is_percentage else ""
+    limit_text = limits[0] if len(limits) == 1 else f"{limits[0]} to {limits[-1]}, by the size of the rack,"
+    yield (
+        f"It stops at a rack of which fewer than {options.threshold}{unit} of the machines come back: "
+        f"{limit_text} "
+        f"{select_form(limits[-1], 'machine')} of a rack may stay away. What was upgraded stays so, and the "
+        f"racks "
+        "after it keep the old version."
+    )
+
+
+def _describe_drain(*, is_drained: bool) -> str:
+    """Describe the handling of pods before a machine shutdown."""
+    if is_drained:
+        return (
+            "Nodes are cordoned and drained before their machine goes down, for at most "
+            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are honoured until then. "
+            "Pods that fit on no other node stay Pending."
+        )
+    return (
+        "-drain=false: machines lose power with all that runs on them. After "
+        f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods count as unhealthy and are "
+        "replaced where other nodes have room."
+    )
+
+
+_PoolId: TypeAlias = tuple[str, str]
+_MAX_WAVES = 24  # columns of the timeline
+
+_OUTCOMES = {
+    PoolOutcome.UNTOUCHED: "untouched",
+    PoolOutcome.KEPT: "kept",
+    PoolOutcome.INTERRUPTED: "interrupted",
+    PoolOutcome.LOST: "lost",
+}
+
+
+def _build_verdict_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
+    """Build the section of pools: minimum VMs up in any wave."""
+    rows = tuple(_build_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
+    heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
+    table = Table(heads, rows, frozenset({2, 3}))
+    return Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost)
+
+
+def _build_verdict_row(verdict: PoolVerdict) -> Row:
+    fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
+    cells = (*_build_pool_cells(verdict), fewest, waves, _describe_result(verdict))
+    return Row(cells, verdict.outcome is PoolOutcome.LOST)
+
+
+def _build_pool_cells(verdict: PoolVerdict) -> tuple[str, str, str]:
+    """Return cluster, pool and number of VMs."""
+    pool = verdict.pool if verdict.kind is not OwnerKind.VM else "(plain VM)"
+    return verdict.cluster, pool, f"{verdict.total:,}"
+
+
+def _describe_result(verdict: PoolVerdict) -> str:
+    """Describe the result for a pool."""
+    outcome_text = _OUTCOMES[verdict.outcome]
+    if verdict.is_control_plane:
+        return f"quorum {outcome_text} (needs {verdict.quorum})"
+    if verdict.outcome is PoolOutcome.LOST:
+        return f"{outcome_text}: no node left"
+    return outcome_text
+
+
+def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
+    """Build the section of VMs up by pool and wave."""
+    waves = [_count_up(wave) for wave in upgrade.waves]
+    rows = tuple(_build_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
+    heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
+    legend = (
+        ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
+    )
+    table = Table(heads, rows, frozenset(range(2, len(heads))))
+    return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
+
+
+def _build_timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
+    cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+    return Row((*_build_pool_cells(verdict), *cells), verdict.outcome is PoolOutcome.LOST)
+
+
+def _count_up(wave: UpgradeWave) -> dict[_PoolId, str]:
+    """Count the VMs up of every pool with VMs down."""
+    return {
+        (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!"
+        if pool.is_lost
+        else f"{pool.remaining_count:,}"
+        for pool in wave.pools
+    }
+
+
+def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
+    """Build the section of pools with VMs down in one wave."""
+    batch_text = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
+    title = (
+        f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, "
+        f"{format_count(len(wave.machines), 'machine')}, "
+        f"{format_count(wave.vm_count, 'VM')} down"
+    )
+    lines = []
+    if wave.unmanaged_vms:
+        lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
+    rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in wave.pools)
+    table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2})) if rows else None
+    return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
+
+
+def _build_pods_section(wave: UpgradeWave, prefix: str, *, is_drained: bool) -> Section:
+    table = build_workload_table(wave.workloads, is_drained=is_drained)
+    lines = tuple(build_pending_lines(wave.workloads))
+    has_findings = any(row.is_finding for row in table.rows)
+    return Section(
+        f"{prefix}Wave {wave.number}: pods", lines, table=table, is_folded=True, is_finding=has_findings
+    )
+
+
+def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
+    """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
+    name = pool.pool if pool.kind is not OwnerKind.VM else "(plain VM)"
+    return (
+        pool.cluster,
+        name,
+        f"{len(pool.down_vms):,}",
+        f"{pool.remaining_count:,} of {pool.total:,}",
+        describe_consequence(pool),
+    )
+
+
+def describe_consequence(pool: PoolAvailability) -> str:
+    """Describe the consequence of these VMs down for the cluster."""
+    if pool.is_control_plane:
+        return f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
+    return "no node left" if pool.is_lost else ""
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
+    """Build the upgrades as JSON data."""
+    return {"sites": [_build_site_document(upgrade) for upgrade in upgrades]}
+
+
+def _has_quorum(pool: PoolAvailability) -> bool | None:
+    return (not pool.is_lost) if pool.is_control_plane else None
+
+
+# Pool with VMs down, as JSON data.
+POOL: Final = RecordForm(
+    PoolAvailability,
+    "cluster_id pool address control_plane=is_control_plane vms=total up=remaining_count down=down_vms "
+    "quorum? quorum_kept=. lost=is_lost",
+    down=attrgetter("name"),
+    quorum_kept=_has_quorum,
+)
+_VERDICT: Final = RecordForm(
+    PoolVerdict,
+    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
+    "lost_in_waves "
+    "verdict=outcome",
+)
+_STOP: Final = RecordForm(
+    UpgradeStop,
+    "rack after_wave=waves machines may_stay_away=max_failed not_well=unhealthy",
+    not_well=build_row_form("machine reason"),
+)
+_RUNTIME: Final = RecordForm(
+    RuntimeVersion,
+    "version? offers",
+    offers="version expected_duration=duration? workload_impact=workloads? impact=words? supported_until?",
+)
+_WAVE: Final = RecordForm(
+    UpgradeWave,
+    "wave=number rack batch batches machines vms_down=vm_count pools outside_vms_down=unmanaged_vms",
+    pools=POOL,
+)
+
+
+def _build_threshold_document(options: UpgradeOptions) -> dict[str, Any] | None:
+    if options.threshold is None:
+        return None
+    return {"value": options.threshold, "per_cent": options.is_percentage}
+
+
+_SITE: Final = RecordForm(
+    RuntimeUpgrade,
+    "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable drain=options.drain "
+    "threshold=options wait_minutes=options.wait_minutes stops=stop racks up_to_hours=hours "
+    "availability_lost=is_availability_lost verdicts workloads",
+    runtime=_RUNTIME,
+    threshold=_build_threshold_document,
+    stops=_STOP,
+    verdicts=_VERDICT,
+    workloads=VERDICT,
+)
+
+
+def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
+    waves = [_build_wave_document(wave, is_drained=upgrade.options.drain) for wave in upgrade.waves]
+    return {**_SITE(upgrade), "waves": waves}
+
+
+def _build_wave_document(wave: UpgradeWave, *, is_drained: bool) -> dict[str, Any]:
+    workloads = [build_workload_document(impact, is_drained=is_drained) for impact in wave.workloads]
+    return {**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost}

@@ -1,0 +1,349 @@
+"""Report of `simulate capacity`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.domains.whatif.questions.capacity import (
+    CapacityAnswer,
+    MixAnswer,
+    MixPart,
+    SkuCapacity,
+    ZoneCapacity,
+)
+from nexusform.domains.whatif.questions.fragmentation import Fragmentation
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.json.json_placements import build_other_capacity_documents
+from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.notation.sample_text import describe_fit
+from nexusform.scheduling.racks.vms import Interval, VmSku
+
+
+def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> AnswerReport:
+    """Build the report of all sites, one after another."""
+    has_findings = any(answer.has_findings for answer in answers)
+    sections: list[Section] = []
+    facts: list[str] = []
+    for answer in answers:
+        prefix = f"{answer.site_id}: " if len(answers) > 1 else ""
+        facts += [f"{prefix}{fact}" for fact in _build_facts(answer)]
+        sections += [_add_prefix(section, prefix) for section in _build_sections(answer)]
+    names = format_list(answer.site_id for answer in answers)
+    verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
+    return AnswerReport(
+        f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections)
+    )
+
+
+def _add_prefix(section: Section, prefix: str) -> Section:
+    return replace(section, title=f"{prefix}{section.title}")
+
+
+def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
+    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a
+    mix.
+    """
+    prefix = f"{answer.site_id}: " if is_one_of_several else ""
+    if answer.mix is not None:
+        sets = answer.mix.sets
+        return f"{prefix}{_format_sets(sets, 'set')} of {_format_mix(answer.mix.parts)} {describe_fit(sets)}"
+    if not answer.sku_capacities:
+        return f"{prefix}no SKU to count"
+    first_skus = answer.sku_capacities[:4]
+    capacity_texts = [
+        f"{sku_capacity.current} more {sku_capacity.sku.title} {describe_fit(sku_capacity.current)}"
+        for sku_capacity in first_skus
+    ]
+    rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with any one rack lost"
+    comma = "," if answer.sku_capacities[0].current.is_exact else ";"
+    return prefix + "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
+
+
+def _format_sets(count: Interval, noun: str) -> str:
+    """Format a number of sets: `3 whole sets`, `3 to 5 sets`."""
+    return f"{count} {select_form(count.maximum, noun)}"
+
+
+def _format_mix(parts: Iterable[MixPart]) -> str:
+    return " + ".join(f"{part.count} x {part.sku.title}" for part in parts)
+
+
+def _build_facts(answer: CapacityAnswer) -> Iterable[str]:
+    """Build sentences about counted and uncounted machines."""
+    totals = answer.totals
+    zone_text = "" if answer.zones is None else f" in zones {', '.join(answer.zones)}"
+    yield (
+        f"{format_count(totals.machines, 'machine')}{zone_text} take new VMs; free are "
+        f"{_format_share(totals.free_vcpus, totals.vcpus, 'vCPUs')} and "
+        f"{_format_share(totals.free_memory_gib, totals.memory_gib, 'GiB')}."
+    )
+    if answer.closed:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
+        yield f"{format_count(sum(answer.closed.values()), 'machine')} take none and are left out: {reasons}."
+    if answer.planned_racks:
+        yield f"Planned racks, counted apart: {format_list(answer.planned_racks)}."
+    yield "Each count stands for its SKU alone, nothing else being placed."
+    yield from _build_unknown_facts(answer)
+
+
+def _build_unknown_facts(answer: CapacityAnswer) -> Iterable[str]:
+    """Build sentences about unknown values that affect the counts."""
+    if answer.machines_with_unknown_cells:
+        yield (
+            f"On {format_count(len(answer.machines_with_unknown_cells), 'machine')} the NUMA cells of VMs "
+            f"are not known: N to M fit, "
+            "whichever legal split it is; N are certain."
+        )
+    if answer.overfull:
+        names = format_list(answer.overfull, 5)
+        yield f"These VMs do not fit into the cells of {names} in any way: counted as full."
+    if answer.unplaced:
+        verb = select_form(len(answer.unplaced), "VM has", "VMs have")
+        names = format_list(answer.unplaced, 5)
+        yield f"{len(answer.unplaced):,} {verb} no machine, and their room is not counted: {names}."
+
+
+def _format_share(free: float, total: int, unit: str) -> str:
+    """Format a share: `1,200 of 4,800 vCPUs (25 %)`."""
+    percent = f" ({100 * free / total:.0f} %)" if total else ""
+    return f"{free:,} of {total:,} {unit}{percent}"
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
+    if answer.mix is not None:
+        yield _build_mix_section(answer.mix)
+    yield _build_sku_section(answer)
+    yield _build_zone_section(answer)
+    yield _build_rack_section(answer)
+    yield from build_other_sections(answer.other_capacities)
+    yield from _build_fragmentation_sections(answer.fragmentation)
+
+
+def _build_sku_section(answer: CapacityAnswer) -> Section:
+    """Build the section with a row per SKU: additional VMs, and unusable capacity."""
+    planned = ("with planned racks",) if answer.planned_racks else ()
+    counts = ("more", *planned, "a rack lost")
+    heads = ("SKU", *counts, "worst rack", "left over")
+    rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
+    line = "Left over is what stays free and unusable once the site is filled with that SKU."
+    table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
+    return Section("More VMs of one SKU", (line,), table=table)
+
+
+def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
+    planned = (f"{sku_capacity.with_planned}",) if answer.planned_racks else ()
+    unusable = f"{sku_capacity.unusable_vcpus} vCPUs, {sku_capacity.unusable_memory_gib} GiB"
+    counts = (f"{sku_capacity.current}", *planned, f"{sku_capacity.with_one_rack_down}")
+    return Row(
+        (sku_capacity.sku.title, *counts, sku_capacity.worst_rack, unusable),
+        answer.has_requested_skus and not sku_capacity.current.maximum,
+    )
+
+
+def _build_zone_section(answer: CapacityAnswer) -> Section:
+    """Build the section with a row per SKU and a column per availability zone."""
+    zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
+    rows = tuple(_build_zone_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    lines = ("+N: in planned racks, besides.",) if answer.planned_racks else ()
+    table = _build_sku_table([zone.zone for zone in zones], rows)
+    return Section("By availability zone", lines, table=table)
+
+
+def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
+    return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
+
+
+def _build_zone_row(sku_capacity: SkuCapacity) -> Row:
+    return Row((sku_capacity.sku.title, *(_format_zone(zone) for zone in sku_capacity.zones)))
+
+
+def _format_zone(zone: ZoneCapacity) -> str:
+    return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
+
+
+def _build_rack_section(answer: CapacityAnswer) -> Section:
+    """Build the section with a row per SKU and a column per lost rack."""
+    racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
+    rows = tuple(_build_rack_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    line = "What the other racks hold as they stand; the lost rack's VMs are down and not created elsewhere."
+    return Section("With this rack lost", (line,), table=_build_sku_table(racks, rows))
+
+
+def _build_rack_row(sku_capacity: SkuCapacity) -> Row:
+    return Row((sku_capacity.sku.title, *(f"{count}" for count in sku_capacity.without_rack.values())))
+
+
+def _build_mix_section(mix: MixAnswer) -> Section:
+    """Build the section of a mix: complete sets, and additional VMs."""
+    sets = f"{_format_sets(mix.sets, 'whole set')} of {_format_mix(mix.parts)}"
+    lines = [f"{sets} {describe_fit(mix.sets)} when the VMs are placed at once, larger SKUs first."]
+    if mix.short is not None:
+        verb = select_form(mix.missing, "finds", "find")
+        lines.append(f"One set more does not: {mix.missing} x {mix.short.name} {verb} no room.")
+    if mix.sequential_sets != mix.sets:
+        lines.append(
+            f"Set after set, as they would grow, {mix.sequential_sets} {describe_fit(mix.sequential_sets)}."
+        )
+    if not mix.sets.is_exact:
+        lines.append("These are bounds: the truth lies inside, and may not reach them.")
+    rows = [
+        Row((part.sku.title, f"{part.count:,}", f"{part.count * mix.sets.minimum:,}", f"{additional}"))
+        for part, (_, additional) in zip(mix.parts, mix.remaining, strict=True)
+    ]
+    heads = ("SKU", "in a set", "in all", "more beside them")
+    table = Table(heads, tuple(rows), frozenset({1, 2, 3}))
+    return Section("Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum)
+
+
+def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
+    """Build the section of capacity besides machines; nothing without captured data."""
+    if not rows:
+        return
+    lines = (
+        "What is left is what is left at most: the platform keeps some addresses for its own.",
+        f"A node takes a block of {POD_BLOCK} pod addresses at least.",
+        "Which services have addresses of load balancers, Azure does not tell.",
+        "Claims of pods are those of what nexusform knows to run there, on top of volumes.",
+    )
+    cells = tuple(_build_other_row(row) for row in rows)
+    table = Table(("beside machines", "of", "left", "an upgrade"), cells, frozenset({2, 3}))
+    yield Section("Beside machines", lines, table=table)
+
+
+def _build_other_row(row: OtherCapacity) -> Row:
+    upgrade = f"+{row.surge:,}" if row.surge else ""
+    return Row((LABELS[row.kind], row.name or "-", format_remaining(row), upgrade), row.is_insufficient)
+
+
+def format_remaining(row: OtherCapacity) -> str:
+    """Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not
+    captured`.
+    """
+    unit = f" {row.unit}" if row.unit == "GiB" else ""
+    if row.total is None:
+        return "not captured"
+    if row.free is None:
+        return f"{row.total:,}{unit}, use not captured"
+    return f"{row.free:,} of {row.total:,}{unit}"
+
+
+def _build_fragmentation_sections(cells: Fragmentation) -> Iterable[Section]:
+    if cells.yardstick is None:
+        return
+    yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
+    yield Section("Stranded", (_build_stranded_line(cells),))
+
+
+def _build_fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str]:
+    """Build the lines about NUMA cells by kind, and about fragmenting pools."""
+    size = f"{yardstick.cpus_in_cell} vCPUs and {yardstick.memory_in_cell} GiB"
+    kinds = (
+        (cells.open, f"can take {size} now"),
+        (cells.taken, "hold a VM of that size"),
+        (cells.broken, "hold only smaller VMs and cannot take it any more"),
+        (cells.spoiled, "have the room, but their machine has no disk left for it"),
+        (cells.small, "cannot take it even when empty"),
+        (cells.closed, "are on machines that take no new VMs"),
+        (cells.unknown, "are on machines with VMs whose cells are not known"),
+    )
+    yield f"Of {format_count(cells.cells, 'NUMA cell')}, seen from {yardstick.name}:"
+    for count, text in kinds:
+        if count:
+            yield f"  {count:,} {text}"
+    if cells.broken:
+        pools = [f"{pool.cluster}/{pool.pool} ({pool.cells})" for pool in cells.broken_by]
+        yield (
+            f"Broken by {format_list(pools, 6)}; {cells.broken_vcpus:,} vCPUs and "
+            f"{cells.broken_memory_gib:,} GiB are free in them, for smaller VMs only."
+        )
+
+
+def _build_stranded_line(cells: Fragmentation) -> str:
+    """Build the line about free capacity without a fitting SKU."""
+    if not cells.stranded_cells:
+        return "Nothing: wherever vCPUs or memory are free, some SKU still fits."
+    return (
+        f"{cells.stranded_vcpus:,} vCPUs and {cells.stranded_memory_gib:,} GiB are free in "
+        f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits any more: the other of the two, or "
+        "the disk, is used up."
+    )
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+_ZONE: Final = RecordForm(
+    ZoneCapacity,
+    "availability_zone=zone racks more=current.least more_in_planned_racks=planned *now=current",
+    now=INTERVAL_FORM,
+)
+_SKU: Final = RecordForm(
+    SkuCapacity,
+    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.least more_with_planned_racks=with_planned.least "
+    "more_with_any_one_rack_lost=with_one_rack_down.least worst_rack? left_over=. zones "
+    "rack_lost=without_rack *now=current with_planned_racks=with_planned "
+    "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",
+    left_over="vcpus=unusable_vcpus.most memory_gib=unusable_memory_gib.most",
+    zones=_ZONE,
+    rack_lost=attrgetter("least"),
+    now=INTERVAL_FORM,
+    with_planned_racks=INTERVAL_FORM,
+    with_any_one_rack_lost=INTERVAL_FORM,
+    with_rack_lost=INTERVAL_FORM,
+)
+_FRAGMENTATION: Final = RecordForm(
+    Fragmentation,
+    "yardstick cells open taken broken without_disk=spoiled too_small=small closed unknown broken_by "
+    "free_in_broken_cells=. stranded=.",
+    yardstick=attrgetter("name"),
+    broken_by="cluster pool cells",
+    free_in_broken_cells="vcpus=broken_vcpus memory_gib=broken_memory_gib",
+    stranded="cells=stranded_cells vcpus=stranded_vcpus memory_gib=stranded_memory_gib",
+)
+_SITE: Final = RecordForm(
+    CapacityAnswer,
+    "site_id availability_zones=zones machines=totals.machines closed_machines=closed "
+    "machines_with_unknown_cells overfull_machines=overfull vms_without_a_machine=unplaced "
+    "planned_racks vcpus=totals memory_gib=totals vm_skus=sku_capacities fragmentation",
+    vcpus="total=vcpus free=free_vcpus",
+    memory_gib="total=memory_gib free=free_memory_gib",
+    vm_skus=_SKU,
+    fragmentation=_FRAGMENTATION,
+)
+
+
+def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
+    """Build the capacity of sites as JSON data."""
+    return {"sites": [_build_site_document(answer) for answer in answers]}
+
+
+def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
+    other = (
+        {"room_other": build_other_capacity_documents(answer.other_capacities)}
+        if answer.other_capacities
+        else {}
+    )
+    return {**_SITE(answer), **other, "mix": None if answer.mix is None else _build_mix_document(answer.mix)}
+
+
+def _build_mix_document(mix: MixAnswer) -> dict[str, Any]:
+    return {
+        "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
+        "sets": mix.sets.minimum,
+        "sets_one_after_another": mix.sequential_sets.minimum,
+        "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
+        "more_beside_them": {sku.name: additional.minimum for sku, additional in mix.remaining},
+        **INTERVAL_FORM(mix.sets),
+        "one_after_another": INTERVAL_FORM(mix.sequential_sets),
+        "bounds": not mix.sets.is_exact,
+    }

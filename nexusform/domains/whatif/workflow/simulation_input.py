@@ -1,0 +1,294 @@
+"""Input of what-if questions: the snapshot from the state or a saved plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.loader import read_variables
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
+from nexusform.domains.pods.planning.external_clusters import list_read_blocks
+from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
+from nexusform.domains.whatif.questions.pod_view import (
+    NO_OBSERVATIONS,
+    ClusterObservations,
+    build_observations_after,
+    build_pods,
+)
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.resource_types.registry import build_registries
+from nexusform.snapshots.snapshot import Snapshot, build_snapshot, list_planned_objects, list_state_objects
+from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.values.value import Value
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import find_backend
+from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+from nexusform.workflow.plan_files.saved_plans import (
+    build_plan_context,
+    check_variables,
+    get_planned_variables,
+    get_sources,
+    load_plan_configuration,
+    read_plan,
+    read_prior_state,
+)
+
+if TYPE_CHECKING:  # imported only for fleets
+    from nexusform.domains.whatif.questions.fleet_simulation import FleetSnapshot
+
+
+_MAX_NAMES: Final = 5
+# The instance key of an address, absent in the address of its block.
+_INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
+
+
+class SimulationInput(Struct, frozen=True):
+    """Input of a what-if question: the snapshot, or None with diagnostics. `origin`: its source for messages.
+    `pods`: known pods by cluster id. `things`: all objects, with the SKU `catalogue`. `observations`:
+    clusters observed by data blocks.
+    """
+
+    snapshot: Snapshot | None = None
+    origin: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    pods: Mapping[str, ClusterPods] = field(default_factory=dict)
+    things: tuple[SiteObject, ...] = ()
+    catalogue: str = ""
+    observations: ClusterObservations = NO_OBSERVATIONS
+
+
+def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnapshot | None, SimulationInput]:
+    """Read the fleet from the state or after a saved plan; None if there is none."""
+    from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
+
+    source = _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
+    if source.snapshot is None:
+        return None, source
+    fleet = build_fleet_snapshot(source.things, build_registries(), source.catalogue, source.observations)
+    if not fleet.members.members:
+        detail = (
+            f"There is no fleet_member_cluster in {source.origin}. Apply a configuration that has one, or "
+            f"ask "
+            "a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
+        )
+        problem = build_error("nothing-to-simulate", detail)
+        return None, replace(source, diagnostics=(*source.diagnostics, problem))
+    return fleet, source
+
+
+def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:
+    """Read the snapshot from the state or after a saved plan; without `pods`, machines only."""
+    source = _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
+    if source.snapshot is not None and not source.snapshot.sites:
+        problem = build_error(
+            "nothing-to-simulate",
+            f"There is no site in {source.origin}. Apply a configuration that has one, or ask a saved plan: "
+            "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
+        )
+        return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
+    if source.snapshot is not None and not has_pods:
+        return replace(source, diagnostics=(*source.diagnostics, *_find_unknown_nodes(source)))
+    return source
+
+
+def locate_diagnostics(
+    location: CommandContext, problems: Iterable[Diagnostic]
+) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """Add the declaring block to diagnostics about an object, if the current configuration has it."""
+    problems = list(problems)
+    if not any(problem.address and problem.subject is None for problem in problems):
+        return problems, {}
+    configuration, _ = load_project_configuration(location)
+    if configuration is None:
+        return problems, {}
+    blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
+    located = []
+    for problem in problems:
+        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
+        if block is not None and problem.subject is None:
+            located.append(replace(problem, subject=block.header_span, block=block.header))
+            continue
+        located.append(problem)
+    return located, configuration.files
+
+
+def _find_unknown_nodes(source: SimulationInput) -> Iterator[Diagnostic]:
+    """Find observed nodes without a VM in the snapshot; their use of machines is not counted."""
+    clusters = (
+        build_existing_clusters(source.things, build_registries(), source.catalogue)
+        if source.observations.clusters
+        else {}
+    )
+    for cluster_id in source.observations.clusters:
+        observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), ())
+        if observed_cluster is not None and observed_cluster.unknown_nodes:
+            detail = (
+                f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '
+                f"({format_first(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
+                f"{select_form(len(observed_cluster.unknown_nodes), 'is', 'are')} no VM "
+                "of what is asked, neither by name nor by provider id: what they take of machines is "
+                "not counted."
+            )
+            yield build_warning("node-without-a-vm", detail)
+
+
+def _read_state_input(location: CommandContext) -> SimulationInput:
+    """Read the input from the state, with observed pods."""
+    backend, problems, sources = find_backend(location)
+    if backend is None:
+        return SimulationInput(diagnostics=tuple(problems), sources=sources)
+    stored, read_problems = read_stored_state(backend)
+    problems += read_problems
+    if stored is None or has_errors(problems):
+        return SimulationInput(diagnostics=tuple(problems), sources=sources)
+    state = stored.state
+    origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
+    clusters, node_warnings = _read_observed_clusters(location, state)
+    base_input = SimulationInput(
+        None, origin, (*problems, *node_warnings), sources, observations=ClusterObservations(clusters)
+    )
+    return _build_input(list_state_objects(state), state.catalogue, base_input)
+
+
+def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
+    """Read the input after a saved plan."""
+    saved, problems = read_plan(path, location)
+    if saved is None:
+        return SimulationInput(diagnostics=tuple(problems))
+    try:
+        location = build_plan_context(location, saved.plan)
+    except ValueError as problem:
+        return SimulationInput(diagnostics=(*problems, build_error("the-plan-cannot-be-read", str(problem))))
+    prior, prior_problems = read_prior_state(saved, path)
+    problems += prior_problems
+    if saved.plan.errored:
+        detail = "A plan with errors cannot be simulated. Mend them and plan again."
+        problems.append(build_error("saved-plan-has-errors", detail))
+    if location.variables:
+        configuration, _ = load_project_configuration(location)
+        if configuration is not None:
+            problems += check_variables(location, configuration, saved.plan)
+    if prior is None or has_errors(problems):
+        return SimulationInput(diagnostics=tuple(problems))
+    things = list_planned_objects(saved.plan, prior)
+    clusters, node_warnings = _read_planned_clusters(location, saved, things)
+    sources = get_sources(saved)
+    observations = build_observations_after(saved.plan, clusters)
+    base_input = SimulationInput(
+        None, f"after plan {path}", (*problems, *node_warnings), sources, observations=observations
+    )
+    return _build_input(things, saved.plan.catalogue, base_input)
+
+
+def _build_input(things: tuple[SiteObject, ...], catalogue: str, origin: SimulationInput) -> SimulationInput:
+    types = build_registries()
+    view = build_snapshot(things, types, catalogue)
+    pods = build_pods(things, view, types, origin.observations)
+    return replace(origin, snapshot=view, pods=pods, things=things, catalogue=catalogue)
+
+
+# --- clusters observed by data blocks ----------------------------------------------------------
+
+
+_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
+
+
+def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
+    """Read the clusters of the current configuration's data blocks over the state."""
+    configuration, _ = load_project_configuration(location)
+    if configuration is None or not _has_node_data(configuration):
+        return {}, []
+    variables, _ = read_variables(
+        configuration,
+        environment=location.environment,
+        var_options=location.variables,
+        directory=location.directory,
+        confinement=location.confinement,
+    )
+    values = {name: value for name, (value, _) in variables.items()}
+    return _read_nodes(location, configuration, values, state, get_plan_time(location.environment))
+
+
+def _read_planned_clusters(
+    location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]
+) -> _NodeReading:
+    """Read the clusters of a saved plan's data blocks over the state after it."""
+    if not saved.plan.basis.data_files:
+        return {}, []
+    configuration, _ = load_plan_configuration(location, saved)
+    if configuration is None or not _has_node_data(configuration):
+        return {}, []
+    instances = {
+        thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things
+    }
+    state = State(catalogue=saved.plan.catalogue, instances=instances)
+    values = get_planned_variables(saved.plan)
+    observed, problems = _read_nodes(location, configuration, values, state, saved.plan.timestamp)
+    # Locations in the plan's temporary copy of its configuration are meaningless to users.
+    return observed, [_limit_subject(problem, saved.configuration_files) for problem in problems]
+
+
+def _limit_subject(problem: Diagnostic, files: Container[str]) -> Diagnostic:
+    is_in_snapshot = problem.subject is None or problem.subject.filename in files
+    return problem if is_in_snapshot else replace(problem, subject=None)
+
+
+def _has_node_data(configuration: Configuration) -> bool:
+    sources = build_registries().data_sources
+    return any(
+        block.mode == "data" and block.type in sources and sources[block.type].kind is PlanningKind.NODES
+        for block in iterate_resource_blocks(configuration)
+    )
+
+
+def _read_nodes(
+    location: CommandContext,
+    configuration: Configuration,
+    variables: Mapping[str, Value],
+    state: State,
+    now: str,
+) -> _NodeReading:
+    """Read clusters as listed by kubectl, by id. Errors become warnings, and the answer omits these nodes."""
+    request = PlanRequest(
+        configuration=configuration,
+        variables=variables,
+        state=state,
+        registries=build_registries(),
+        files=RealFiles(location.confinement),
+        now=now,
+        workspace=location.workspace,
+        working_directory=location.directory,
+        read_state=RemoteStates(location, configuration.settings).read,
+        query=Servers(location).query,
+    )
+    evaluation = build_state_evaluation(request)
+    observed = {
+        str(attributes.get("cluster_id")): parse_snapshot(str(attributes.get("objects")))
+        for _, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation)
+    }
+    errors = [problem for problem in evaluation.diagnostics if problem.severity is Severity.ERROR]
+    return observed, [_build_node_warning(problem) for problem in errors]
+
+
+def _build_node_warning(problem: Diagnostic) -> Diagnostic:
+    detail = f"{problem.detail} What runs on the nodes that it would show takes no room in this answer."
+    return build_warning(
+        "nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block
+    )

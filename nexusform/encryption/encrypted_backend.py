@@ -1,0 +1,151 @@
+"""Backend with documents and journal encrypted by this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nexusform.encryption.envelope import JOURNAL, STATE, DocumentCipher
+from nexusform.encryption.keys import EncryptionProblem
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    BatchJournal,
+    CheckpointBackend,
+    LockInfo,
+    StateBackend,
+    StoredVersion,
+    VersionedBackend,
+)
+
+
+class EncryptedBackend:
+    """Encryption around another backend. The lock information stays readable."""
+
+    def __init__(self, inner: StateBackend, sealer: DocumentCipher) -> None:
+        self.inner = inner
+        self._sealer = sealer
+
+    def describe(self) -> str:
+        """Return the location of the inner backend."""
+        return self.inner.describe()
+
+    def read(self) -> bytes | None:
+        """Return the state document, None if there is none. Raises BackendProblem if no key decrypts it."""
+        document = self.inner.read()
+        return None if document is None else self._decrypt(document, STATE, self.describe())
+
+    def write(self, document: bytes) -> None:
+        """Encrypt and replace the document. An equal document with the same method is not written."""
+        stored = self.inner.read()
+        is_current = stored is not None and self._sealer.is_current(stored)
+        if not is_current or self._decrypt_if_possible(stored) != document:
+            self.inner.write(self._encrypt(document, STATE))
+
+    def is_outdated(self) -> bool:
+        """Return whether the stored document has another method than the configured one."""
+        document = self.inner.read()
+        return document is not None and not self._sealer.is_current(document)
+
+    def check(self) -> None:
+        """Raise a BackendProblem if no key for writing is available."""
+        try:
+            self._sealer.check()
+        except EncryptionProblem as problem:
+            raise BackendProblem(str(problem)) from None
+
+    def encrypt_document(self, document: bytes) -> bytes:
+        """Return a state document as stored by this backend. Raises BackendProblem."""
+        return self._encrypt(document, STATE)
+
+    def append(self, record: bytes) -> None:
+        """Add one encrypted record to the journal."""
+        self.inner.append(self._encrypt(record, JOURNAL))
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Add encrypted records in order."""
+        sealed = [self._encrypt(record, JOURNAL) for record in records]
+        if isinstance(self.inner, BatchJournal):
+            self.inner.append_all(sealed)
+            return
+        for record in sealed:
+            self.inner.append(record)
+
+    def read_journal(self) -> list[bytes]:
+        """Return the records that are not in the document yet. Raises BackendProblem if no key decrypts
+        one.
+        """
+        name = f"The journal of {self.describe()}"
+        return [self._decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
+
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Encrypt and write the document, then empty the journal except for records to keep."""
+        sealed = [self._encrypt(record, JOURNAL) for record in keep]
+        self.inner.rewrite_journal(self._encrypt(document, STATE), sealed)
+
+    def lock(self, info: LockInfo) -> list[str]:
+        """Acquire the lock or raise LockHeld."""
+        return self.inner.lock(info)
+
+    def unlock(self, lock_id: str) -> None:
+        """Release the lock."""
+        self.inner.unlock(lock_id)
+
+    def read_lock(self) -> LockInfo | None:
+        """Return the holder of the lock."""
+        return self.inner.read_lock()
+
+    def force_unlock(self, lock_id: str) -> None:
+        """Break the lock with this id."""
+        self.inner.force_unlock(lock_id)
+
+    def list_workspaces(self) -> list[str]:
+        """Return the workspaces of the inner backend."""
+        return self.inner.list_workspaces()
+
+    def select_workspace(self, name: str) -> EncryptedBackend:
+        """Return the backend of another workspace with the same keys."""
+        return EncryptedBackend(self.inner.select_workspace(name), self._sealer)
+
+    def delete_workspace(self, name: str) -> None:
+        """Remove a workspace's state."""
+        self.inner.delete_workspace(name)
+
+    def list_versions(self) -> list[StoredVersion]:
+        """Return the earlier documents, newest first; none if the inner backend keeps none."""
+        return self.inner.list_versions() if isinstance(self.inner, VersionedBackend) else []
+
+    def read_version(self, version: str) -> bytes:
+        """Return an earlier document by its id. Raises BackendProblem."""
+        if not isinstance(self.inner, VersionedBackend):
+            raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
+        return self._decrypt(self.inner.read_version(version), STATE, f"Version {version}")
+
+    def needs_checkpoint(self) -> bool:
+        """Return whether the inner backend needs the document now."""
+        return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
+
+    def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
+        """Write the encrypted document to the inner backend during an apply."""
+        assert isinstance(self.inner, CheckpointBackend)
+        sealed = [self._encrypt(record, JOURNAL) for record in records]
+        self.inner.write_checkpoint(self._encrypt(document, STATE), sealed)
+
+    def _decrypt_if_possible(self, document: bytes | None) -> bytes | None:
+        """Return the document, None also if it cannot be decrypted (it is about to be replaced)."""
+        if document is None:
+            return None
+        try:
+            return self._sealer.decrypt(document, STATE, self.describe())
+        except EncryptionProblem:
+            return None
+
+    def _encrypt(self, document: bytes, purpose: str) -> bytes:
+        try:
+            return self._sealer.encrypt(document, purpose)
+        except EncryptionProblem as problem:
+            raise BackendProblem(str(problem)) from None
+
+    def _decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
+        try:
+            return self._sealer.decrypt(document, purpose, name)
+        except EncryptionProblem as problem:
+            raise BackendProblem(str(problem)) from None

@@ -1,0 +1,10 @@
+"""Files and log: regular files only, durable writes."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "log": "log_duration log_event start_log",
+    "regular_files": (
+        "Confinement create_file NotRegular open_regular open_to_read OutsideConfinement PRIVATE "
+        "read_regular sync_directory TooLarge UNCONFINED write_all write_file"
+    ),
+}

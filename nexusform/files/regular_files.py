@@ -1,0 +1,304 @@
+"""Reading and writing files of a work tree that may be prepared by others.
+
+Reads are bounded and reject anything but regular files: a pipe would block, a device would never end. Files
+are written under an unpredictable name and then renamed, so that a prepared link is replaced and not
+followed. A run may be confined: then files referenced by configuration are read below one directory only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+PRIVATE: Final = 0o600
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
+_CHUNK: Final = 1 << 20
+_OPEN_FLAGS: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_GIT_DIRECTORY: Final = ".git"  # holds credentials of the checkout
+_SYSTEM_DIRECTORIES: Final = ("/proc", "/sys", "/dev")
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _OPEN_FLAGS
+
+
+class NotRegular(OSError):
+    """Pipe, device or directory; or a link in place of a file of our own."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file")
+
+
+class TooLarge(OSError):
+    """File with more bytes than the reader accepts."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(errno.EFBIG, f"it is larger than {max_bytes} bytes")
+
+
+class OutsideConfinement(OSError):
+    """Path referenced by configuration that leads outside of the confinement."""
+
+    def __init__(self, root: str, reason: str = "") -> None:
+        scope = f"only {root}; {reason}" if reason else f"only {root}"
+        super().__init__(errno.EACCES, f"it leads to where -confine lets no configuration look ({scope})")
+
+
+class Confinement(Struct, frozen=True):
+    """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`.
+
+    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operators`:
+    the operator chose the path, or a directory above it. `reason` explains the confinement, and how to
+    disable it.
+    """
+
+    root: str = ""
+    hidden: tuple[str, ...] = ()
+    is_operator_path: bool = False
+    reason: str = ""
+
+    def resolve(self, path: str | Path) -> str:
+        """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement.
+
+        The unresolved path is checked first, so that nothing is accessed for a path that is clearly outside.
+        """
+        path_text = os.fspath(path)
+        if not self.root or "\0" in path_text:  # no file has such a name, so opening it fails
+            return path_text
+        if not self.is_operator_path and not self.is_inside(path_text):
+            raise OutsideConfinement(self.root, self.reason)
+        real_path = os.path.realpath(path_text)
+        if not _is_below(real_path, self.root):
+            raise OutsideConfinement(self.root, self.reason)
+        if any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts):
+            raise OutsideConfinement(self.root, self.reason)
+        if any(
+            _is_below(real_path, hidden)
+            for hidden in (*self.hidden, *_SYSTEM_DIRECTORIES)
+            if not _is_below(self.root, hidden)
+        ):
+            raise OutsideConfinement(self.root, self.reason)
+        return real_path
+
+    def resolve_operator_path(self, path: str | Path) -> str:
+        """Return the path to open for a path of the operator, who may read anything. Raises
+        OutsideConfinement.
+
+        A path through the work tree must stay there as well.
+        """
+        return self.get_operator_confinement(path).resolve(path)
+
+    def get_operator_confinement(self, path: str | Path) -> Confinement:
+        """Return the confinement of a path chosen by the operator, and of files below it: none, unless it
+        leads through the work tree.
+
+        There the operator chose the name, but others control its target.
+        """
+        if not self.root:
+            return UNCONFINED
+        is_inside = self.is_inside(path) or self.is_inside(os.path.realpath(Path(path).parent))
+        return replace(self, is_operator_path=True) if is_inside else UNCONFINED
+
+    def is_inside(self, path: str | Path) -> bool:
+        """Check whether a run is confined, and the unresolved path is below the root."""
+        return bool(self.root) and _is_below(os.path.abspath(path), self.root)  # noqa: PTH100 - links stay
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+UNCONFINED: Final = Confinement()
+
+
+def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
+    """Open an existing regular file, without `follow` no link, and return its descriptor. Raises OSError,
+    NotRegular.
+    """
+    try:
+        descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW))
+    except OSError as problem:
+        # A link without `follow`; a pipe or a directory opened for writing.
+        if problem.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
+            raise NotRegular from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular
+    return descriptor
+
+
+def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> bytes:
+    """Read the whole content of a regular file. Raises OSError, NotRegular, TooLarge (more bytes than
+    `max_bytes`).
+    """
+    with os.fdopen(open_regular(path, follow=follow), "rb") as file:
+        # A read allocates its full size, so do not read the maximum at once.
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise TooLarge(max_bytes)
+        content = file.read(size + 1)
+        while len(content) <= max_bytes and (chunk := file.read(_CHUNK)):
+            content += chunk
+    if len(content) > max_bytes:
+        raise TooLarge(max_bytes)
+    return content
+
+
+def open_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
+    """Open a regular file of at most this size, to be read in pieces. Raises as `read_regular`."""
+    file = os.fdopen(open_regular(path), "rb")
+    if os.fstat(file.fileno()).st_size > max_bytes:
+        file.close()
+        raise TooLarge(max_bytes)
+    return file
+
+
+def create_file(path: str | Path, mode: int = PRIVATE) -> int:
+    """Create a new file and return its descriptor; the path must not exist, not even as a link. Raises
+    OSError.
+    """
+    return os.open(path, _CREATE_FLAGS, mode)
+
+
+def write_file(
+    path: Path,
+    content: bytes | Iterable[bytes],
+    mode: int,
+    *,
+    backup: Path | None = None,
+    durable: bool = True,
+) -> None:
+    """Write a file atomically, replacing a file or link at the path. The content may be in pieces.
+
+    The file keeps the mode of the earlier one, which is kept as `backup` if given. Raises OSError; then the
+    earlier file is unchanged.
+    """
+    temporary = _build_temporary_path(path)
+    if durable:  # caches need no durability, and their folders take long to scan
+        _remove_leftovers(path)
+    old_file: Path | None = None
+    try:
+        descriptor = create_file(temporary, mode)
+        try:
+            for chunk in (content,) if isinstance(content, bytes) else content:
+                write_all(descriptor, chunk)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        _keep_mode(path, temporary)
+        if backup is not None:
+            _remove_leftovers(backup)
+            old_file = _link_old_file(path, backup)
+        temporary.replace(path)
+        if backup is not None and old_file is not None:
+            _store_backup(old_file, path, backup)
+    except BaseException:
+        for leftover in (temporary, old_file):
+            with suppress(OSError):
+                if leftover is not None:
+                    leftover.unlink()
+        raise
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte. Raises OSError."""
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Sync the names in a directory to disk, if the system supports it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return  # Windows opens no directories
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _build_temporary_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}.tmp")
+
+
+_LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine are younger
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove partial files of terminated processes for this path."""
+    prefix = f".{path.name}."
+    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if not entry.name.startswith(prefix):
+                continue
+            match = name.fullmatch(entry.name, len(prefix))
+            if match is None or not entry.is_file(follow_symlinks=False):
+                continue
+            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
+            if is_old and not is_alive(int(match[1])):
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def is_alive(process: int) -> bool:
+    """Check whether a process of this machine is running; True if unknown."""
+    if sys.platform == "win32":
+        return True  # os.kill would terminate it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _keep_mode(old: Path, new: Path) -> None:
+    with suppress(FileNotFoundError):
+        status = old.lstat()
+        if stat.S_ISREG(status.st_mode):
+            new.chmod(stat.S_IMODE(status.st_mode))
+
+
+def _link_old_file(path: Path, backup: Path) -> Path | None:
+    """Create a temporary name for the file next to its backup; None if there is nothing to keep."""
+    if path.is_symlink() or not path.exists():
+        return None
+    temporary = _build_temporary_path(backup)
+    try:
+        temporary.hardlink_to(path)
+    except OSError:
+        # A file system without hard links.
+        descriptor = create_file(temporary)
+        with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
+            import shutil
+
+            shutil.copyfileobj(original, copy)
+    return temporary
+
+
+def _store_backup(old_file: Path, path: Path, backup: Path) -> None:
+    """Rename the old file to the backup, or restore it.
+
+    This is the last step: the backup may be the file to be written, and an earlier kill must not remove it.
+    """
+    try:
+        old_file.replace(backup)
+    except OSError:
+        old_file.replace(path)
+        raise

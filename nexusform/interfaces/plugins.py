@@ -1,0 +1,549 @@
+"""Interfaces of resource types, data sources and providers; interfaces/state_storage.py has those of state
+storage.
+
+`Files` and `Clock` are declared in language/evaluation_run.py and exported again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.json_data.plain_data import Path
+from nexusform.language.evaluation_run import Clock, FileProblem, Files
+from nexusform.placements.prediction_scores import VerifiedPrediction
+from nexusform.placements.vm_demands import NodeProperties, PlacedVm, VmDemand
+from nexusform.resources.address import Address, Mode
+from nexusform.scheduling.racks.vms import Machine, VmSku
+from nexusform.scheduling.site_inventory import Inventory
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.schemas.value_types import Type
+from nexusform.state.objects import State
+
+__all__ = [
+    "ChangeRequest",
+    "ChangeResult",
+    "ChangeValidator",
+    "Clock",
+    "DataResult",
+    "DryRunReporter",
+    "ExternalProblem",
+    "FileProblem",
+    "Files",
+    "ManualStepPending",
+    "ObjectKey",
+    "PermissionUser",
+    "PlanFollower",
+    "PlanningKind",
+    "Provider",
+    "ProviderProblem",
+    "ReadContext",
+    "ReadRequest",
+    "ReadResult",
+    "Registries",
+    "ResourceContext",
+    "ResourceType",
+    "ServerQuery",
+    "ServerReader",
+    "StateQuery",
+    "StateReader",
+    "StateUser",
+    "StepPending",
+    "StepProgress",
+    "UnplacedVms",
+    "VmHandlers",
+]
+
+# --- resource types ----------------------------------------------------------------------------
+
+
+class ResourceContext(Protocol):
+    """Plan context of a resource type for the computation of its demand."""
+
+    def find_sku(self, name: str) -> VmSku | None:
+        """Find a VM SKU by name: the catalogue's, or a nexus_vm_sku's."""
+        ...
+
+    def list_sku_names(self) -> Sequence[str]:
+        """List all known SKU names, sorted."""
+        ...
+
+    def find_cluster(self, cluster_id: str) -> Mapping[str, Any] | None:
+        """Find the attributes of the nexus_kubernetes_cluster with this id, or None."""
+        ...
+
+    def find_hint_targets(self, resource_id: str) -> tuple[frozenset[str], frozenset[str]] | None:
+        """Find the current machines and racks (names) for a placement hint's resource_id: a VM's machine and
+        rack, a machine, or a rack; None for an unknown id.
+        """
+        ...
+
+    def list_machines(self, site_id: str) -> Sequence[Machine] | None:
+        """List the machines of a site; None if they are unknown (a prior state)."""
+        ...
+
+
+# VMs without a machine, by pool and number, as recorded in the attributes of their object.
+UnplacedVms: TypeAlias = Mapping[tuple[str, "int | str"], Mapping[str, Any]]
+
+
+class VmHandlers(Struct, frozen=True):
+    """Functions of a resource type of phase 4 about its VMs. All of these are pure.
+
+    `build_demand(attributes, context, address)` -> its demand (None with problems if it is unknown).
+    `list_existing_vms(attributes)` -> the VMs of a prior object. `list_unplaced_vms(attributes)` -> the VMs
+    without a machine on the platform, by pool and number, as recorded in their attributes.
+    `assemble(attributes, context, placed, unplaced)` -> the computed attributes with the placements (`nodes`,
+    `machine`, ...). `check_skus(attributes, names)` -> a problem for every SKU in the arguments that is not
+    among the names, for checks without a plan. `describe_node(attributes, vm, cluster)` -> the node
+    properties of one of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its
+    own. `assemble` gets the arguments and, for an existing object, its earlier computed attributes.
+    """
+
+    build_demand: Callable[
+        [Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]
+    ]
+    list_existing_vms: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
+    assemble: Callable[[Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]]
+    check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
+    describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = (
+        lambda _values, _vm, _cluster: NodeProperties()
+    )
+    list_unplaced_vms: Callable[[Mapping[str, Any]], UnplacedVms] = lambda _values: {}
+
+
+class StateQuery(Struct, frozen=True):
+    """Query for a state: the kind of its backend, that backend's settings, and the workspace.
+
+    `reader` is the name of the requesting data block.
+    """
+
+    reader: str
+    backend: str
+    config: Mapping[str, Any]
+    workspace: str
+
+
+# Returns the state, None with problems if it cannot be read. Their paths are in the query.
+StateReader: TypeAlias = Callable[[StateQuery], tuple[State | None, list[Problem]]]
+
+
+def _reject_state_query(_query: StateQuery) -> tuple[State | None, list[Problem]]:
+    return None, [Problem((), "the-state-cannot-be-read", "No other state can be read here.")]
+
+
+class ServerQuery(Struct, frozen=True):
+    """Query of a data source to a server: `reader` is the function to run it (`package.module:function`),
+    `arguments` are those of the block.
+    """
+
+    reader: str
+    arguments: Mapping[str, Any]
+
+
+# Returns the response as text. Raises ExternalProblem.
+ServerReader: TypeAlias = Callable[[ServerQuery], str]
+
+
+class ExternalProblem(Exception):
+    """Failure of an external query, or an unusable response, with the problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def _reject_server_query(_question: ServerQuery) -> str:
+    raise ExternalProblem(Problem((), "the-hub-cannot-be-read", "No server can be asked here."))
+
+
+class ReadContext(Struct, frozen=True):
+    """Context of a data source: files and the time.
+
+    `managed_names` are the names managed by the configuration (prior state and import blocks): clusters and
+    VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by name. `read_state`
+    reads the state of another configuration. `query_server` queries a server, once in a run.
+    """
+
+    files: Files
+    now: str  # RFC 3339, UTC
+    managed_names: frozenset[str] = frozenset()
+    types: Mapping[str, ResourceType] = field(default_factory=dict)
+    read_state: StateReader = _reject_state_query
+    query_server: ServerReader = _reject_server_query
+
+
+class DataResult(Struct, frozen=True):
+    """Result of a data source: its computed attributes (plain data) and problems.
+
+    `sensitive_paths` are paths in the attributes that must not be displayed; `types` are the types of
+    attributes with an open type in the schema.
+    """
+
+    attributes: dict[str, Any]
+    problems: Sequence[Problem] = ()
+    sensitive_paths: tuple[Path, ...] = ()
+    types: Mapping[str, Type] = field(default_factory=dict)
+
+
+class PlanningKind(StrEnum):
+    """Kind of the objects of a type for planning, if the schema does not define it."""
+
+    OTHER = "other"
+    VM_SKU = "vm_sku"
+    RACK = "rack"
+    MACHINE = "machine"
+    CLUSTER = "cluster"  # separate pools may join it
+    MEMBER = "member"
+    MANIFEST = "manifest"
+    PLACEMENT = "placement"
+    SEPARATION_RULE = "separation_rule"
+    REMOTE_STATE = "remote_state"
+    NODES = "nodes"
+    HUB_EXPORT = "hub_export"
+
+
+class ResourceType(Struct, frozen=True):
+    """Resource type or data source; attribute values are plain data.
+
+    `phase` is its planning phase (1..7; 0 for data). `identify(attributes)` returns the id.
+    `derive(attributes)` returns computed attributes that depend on the arguments alone. `check(attributes)`
+    returns problems of the arguments beyond the schema; unknown scalars are UNKNOWN and must be accepted.
+    `add_to_inventory(attributes, address, inventory)` adds the resource to the inventory and returns
+    problems. `vms` for types that place VMs. `read` for data sources: (arguments, context) -> the result.
+    `present(attributes, name)` returns an attribute for expressions, if parts of it are derived instead of
+    stored. `fill(arguments)` returns omitted arguments that follow from others (a manifest's name).
+    `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its problems.
+    `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not
+    called for arguments rejected by `check`. `kind` is the kind of its objects for the planner.
+    `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
+    `placement_kinds` are the kinds of placements of its objects besides VMs.
+    `list_applied_objects(attributes, note)` returns the Kubernetes objects applied by an object of state, by
+    member; None if its note does not contain them. `concurrent_types` are types with objects that complete
+    only after those of this type that refer to them (a run continues when its approval is granted): in an
+    apply both start together.
+    """
+
+    name: str
+    phase: int
+    schema: BlockSchema
+    identify: Callable[[Mapping[str, Any]], str]
+    mode: Mode = "managed"
+    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
+    add_to_inventory: Callable[[Mapping[str, Any], str, Inventory], list[Problem]] | None = None
+    vms: VmHandlers | None = None
+    read: Callable[[Mapping[str, Any], ReadContext], DataResult] | None = None
+    present: Callable[[Mapping[str, Any], str], Any] | None = None
+    fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    unpack: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
+    build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
+    kind: PlanningKind = PlanningKind.OTHER
+    list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
+    placement_kinds: tuple[str, ...] = ()
+    list_applied_objects: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
+    concurrent_types: tuple[str, ...] = ()
+
+    @property
+    def noun(self) -> str:
+        """Type in words: "kubernetes cluster"."""
+        return self.name.removeprefix("nexus_").replace("_", " ")
+
+
+# --- providers ---------------------------------------------------------------------------------
+
+
+class ObjectKey(Struct, frozen=True):
+    """Identity of an object at a provider. `creation` 0 = unknown (import)."""
+
+    type: str
+    id: str
+    creation: int
+
+
+class ReadRequest(Struct, frozen=True):
+    """Request to read one object; `attributes` are the recorded ones. `address` is for messages and fault
+    drills.
+
+    `planned` is the planned object of a step that may have created it: a provider that finds it takes
+    attributes it cannot observe from there. `unfinished_change` is its note of that name, `private_note` the
+    whole private note. `is_being_deleted`: an earlier run started its deletion, and it counts as removed
+    after that.
+    """
+
+    key: ObjectKey
+    attributes: Mapping[str, Any]
+    address: str = ""
+    planned: Mapping[str, Any] | None = None
+    unfinished_change: Mapping[str, Any] | None = None
+    is_being_deleted: bool = False
+    private_note: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def known_attributes(self) -> Mapping[str, Any]:
+        """Known attributes of the object, if it exists."""
+        return self.attributes or self.planned or {}
+
+
+# Under which key the note of a rack or machine holds the VMs on it that nothing stands for: rows as the
+# fields of scheduling.world.Occupied, with its cell numbers where these are known.
+UNMANAGED_KEY: Final = "unmanaged"
+# Key of VMs removed from state that are still running, in such rows, until a provider reads the site.
+FORGOTTEN_KEY: Final = "forgotten"
+# Under which key the note of an object holds a change of ours that failed, in the provider's own fields and
+# as `words` for people. It is due until the provider reads that it is done, or brings it about. With
+# `goes_on` it did not fail: an apply that ended before that began it, and it is not over.
+UNFINISHED_KEY: Final = "unfinished"
+
+
+class ReadResult(Struct, frozen=True):
+    """Current attributes, or None if the object does not exist.
+
+    `is_observed`: the provider read a real object instead of returning the request; without a record of an
+    object, a real system does not imply its removal. `is_settled` is False while a change of the object is in
+    progress: its step is not completed. `note` is merged into the object's private note in state; None values
+    are removed from it.
+    """
+
+    attributes: Mapping[str, Any] | None
+    is_observed: bool = False
+    is_settled: bool = True
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+
+class StepProgress(Struct, frozen=True):
+    """Progress of a step, reported by its provider.
+
+    `operation`: an external operation of the step is in progress, in the provider's own format (a URL); it is
+    passed to the step again (`ChangeRequest.resumed_operation`) if this run ends first. `message` is for
+    people. `is_waiting`: everything was requested, and the step only waits, so that others may start.
+    """
+
+    operation: str | None = None
+    message: str = ""
+    is_waiting: bool = False
+
+
+def _ignore_progress(_progress: StepProgress) -> None:
+    return
+
+
+class ChangeRequest(Struct, frozen=True):
+    """Request to create, update or delete one object.
+
+    `address` is for messages and fault drills; `prior` is None on create, `planned` None on delete. Creates
+    are idempotent by the key. With `is_release` this update only removes VMs, to release capacity for others;
+    `final_attributes` is the object after all of its steps. `resumed_operation` is None unless an earlier run
+    started this step: then its last reported operation, "" if there was none. `report_progress` takes
+    progress of the step and returns after it is recorded. `has_operator`: a person is available for manual
+    actions. `should_stop` returns whether the run is to end soon. `unfinished_change` is the object's note of
+    an earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths`
+    are arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted
+    before this one is created, and `skip_reason` is why it cannot be validated, or "".
+    """
+
+    key: ObjectKey
+    address: str
+    prior: Mapping[str, Any] | None
+    planned: Mapping[str, Any] | None
+    is_release: bool = False
+    final_attributes: Mapping[str, Any] | None = None
+    resumed_operation: str | None = None
+    report_progress: Callable[[StepProgress], None] = _ignore_progress
+    has_operator: bool = False
+    should_stop: Callable[[], bool] = lambda: False
+    unfinished_change: Mapping[str, Any] | None = None
+    private_note: Mapping[str, Any] = field(default_factory=dict)
+    ignored_paths: tuple[Path, ...] = ()
+    replaced_attributes: Mapping[str, Any] | None = None
+    skip_reason: str = ""
+
+
+class ChangeResult(Struct, frozen=True):
+    """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a
+    predicted value there may differ from the plan).
+
+    `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an
+    error, and the applied part is saved. `note` is merged into the object's private note, and so are the
+    plan's `verified_predictions` about the object, if the provider can verify them.
+    """
+
+    attributes: Mapping[str, Any]
+    observed_paths: tuple[Path, ...] = ()
+    unfinished_change: Mapping[str, Any] | None = None
+    note: Mapping[str, Any] = field(default_factory=dict)
+    verified_predictions: tuple[VerifiedPrediction, ...] = ()
+
+
+class ProviderProblem(Exception):
+    """Failed step at the provider. `object_exists`: a create failed after the object was created;
+    `attributes` are then its attributes.
+
+    `unfinished_change` is recorded for an existing object: the change is pending until it is completed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        object_exists: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+        unfinished_change: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.object_exists = object_exists
+        self.attributes = attributes
+        self.unfinished_change = unfinished_change
+
+
+class StepPending(ProviderProblem):
+    """Started and unfinished step: the next run resumes it. The message is the reason for waiting."""
+
+
+class ManualStepPending(ProviderProblem):
+    """Step of another manager, at a read-only provider: the requested change is not present yet."""
+
+
+class Provider(Protocol):
+    """Provider: applies steps. Calls may be concurrent."""
+
+    name: str  # as shown in JSON: "nexusform.dev/builtin/simulated"
+    sends_changes: bool  # False if nothing is sent from this machine
+    observes_objects: bool  # False if read() can only return the recorded state (refresh may skip it)
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read many objects at once, results in order."""
+        ...
+
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Create the object. Raises ProviderProblem."""
+        ...
+
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Update it in place. Raises ProviderProblem."""
+        ...
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Delete it; a missing one is no error. Raises ProviderProblem."""
+        ...
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """Find the only object of that type and id, for import."""
+        ...
+
+    def list_warnings(self) -> list[Problem]:
+        """List warnings about the objects read so far."""
+        ...
+
+
+@runtime_checkable
+class ChangeValidator(Protocol):
+    """Provider that reports unsupported changes and manual actions before an apply."""
+
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Validate the changes of a plan. Return problems with the index of their change: errors for
+        unsupported ones. Raises ProviderProblem if validation is impossible.
+        """
+        ...
+
+
+@runtime_checkable
+class DryRunReporter(Protocol):
+    """Provider with a server-side dry run of a plan.
+
+    It also gets deletions (without `planned`), and changes with errors (`skip_reason`), and reports that
+    these were not validated.
+    """
+
+    def describe_dry_run(self) -> str:
+        """Describe the result of the last server-side dry run, in sentences; "" without one."""
+        ...
+
+    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+        """Report changes without a dry run, each problem with the index of its change."""
+        ...
+
+
+@runtime_checkable
+class PlanFollower(Protocol):
+    """Provider that compares results with the server responses of a plan."""
+
+    def set_plan_responses(self, responses: Mapping[str, str]) -> None:
+        """Set the server responses to the data blocks of the plan to apply, by query."""
+        ...
+
+
+@runtime_checkable
+class PermissionUser(Protocol):
+    """Provider with operator permissions for a run."""
+
+    def set_permissions(self, is_url_allowed: Callable[[str], bool], *, take_ownership: bool) -> None:
+        """Set the check of URLs that may receive the credentials of a configuration, and the permission to
+        overwrite fields of other managers.
+        """
+        ...
+
+
+@runtime_checkable
+class CaptureProvider(Protocol):
+    """Provider of captured sites."""
+
+    def list_captures(self) -> list[tuple[str, str]]:
+        """List the captured sites, with the time of each capture (RFC 3339, "" if unknown)."""
+        ...
+
+
+@runtime_checkable
+class StateUser(Protocol):
+    """Provider that needs the recorded objects of the state."""
+
+    def set_state_objects(
+        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
+        """Set the attributes of all objects of this provider in state, and type and id of all objects in
+        state.
+        """
+        ...
+
+
+class Registries(Struct, frozen=True):
+    """Tables of plug-ins, passed in by the workflow: names to plug-ins.
+
+    A table may load its values on access, so look up only what you need.
+    """
+
+    resource_types: Mapping[str, ResourceType] = field(default_factory=dict)
+    data_sources: Mapping[str, ResourceType] = field(default_factory=dict)
+
+    def get_kind(self, type_name: str) -> PlanningKind:
+        """Return the planning kind of a type; OTHER for an unknown type."""
+        resource_type = self.resource_types.get(type_name)
+        return resource_type.kind if resource_type is not None else PlanningKind.OTHER
+
+    @property
+    def schemas(self) -> Mapping[Mode, Mapping[str, BlockSchema]]:
+        """Schema of each type by mode and name."""
+        return {"managed": _SchemaTable(self.resource_types), "data": _SchemaTable(self.data_sources)}
+
+
+class _SchemaTable(Mapping[str, BlockSchema]):
+    """Schemas of a table of types, each loaded on access."""
+
+    def __init__(self, types: Mapping[str, ResourceType]) -> None:
+        self._types = types
+
+    def __getitem__(self, name: str) -> BlockSchema:
+        return self._types[name].schema
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)

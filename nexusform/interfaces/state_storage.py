@@ -1,0 +1,169 @@
+"""Interfaces of state storage: the state document, a journal and a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+
+class LockInfo(Struct, frozen=True):
+    """Holder of a lock: JSON keys ID, Operation, Info, Who, Version, Created, Path and our own Host, Pid,
+    Link (the CI job).
+    """
+
+    id: str
+    operation: str
+    who: str
+    version: str
+    created: str
+    path: str
+    host: str
+    pid: int
+    info: str = ""
+    link: str = ""
+
+
+class StateLocked(Exception):
+    """Error acquiring the state lock, with its holder."""
+
+    def __init__(self, holder: LockInfo | None) -> None:
+        super().__init__("the state is locked")
+        self.holder = holder
+
+
+class BackendProblem(Exception):
+    """Operation that the backend cannot complete; the message is for the user."""
+
+
+class StateBackend(Protocol):
+    """Storage of one workspace's state: bytes, a journal and a lock."""
+
+    def describe(self) -> str:
+        """Describe the location for messages: a path or a URL."""
+        ...
+
+    def read(self) -> bytes | None:
+        """Read the state document, or return None."""
+        ...
+
+    def write(self, document: bytes) -> None:
+        """Write the document atomically; the previous one is kept as a backup if the backend supports it."""
+        ...
+
+    def append(self, record: bytes) -> None:
+        """Append one record (one line, no newline inside) to the journal, durable on return."""
+        ...
+
+    def read_journal(self) -> list[bytes]:
+        """Read all complete records since the last compaction, without a truncated last one."""
+        ...
+
+    def rewrite_journal(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
+        """Write the document, then clear the journal except for the records to `keep`.
+
+        Only called by the lock's holder. After a crash in between, the journal contains the records to keep
+        at least once; all others are either still valid or in the document.
+        """
+        ...
+
+    def lock(self, info: LockInfo) -> list[str]:
+        """Lock the state or raise StateLocked. Return warnings (a dead holder was replaced)."""
+        ...
+
+    def unlock(self, lock_id: str) -> None:
+        """Release the lock. Raises BackendProblem for another holder's id."""
+        ...
+
+    def read_lock(self) -> LockInfo | None:
+        """Return the current holder of the lock."""
+        ...
+
+    def force_unlock(self, lock_id: str) -> None:
+        """Remove the lock with this id. Raises BackendProblem if the id differs or there is no lock."""
+        ...
+
+    def list_workspaces(self) -> list[str]:
+        """List the names of existing workspaces, "default" first, then by name."""
+        ...
+
+    def select_workspace(self, name: str) -> StateBackend:
+        """Return the same storage for another workspace."""
+        ...
+
+    def delete_workspace(self, name: str) -> None:
+        """Delete a workspace's state."""
+        ...
+
+
+@runtime_checkable
+class BatchJournal(Protocol):
+    """Backend that can append several journal records with one flush; a kill keeps a prefix."""
+
+    def append_all(self, records: Sequence[bytes]) -> None:
+        """Append records in order, all durable on return."""
+        ...
+
+
+class StoredVersion(Struct, frozen=True):
+    """Earlier state document: its id at the backend, and its time."""
+
+    id: str
+    written_at: str
+
+
+@runtime_checkable
+class VersionedBackend(Protocol):
+    """Backend that keeps earlier documents."""
+
+    def list_versions(self) -> list[StoredVersion]:
+        """List the earlier documents, newest first, without the current one."""
+        ...
+
+    def read_version(self, version: str) -> bytes:
+        """Read one of them by its id. Raises BackendProblem if it is missing."""
+        ...
+
+
+@runtime_checkable
+class CheckpointBackend(Protocol):
+    """Backend with a journal on this machine only: it needs the document at intervals."""
+
+    def needs_checkpoint(self) -> bool:
+        """Check whether it is time for another checkpoint."""
+        ...
+
+    def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
+        """Replace the document during an apply.
+
+        `records` must stay in the journal: the intents without an outcome.
+        """
+        ...
+
+
+ENCRYPTED_PREFIX: Final = b'{"encryption":'
+
+
+def is_encrypted(document: bytes) -> bool:
+    """Check whether this is an encrypted document."""
+    return document.startswith(ENCRYPTED_PREFIX)
+
+
+@runtime_checkable
+class EncryptedStorage(Protocol):
+    """Backend that encrypts the documents of another one, `inner`."""
+
+    inner: StateBackend
+
+    def is_outdated(self) -> bool:
+        """Check whether an existing document has another encryption method than the configured one."""
+        ...
+
+    def check(self) -> None:
+        """Check that a key is available for writing; raise BackendProblem otherwise."""
+        ...
+
+    def encrypt_document(self, document: bytes) -> bytes:
+        """Encrypt a state document as stored by this backend. Raises BackendProblem."""
+        ...

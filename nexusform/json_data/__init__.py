@@ -1,0 +1,11 @@
+"""Plain JSON data: conversion from and to values, and records as JSON documents."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "plain_data": (
+        "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_part "
+        "has_unknown is_fraction list_refinements list_unknown_paths Path PathStep Refinements "
+        "replace_part replace_unknown"
+    ),
+    "record_forms": "build_row_form RecordForm round_figure",
+}

@@ -1,0 +1,326 @@
+"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts.
+
+A number is an int, a float if it is exact (it parses to the same number), else a Fraction. Used by planning,
+state and providers. Sets are sorted lists without duplicates. `convert_to_value` converts plain data to a
+Value of a schema's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+)
+from nexusform.values.exact_numbers import MAX_DIGITS, PRECISION, convert_decimal
+from nexusform.values.value import (
+    FALSE,
+    NO_REFINEMENT,
+    SENSITIVE,
+    TRUE,
+    UNKNOWN,
+    Refinement,
+    Unknown,
+    Value,
+    add_refinement,
+    build_number,
+    build_object,
+    build_set,
+    build_tuple,
+)
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Plain: TypeAlias = "bool | int | float | Fraction | str | Unknown | list[Any] | dict[str, Any] | None"
+PathStep: TypeAlias = str | int
+Path: TypeAlias = tuple[PathStep, ...]
+Refinements: TypeAlias = tuple[tuple[Path, Refinement], ...]
+
+
+class ConversionProblem(Exception):
+    """Value that does not fit a type.
+
+    `path` leads to the part at fault; `message` is a clause without a full stop, such as `string required`.
+    """
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+
+    def prepend_step(self, step: PathStep) -> ConversionProblem:
+        """Return the same problem with this step before its path."""
+        return ConversionProblem((step, *self.path), self.message)
+
+
+def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
+    """Convert the value to plain data. Return it, and the paths of the sensitive parts (`()` for the whole).
+
+    Parts below a sensitive part are not listed again.
+    """
+    if not value.has_marks:
+        return _convert_raw(value), ()
+    sensitive: list[Path] = []
+    _collect_sensitive(value, (), sensitive)
+    return _convert_raw(value), tuple(sensitive)
+
+
+def _convert_raw(value: Value) -> Any:
+    """Convert a value to plain data."""
+    raw = value.raw
+    raw_class = raw.__class__
+    if raw_class is tuple:
+        return [_convert_raw(v) for v in raw]
+    if raw_class is dict:
+        return {k: _convert_raw(v) for k, v in raw.items()}
+    if raw_class is str or raw_class is int or raw_class is bool or raw is None or raw is UNKNOWN:
+        return raw
+    return convert_number(raw)
+
+
+def list_refinements(value: Value) -> Refinements:
+    """List the paths and refinements of unknown parts with known properties, except parts of sets, which have
+    no path.
+    """
+    if value.is_wholly_known:
+        return ()
+    parts: list[tuple[Path, Refinement]] = []
+    _collect_refinements(value, (), parts)
+    return tuple(parts)
+
+
+def _collect_refinements(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
+    """Collect the refinements of the unknown parts of a value."""
+    if value.raw is UNKNOWN:
+        refinement = value.refinement
+        if refinement is not None and refinement != NO_REFINEMENT:
+            bounds = [
+                None if b is None else convert_number(b) for b in (refinement.lowest, refinement.highest)
+            ]
+            refinements.append((path, replace(refinement, lowest=bounds[0], highest=bounds[1])))
+    elif not value.is_wholly_known and not isinstance(value.type, SetType):
+        parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
+        for step, part in parts:
+            _collect_refinements(part, (*path, step), refinements)
+
+
+def convert_number(raw: int | Fraction) -> int | float | Fraction:
+    """Convert a number of a Value to plain data."""
+    if raw.__class__ is int:
+        return raw
+    try:
+        nearest = float(raw)
+    except OverflowError:
+        return raw
+    return nearest if convert_decimal(nearest) == raw else raw
+
+
+def _collect_sensitive(value: Value, path: Path, paths: list[Path]) -> None:
+    if value.is_sensitive:
+        paths.append(path)
+    elif value.has_marks:
+        parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
+        for step, part in parts:
+            _collect_sensitive(part, (*path, step), paths)
+
+
+def convert_to_value(
+    plain: Plain, target: Type, sensitive: Iterable[Path] = (), refinements: Refinements = ()
+) -> Value:
+    """Convert plain data to a Value of the type; the open type accepts objects and tuples.
+
+    `refinements` are those of unknown parts. Absent attributes of an object become null; unknown properties
+    and paths are ignored. Raises ConversionProblem if the data does not fit.
+    """
+    value = _build_value(plain, target)
+    for path, refinement in refinements:
+        value = _change_part(value, path, partial(_add_refinement, refinement=refinement))
+    for path in sensitive:
+        value = _change_part(value, path, _mark_sensitive)
+    return value
+
+
+_PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "bool": bool}
+
+
+def _build_value(plain: Any, target: Type) -> Value:
+    """Build a value of a type from plain data. Raises ConversionProblem."""
+    if plain is None or plain is UNKNOWN:
+        return Value(target, plain)
+    try:
+        if target.__class__ is PrimitiveType:
+            return _build_primitive(plain, target)
+        if target.__class__ is ObjectType:
+            return _build_object(plain, target)
+        if plain.__class__ is dict and target.__class__ is MapType:
+            return Value(target, {k: _build_part(k, plain[k], target.element) for k in sorted(plain)})
+        if plain.__class__ is list and target.__class__ is ListType:
+            return Value(target, tuple([_build_part(i, p, target.element) for i, p in enumerate(plain)]))
+        if plain.__class__ is list and target.__class__ is SetType:
+            return build_set([_build_part(i, p, target.element) for i, p in enumerate(plain)], target.element)
+        if plain.__class__ is list and isinstance(target, TupleType) and len(plain) == len(target.elements):
+            return Value(target, tuple([_build_part(i, p, target.elements[i]) for i, p in enumerate(plain)]))
+    except RecursionError:
+        raise ConversionProblem((), "the value is nested too deeply") from None
+    raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+
+
+def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
+    try:
+        return _build_value(plain, target)
+    except ConversionProblem as problem:
+        raise problem.prepend_step(step) from None
+
+
+def _build_primitive(plain: Any, target: PrimitiveType) -> Value:
+    if target is DYNAMIC:
+        return _infer_value(plain)
+    if target is NUMBER and plain.__class__ is not bool:
+        return _build_number(plain)
+    if plain.__class__ is _PRIMITIVE_CLASSES.get(target.name):
+        return Value(target, plain)
+    raise ConversionProblem((), f"{target.name} required")
+
+
+def _build_number(plain: Any) -> Value:
+    """Build a number, whole or not. Raises ConversionProblem."""
+    if plain.__class__ is int and plain.bit_length() <= PRECISION:
+        return Value(NUMBER, plain)
+    if plain.__class__ is not int and plain.__class__ is not float and not is_fraction(plain):
+        raise ConversionProblem((), "number required")
+    try:
+        return build_number(plain)
+    except (OverflowError, ValueError):
+        raise ConversionProblem((), f"a number of at most {MAX_DIGITS} digits required") from None
+
+
+def is_fraction(plain: Any) -> bool:
+    """Check whether a number of plain data is a Fraction (without importing its module)."""
+    return bool(plain.__class__.__name__ == "Fraction")
+
+
+def _build_object(plain: Any, target: ObjectType) -> Value:
+    if plain.__class__ is not dict:
+        raise ConversionProblem((), "object required")
+    return Value(target, {name: _build_part(name, plain.get(name), t) for name, t in target.attributes})
+
+
+def _infer_value(plain: Any) -> Value:
+    """Build a value of the type inferred from plain data."""
+    kind = plain.__class__
+    if kind is str:
+        return Value(STRING, plain)
+    if kind is bool:
+        return TRUE if plain else FALSE
+    if kind is int or kind is float or is_fraction(plain):
+        return _build_number(plain)
+    if kind is list:
+        return build_tuple([_build_value(p, DYNAMIC) for p in plain])
+    if kind is dict:
+        return build_object({k: _build_value(p, DYNAMIC) for k, p in plain.items()})
+    raise ConversionProblem((), f"not plain data: {kind.__name__}")
+
+
+def _mark_sensitive(value: Value) -> Value:
+    return value.add_marks(SENSITIVE)
+
+
+def _add_refinement(value: Value, refinement: Refinement) -> Value:
+    if value.raw is not UNKNOWN:
+        return value
+    bounds = [None if b is None else build_number(b).raw for b in (refinement.lowest, refinement.highest)]
+    return add_refinement(value, replace(refinement, lowest=bounds[0], highest=bounds[1]))
+
+
+def _change_part(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
+    """Change the part at a path, or the set that contains it."""
+    raw = value.raw
+    if not path or isinstance(value.type, SetType):
+        return change(value)
+    step, remaining_path = path[0], path[1:]
+    if isinstance(raw, dict) and isinstance(step, str) and step in raw:
+        return Value(value.type, raw | {step: _change_part(raw[step], remaining_path, change)}, value.marks)
+    if isinstance(raw, tuple) and isinstance(step, int) and step < len(raw):
+        changed = (*raw[:step], _change_part(raw[step], remaining_path, change), *raw[step + 1 :])
+        return Value(value.type, changed, value.marks)
+    return value
+
+
+def get_part(value: Any, path: Path) -> Any:
+    """Return the part of plain data at a path, or None."""
+    for step in path:
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def replace_part(value: Any, path: Path, part: Any) -> Any:
+    """Replace the part of plain data at an existing path; other parts are shared."""
+    if not path:
+        return part
+    step, remaining_path = path[0], path[1:]
+    if isinstance(value, Mapping) and step in value:
+        return {**value, step: replace_part(value[step], remaining_path, part)}
+    if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+        return [*value[:step], replace_part(value[step], remaining_path, part), *value[step + 1 :]]
+    return value
+
+
+def list_unknown_paths(value: Any, path: Path = ()) -> Iterator[Path]:
+    """List the paths of unknown parts of a plain value."""
+    if value is UNKNOWN:
+        yield path
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from list_unknown_paths(part, (*path, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from list_unknown_paths(part, (*path, index))
+
+
+def has_unknown(value: Any) -> bool:
+    """Check whether any part of a plain value is unknown."""
+    return next(iter(list_unknown_paths(value)), None) is not None
+
+
+def replace_unknown(value: Any) -> Any:
+    """Return the value with null for unknown parts; containers without unknown parts are shared."""
+    if value is UNKNOWN:
+        return None
+    if isinstance(value, Mapping):
+        return {name: replace_unknown(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [replace_unknown(part) for part in value]
+    return value
+
+
+def format_path(path: Path) -> str:
+    """Format a path as in configuration: `nodes["a-np1-3"].machine`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f'["{step}"]'
+    return text

@@ -1,0 +1,168 @@
+"""Frozen records as JSON: the form of a class defines the document of its records.
+
+Example: `RecordForm(RolloutStep, "kind stage? clusters begins_seconds=begins")`. Without words a form
+contains every field under its own name. With words it contains these, in that order: `stage` is the attribute
+`stage`; `begins_seconds=begins` is `begins` under another name, and dots follow attributes, as far as they
+are not None; `vms=.` is the record itself, converted by a part; `stage?` is null if it is empty; `[rack]` is
+omitted if it is empty; `*bounds` adds the members created by its part.
+
+`parts` define the conversion of values, by key: a form, the words of one, or a function. They are called for
+each element of a list and of a mapping, never for None, which stays null. Values without a part are converted
+by their class: an enum to its value, an address to its text, a record to all of its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache, partial
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from nexusform.resources.address import Address
+
+Record = TypeVar("Record")
+Part: TypeAlias = Callable[[Any], Any]
+Parts: TypeAlias = Mapping[str, Part | str]
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_NO_PARTS: Final[Parts] = MappingProxyType({})
+
+
+class _Member(Struct, frozen=True):
+    """Member of a form's documents: its source, its conversion, and its treatment if empty."""
+
+    key: str
+    path: str
+    get_value: Callable[[Any], Any]
+    part: Part | None
+    is_null_when_empty: bool = False
+    is_omitted_when_empty: bool = False
+    is_spread: bool = False
+
+
+class RecordForm(Generic[Record]):
+    """JSON form of the records of a class (the words are explained above)."""
+
+    __slots__ = ("members", "record_class")
+
+    def __init__(
+        self,
+        record_class: type[Record],
+        member_spec: str = "",
+        parts: Parts = _NO_PARTS,
+        /,
+        **further_parts: Part | str,
+    ) -> None:
+        self.record_class = record_class
+        self.members = tuple(
+            _parse_member(word, {**parts, **further_parts})
+            for word in member_spec.split() or _list_fields(record_class)
+        )
+
+    def __call__(self, record: Record) -> dict[str, Any]:
+        """Convert a record to a document."""
+        document: dict[str, Any] = {}
+        for member in self.members:
+            value = member.get_value(record)
+            if member.is_omitted_when_empty and not value:
+                continue
+            if member.is_null_when_empty and not value:
+                value = None
+            converted = (
+                value
+                if value.__class__ in _PLAIN and member.part is None
+                else _convert_value(value, member.part)
+            )
+            if member.is_spread:
+                document |= converted
+            else:
+                document[member.key] = converted
+        return document
+
+
+def _list_fields(record_class: type) -> tuple[str, ...]:
+    names: tuple[str, ...] = getattr(record_class, "__struct_fields__", ())
+    return names
+
+
+def _parse_member(word: str, parts: Parts) -> _Member:
+    """Parse a word of a form."""
+    is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
+    key, _, path = word.strip("[*?]").partition("=")
+    part = parts.get(key)
+    conversion = RecordForm(Struct, part) if isinstance(part, str) else part
+    return _Member(key, path or key, _build_getter(path or key), conversion, is_null, is_omitted, is_spread)
+
+
+def _build_getter(path: str) -> Callable[[Any], Any]:
+    """Build the function that reads the value at a path; None if a step is None."""
+    if path == ".":
+        return _return_record
+    return attrgetter(path) if "." not in path else partial(_follow_path, tuple(path.split(".")))
+
+
+def _return_record(record: Any) -> Any:
+    return record
+
+
+def _follow_path(steps: tuple[str, ...], value: Any) -> Any:
+    for step in steps:
+        value = None if value is None else getattr(value, step)
+    return value
+
+
+def _convert_value(value: Any, part: Part | None) -> Any:
+    """Convert a value to JSON."""
+    if value is None:
+        return None
+    convert = part or _convert_by_class
+    if isinstance(value, tuple | list):
+        return [convert(element) for element in value]
+    if isinstance(value, Mapping):
+        return {name: convert(element) for name, element in value.items()}
+    return convert(value)
+
+
+def _convert_by_class(value: Any) -> Any:
+    """Convert a value without a part, by its class."""
+    if value.__class__ in _PLAIN:
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Address):
+        return str(value)
+    if isinstance(value, tuple | list | Mapping):
+        return _convert_value(value, None)
+    if isinstance(value, Struct):
+        return _build_full_form(value.__class__)(value)
+    raise TypeError(f"no form says how {value.__class__.__name__} looks as JSON")
+
+
+@cache
+def _build_full_form(record_class: type) -> RecordForm[Any]:
+    """Build the form of a class with all of its fields."""
+    return RecordForm(record_class)
+
+
+def build_row_form(names: str) -> Part:
+    """Build the conversion of pairs and longer rows to objects, from the names of their items (`?`: null if
+    empty).
+    """
+    columns_with_null = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
+
+    def convert_row(values: tuple[Any, ...]) -> dict[str, Any]:
+        return {
+            name: _convert_by_class(value) if value or not is_null else None
+            for (name, is_null), value in zip(columns_with_null, values, strict=True)
+        }
+
+    return convert_row
+
+
+def round_figure(figure: float) -> float:
+    """Round a computed figure to its significant places."""
+    return round(figure, 6)

@@ -1,0 +1,354 @@
+"""format and formatlist: text from a pattern with verbs such as `%s` and `%05.2f`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.functions.function import (
+    Example,
+    Function,
+    FunctionProblem,
+    Parameter,
+    build_any_parameter,
+)
+from nexusform.language.functions.json_encoding import render_json, render_json_string
+from nexusform.language.functions.text import split_clusters
+from nexusform.language.syntax.positions import count_clusters
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+)
+from nexusform.values.exact_numbers import compute_shortest_digits
+from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix
+
+_VERB: Final = re.compile(
+    r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
+)
+_MODES: Final = "vtbdoxXeEfgGsq"
+_MAX_WIDTH: Final = 100_000
+_STRINGS: Final = ListType(STRING)
+
+
+class _Verb(Struct, frozen=True):
+    text: str
+    offset: int
+    flags: str
+    width: int
+    precision: int | None
+    mode: str
+
+
+def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
+    """Evaluate `format`: the text, or its known prefix while arguments are unknown."""
+    if not all(a.is_wholly_known for a in arguments):
+        return Value(STRING, UNKNOWN, refinement=build_prefix(pattern.raw.partition("%")[0]))
+    try:
+        return Value(STRING, format_pattern(pattern.raw, arguments))
+    except FunctionProblem:
+        if _has_untyped_null(arguments):
+            return DYNAMIC_UNKNOWN
+        raise
+
+
+def _has_untyped_null(arguments: Sequence[Value]) -> bool:
+    # An untyped null is no error for a verb that needs a type, as in Terraform: the text is unknown.
+    return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
+
+
+def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
+    """Replace the verbs of the pattern by the arguments. Raises FunctionProblem."""
+    pieces: list[str] = []
+    offset, next_position, highest = 0, 0, 0
+    while True:
+        start = pattern.find("%", offset)
+        if start < 0:
+            pieces.append(pattern[offset:])
+            break
+        pieces.append(pattern[offset:start])
+        if pattern[start : start + 2] == "%%":
+            pieces.append("%")
+            offset = start + 2
+            continue
+        verb, position = _parse_verb(pattern, start, next_position)
+        if position >= len(arguments):
+            raise FunctionProblem(
+                f'not enough arguments for "{verb.text}" at {verb.offset}: '
+                f"need index {position + 1} but have {len(arguments)} total"
+            )
+        pieces.append(_render_argument(verb, arguments[position]))
+        next_position, highest = position + 1, max(highest, position + 1)
+        offset = start + len(verb.text)
+    if highest < len(arguments):
+        used = f"only {highest} used by format string" if highest else "no verbs in format string"
+        raise FunctionProblem(f"too many arguments; {used}", highest + 1)
+    return "".join(pieces)
+
+
+def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_Verb, int]:
+    """Parse the verb at `start`. Return it and the number of its argument: the explicit one, else
+    `next_position`.
+    """
+    match = _VERB.match(pattern, start)
+    assert match is not None
+    offset = len(pattern[:start].encode())
+    if match.end() >= len(pattern):
+        raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
+    mode = pattern[match.end()]
+    if mode not in _MODES:
+        position_at_fault = offset + match.end() - start
+        raise FunctionProblem(f"unrecognized format character {mode!r} at offset {position_at_fault}")
+    width = int(match["width"] or 0)
+    precision = None if match["precision"] is None else int(match["precision"] or 0)
+    if width > _MAX_WIDTH or (precision or 0) > _MAX_WIDTH:
+        raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
+    text = pattern[start : match.end() + 1]
+    verb = _Verb(text, offset, match["flags"], width, precision, mode)
+    position = int(match["index"]) - 1 if match["index"] else next_position
+    return verb, position
+
+
+def _render_argument(verb: _Verb, argument: Value) -> str:
+    """Render one argument for its verb."""
+    mode = verb.mode
+    if mode == "v":
+        return _render_default(verb, argument)
+    if argument.raw is None:
+        raise FunctionProblem(
+            f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted'
+        )
+    if mode in {"s", "q"}:
+        text = _convert_argument(verb, argument, STRING)
+        return _render_string(verb, text)
+    if mode == "t":
+        return "true" if _convert_argument(verb, argument, BOOL) else "false"
+    number = _convert_argument(verb, argument, NUMBER)
+    return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
+
+
+def _render_default(verb: _Verb, argument: Value) -> str:
+    """Render an argument as %v: texts and numbers plainly, anything else as JSON."""
+    if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
+        return _add_padding(verb, render_json(argument))
+    if argument.type == STRING:
+        return _add_padding(verb, argument.raw)
+    if argument.type == BOOL:
+        return _add_padding(verb, "true" if argument.raw else "false")
+    # Only the padding flags apply, and no precision.
+    sign = "-" if argument.raw < 0 else ""
+    return _add_padding(verb, sign + _render_general(abs(argument.raw), None, "g"))
+
+
+def _convert_argument(verb: _Verb, argument: Value, target: PrimitiveType) -> Any:
+    try:
+        return convert_value(argument, target).raw
+    except ConversionProblem as problem:
+        raise FunctionProblem(
+            f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
+        ) from None
+
+
+def _add_padding(verb: _Verb, text: str) -> str:
+    missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
+    if missing <= 0:
+        return text
+    if "-" in verb.flags:
+        return text + " " * missing
+    return ("0" if "0" in verb.flags else " ") * missing + text
+
+
+def _render_string(verb: _Verb, text: str) -> str:
+    if verb.precision is not None:
+        text = "".join(split_clusters(text)[: verb.precision])
+    return _add_padding(verb, render_json_string(text) if verb.mode == "q" else text)
+
+
+def _render_signed(verb: _Verb, is_negative: bool, digits: str) -> str:
+    # Renders a number's digits with sign and padding; zeros are between the two.
+    sign = "-" if is_negative else _get_positive_sign(verb)
+    missing = verb.width - len(sign) - len(digits)
+    if missing <= 0:
+        return sign + digits
+    if "-" in verb.flags:
+        return sign + digits + " " * missing
+    if "0" in verb.flags:
+        return sign + "0" * missing + digits
+    return " " * missing + sign + digits
+
+
+def _get_positive_sign(verb: _Verb) -> str:
+    if "+" in verb.flags:
+        return "+"
+    return " " if " " in verb.flags else ""
+
+
+_BASES: Final = {"b": "b", "d": "d", "o": "o", "x": "x", "X": "X"}
+_PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
+
+
+def _render_integer(verb: _Verb, number: Any) -> str:
+    if not isinstance(number, int):
+        raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required')
+    digits = format(abs(number), _BASES[verb.mode])
+    if verb.precision is not None:
+        digits = digits.rjust(verb.precision, "0")
+    if "#" in verb.flags:
+        digits = _PREFIXES[verb.mode] + digits
+    return _render_signed(verb, number < 0, digits)
+
+
+# --- decimals: exact, rounded half to even, as big floats are printed ----------------------------
+
+
+def _render_decimal(verb: _Verb, number: Any, mode: str) -> str:
+    size = abs(number)
+    if mode == "f":
+        digits = _render_fixed(size, 6 if verb.precision is None else verb.precision)
+    elif mode in "eE":
+        digits = _render_scientific(size, 6 if verb.precision is None else verb.precision, mode)
+    else:
+        digits = _render_general(size, verb.precision, mode)
+    return _render_signed(verb, number < 0, digits)
+
+
+def _render_fixed(size: int | Fraction, places: int) -> str:
+    scaled = str(round(size * 10**places)).rjust(places + 1, "0")
+    return f"{scaled[:-places]}.{scaled[-places:]}" if places else scaled
+
+
+def _compute_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
+    # The digits of 0.d1d2... * 10**point: the shortest exact ones, or rounded to a count.
+    if size == 0:
+        return "0", 1
+    digits, point = compute_shortest_digits(size)
+    if count is None or len(digits) <= count:
+        return digits, point
+    exponent = point - count
+    scaled = round(Fraction(size) / 10**exponent) if exponent >= 0 else round(size * 10**-exponent)
+    text = str(scaled)
+    return text, exponent + len(text)
+
+
+def _render_scientific(size: int | Fraction, places: int | None, mode: str) -> str:
+    digits, point = _compute_digits(size, None if places is None else places + 1)
+    if places is not None:
+        digits = digits[: places + 1].ljust(places + 1, "0")
+    exponent = point - 1 if size else 0
+    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+    return f"{mantissa}{mode}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
+    """Render a number as %g: with an exponent if that is shorter."""
+    count = None if precision is None else max(precision, 1)
+    digits, point = _compute_digits(size, count)
+    digits = digits.rstrip("0") or "0"
+    limit = 6 if count is None else count
+    if count is not None and count > len(digits) >= point:
+        limit = len(digits)
+    exponent = point - 1
+    if exponent < -4 or exponent >= limit:
+        mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
+        letter = "e" if mode == "g" else "E"
+        return f"{mantissa}{letter}{exponent:+03d}"
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    if len(digits) <= point:
+        return digits.ljust(point, "0")
+    return f"{digits[:point]}.{digits[point:]}"
+
+
+# --- formatlist ----------------------------------------------------------------------------------
+
+
+def _format_list(pattern: Value, *arguments: Value) -> Value:
+    lists = {
+        position: argument
+        for position, argument in enumerate(arguments, 1)
+        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
+    }
+    count = _find_common_length(lists)
+    untyped_unknowns = [
+        argument for argument in arguments if argument.type is DYNAMIC and argument.raw is UNKNOWN
+    ]
+    unknown_lists = [argument for argument in lists.values() if argument.raw is UNKNOWN]
+    if pattern.raw is UNKNOWN or count is None or untyped_unknowns or unknown_lists:
+        return Value(_STRINGS, UNKNOWN)
+    texts = []
+    for iteration in range(count):
+        item_arguments = [
+            lists[position].raw[iteration] if position in lists else argument
+            for position, argument in enumerate(arguments, 1)
+        ]
+        try:
+            is_known = all(argument.is_wholly_known for argument in item_arguments)
+            texts.append(Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN))
+        except FunctionProblem as problem:
+            if _has_untyped_null(arguments):
+                return DYNAMIC_UNKNOWN
+            message = f"error on format iteration {iteration}: {problem.message}"
+            raise FunctionProblem(message, problem.argument) from None
+    return Value(_STRINGS, tuple(texts))
+
+
+def _find_common_length(lists: Mapping[int, Value]) -> int | None:
+    # Returns the number of texts, None if unknown. A tuple's length is in its type.
+    count = first_position = None
+    for position, argument in lists.items():
+        length = _find_length(argument)
+        if length is None:
+            continue
+        if count is not None and length != count:
+            raise FunctionProblem(
+                f"argument {position} has length {length}, which is inconsistent with "
+                f"argument {first_position} of length {count}",
+                position,
+            )
+        count, first_position = length, position
+    if count is None:
+        return None if lists else 1
+    return count
+
+
+def _find_length(sequence: Value) -> int | None:
+    if isinstance(sequence.type, TupleType):
+        return len(sequence.type.elements)
+    uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known
+    return None if sequence.raw is UNKNOWN or uncertain else len(sequence.raw)
+
+
+FUNCTIONS: Final = (
+    Function(
+        "format",
+        "Text from a pattern: %s text, %d integer, %f decimals, %x hexadecimal, %q quoted, %v any value.",
+        (Parameter("format", STRING, "the pattern"),),
+        STRING,
+        _evaluate_format,
+        (
+            Example('format("Hello, %s!", "Ander")', '"Hello, Ander!"'),
+            Example('format("%03d|%.2f|%x", 7, 2.5, 255)', '"007|2.50|ff"'),
+        ),
+        build_any_parameter("args", "what the verbs show"),
+    ),
+    Function(
+        "formatlist",
+        "One text per element of the list arguments. Other arguments are repeated.",
+        (Parameter("format", STRING, "the pattern", allow_unknown=True),),
+        _STRINGS,
+        _format_list,
+        (Example('formatlist("%s-%d", ["a", "b"], 1)', 'tolist(["a-1", "b-1"])'),),
+        build_any_parameter("args", "lists and single values"),
+    ),
+)

@@ -1,0 +1,137 @@
+"""Conversion of values to JSON text and back."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any, Final
+
+from nexusform.language.functions.function import FixedProblem, FunctionProblem
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
+from nexusform.values.exact_numbers import convert_decimal, format_number
+from nexusform.values.value import UNKNOWN, Value, build_boolean, build_null, build_object, build_tuple
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+
+# Maximum nesting of a document: values are traversed recursively.
+MAX_DEPTH: Final = 512
+
+_ESCAPES: Final = {
+    ord("<"): "\\u003c",
+    ord(">"): "\\u003e",
+    ord("&"): "\\u0026",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+
+
+def render_json_string(text: str) -> str:
+    """Render the text as a JSON string, safe inside HTML too."""
+    return json.dumps(text, ensure_ascii=False).translate(_ESCAPES)
+
+
+def render_json(value: Value) -> str:
+    """Render a wholly known value as compact JSON, object keys in order."""
+    raw = value.raw
+    assert raw is not UNKNOWN
+    if raw is None:
+        return "null"
+    if isinstance(raw, str):
+        return render_json_string(raw)
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, dict):
+        return "{" + ",".join([f"{render_json_string(k)}:{render_json(v)}" for k, v in raw.items()]) + "}"
+    if isinstance(raw, tuple):
+        return "[" + ",".join([render_json(v) for v in raw]) + "]"
+    return format_number(raw)
+
+
+def _reject_constant(name: str) -> Any:
+    raise FunctionProblem(f"{name} is not a JSON number", 0)
+
+
+def parse_json(text: str) -> Value:
+    """Parse JSON text to objects and tuples. Raises FunctionProblem."""
+    try:
+        data = json.loads(
+            text, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_reject_constant
+        )
+    except json.JSONDecodeError as problem:
+        message = problem.msg[0].lower() + problem.msg[1:]
+        raise FunctionProblem(
+            f"{message} on line {problem.lineno}, column {problem.colno}", 0, problem.lineno
+        ) from None
+    except RecursionError:
+        raise FixedProblem("the document is nested too deeply", 0) from None
+    return _build_value(data, MAX_DEPTH)
+
+
+_BEGINNINGS: Final = {
+    **dict.fromkeys("-.0123456789", NUMBER),
+    **dict.fromkeys("tf", BOOL),
+    '"': STRING,
+    **dict.fromkeys("n[{", DYNAMIC),
+}
+
+
+def get_json_prefix(value_type: Type) -> str:
+    """Return the common prefix of the JSON text of all values of a type, except null."""
+    if value_type is STRING:
+        return '"'
+    if isinstance(value_type, (MapType, ObjectType)):
+        return "{"
+    return "[" if isinstance(value_type, (ListType, SetType, TupleType)) else ""
+
+
+def guess_type(text: str) -> Type:
+    """Return the type of a value with a known prefix of its JSON text. Raises FunctionProblem."""
+    prefix = text.lstrip(" \t\r\n")
+    if not prefix:
+        return DYNAMIC
+    if prefix[0] not in _BEGINNINGS:
+        raise FunctionProblem(f"a JSON document cannot begin with the character '{prefix[0]}'", 0)
+    return _BEGINNINGS[prefix[0]]
+
+
+def _parse_number(text: str) -> Value:
+    try:
+        return Value(NUMBER, convert_decimal(text))
+    except (OverflowError, ValueError):
+        raise FixedProblem("a number in the document has too many digits", 0) from None
+
+
+def _build_value(data: Any, depth: int) -> Value:
+    """Build a value from the result of a JSON parser."""
+    if depth < 0:
+        raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+    if isinstance(data, Value):
+        return data
+    if data is None:
+        return build_null(DYNAMIC)
+    if isinstance(data, bool):
+        return build_boolean(data)
+    if isinstance(data, str):
+        return Value(STRING, clean_text(data))
+    if isinstance(data, list):
+        return build_tuple([_build_value(d, depth - 1) for d in data])
+    return build_object({clean_text(k): _build_value(d, depth - 1) for k, d in data.items()})
+
+
+def clean_text(text: str) -> str:
+    """Clean a text as stored strings: NFC-normalised, lone surrogates replaced."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _SURROGATES.sub("\ufffd", text))

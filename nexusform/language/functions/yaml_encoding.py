@@ -1,0 +1,413 @@
+"""Conversion of values to YAML text and back: one document, plain data only, bounded aliases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from nexusform.language.functions.base64_codec import decode_base64
+from nexusform.language.functions.function import FixedProblem, FunctionProblem
+from nexusform.language.functions.json_encoding import MAX_DEPTH, clean_text
+from nexusform.language.value_notes import quote_text
+from nexusform.schemas.value_types import NUMBER, STRING
+from nexusform.values.exact_numbers import convert_decimal, format_number
+from nexusform.values.value import FALSE, NULL, TRUE, Value, build_object, build_tuple
+
+if TYPE_CHECKING:
+    from yaml import Event
+
+# Maximum number of nodes after expansion of aliases.
+MAX_NODES: Final = 200_000
+
+# Line width of a quoted string, in columns.
+_WIDTH: Final = 80
+
+
+_ESCAPES: Final = {
+    0x00: "\\0",
+    0x07: "\\a",
+    0x08: "\\b",
+    0x0B: "\\v",
+    0x0C: "\\f",
+    0x1B: "\\e",
+    0x85: "\\N",
+    0x2028: "\\L",
+    0x2029: "\\P",
+}
+
+
+# What YAML 1.1 calls printable in the basic plane, line breaks apart; all else is escaped.
+# Patterns of `re` that take milliseconds to compile: it keeps them once they are used.
+_SPECIAL: Final = "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
+_NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
+_BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
+# In bytes; a longer key, or one of several lines, follows a question mark.
+_MAX_SIMPLE_KEY_BYTES: Final = 128
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def render_yaml(value: Value) -> str:
+    """Render a wholly known value as YAML, with strings always quoted."""
+    if isinstance(value.raw, (tuple, dict)) and value.raw:
+        return "\n".join(_render_lines(value, 0)) + "\n"
+    first, *further_lines = _render_item(value, 2, 0)
+    text = "\n".join([first, *_add_indentation(further_lines)])
+    if isinstance(value.raw, (str, tuple, dict)):
+        return text + "\n"
+    return text + "\n...\n"
+
+
+def _render_scalar(value: Value) -> str:
+    raw = value.raw
+    if raw is None:
+        return "null"
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, str):
+        return _render_quoted(raw)
+    if isinstance(raw, (tuple, dict)):
+        return "[]" if isinstance(raw, tuple) else "{}"
+    return format_number(raw)
+
+
+def _render_quoted(text: str) -> str:
+    return re.sub(_SPECIAL, _escape_character, quote_text(text))
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code in _ESCAPES:
+        return _ESCAPES[code]
+    if code < 0x100:
+        return f"\\x{code:02X}"
+    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+
+
+def _add_indentation(lines: list[str]) -> list[str]:
+    return [f"  {line}" if line else line for line in lines]
+
+
+def _render_lines(value: Value, indent: int) -> list[str]:
+    # Renders the block form of a non-empty collection at a column.
+    if isinstance(value.raw, tuple):
+        item_lines: list[str] = []
+        for item in value.raw:
+            inner = _render_item(item, indent + 2, indent + 2)
+            item_lines += [f"- {inner[0]}", *_add_indentation(inner[1:])]
+        return item_lines
+    lines: list[str] = []
+    for key, item in value.raw.items():
+        lines += _render_entry(key, item, indent)
+    return lines
+
+
+def _render_entry(key: str, item: Value, indent: int) -> list[str]:
+    # Renders one member of a mapping.
+    if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
+        first = _render_item(Value(STRING, key), indent + 2, indent + 2)
+        second = _render_item(item, indent + 2, indent + 2)
+        return [
+            f"? {first[0]}",
+            *_add_indentation(first[1:]),
+            f": {second[0]}",
+            *_add_indentation(second[1:]),
+        ]
+    name = f"{_render_quoted(key)}:"
+    if isinstance(item.raw, dict) and item.raw:
+        return [name, *_add_indentation(_render_lines(item, indent + 2))]
+    if isinstance(item.raw, tuple) and item.raw:
+        return [name, *_render_lines(item, indent)]
+    inner = _render_item(item, indent + 2, indent + len(name) + 1)
+    return [f"{name} {inner[0]}", *_add_indentation(inner[1:])]
+
+
+def _fold_string(text: str, indent: int, column: int) -> list[str]:
+    # A quoted string whose first character stands at `column`; beyond the width it goes on in the
+    # next line, at `indent`, instead of a space. A further space there needs a backslash before it.
+    if column + len(text) < _WIDTH:
+        return [_render_quoted(text)]
+    lines: list[str] = []
+    pieces = ['"']
+    column += 1
+    is_after_space = False
+    for position, character in enumerate(text):
+        is_line_break = (
+            character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
+        )
+        is_after_space = character == " "
+        if is_line_break:
+            lines.append("".join(pieces))
+            pieces = ["\\"] if text[position + 1] == " " else []
+            column = indent + len(pieces)
+        else:
+            piece = _render_quoted(character)[1:-1]
+            pieces.append(piece)
+            column += len(piece)
+    return [*lines, "".join([*pieces, '"'])]
+
+
+def _render_block_scalar(text: str) -> list[str]:
+    # The text behind `|`, line by line. The header says how many line ends are at its end (`-` none,
+    # nothing for one, `+` as many as there are), and the indent when the first line cannot show it.
+    body = text.rstrip("\n")
+    line_ends = len(text) - len(body)
+    chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
+    lead = "2" if text[0] in " \n" else ""
+    empty_lines = [""] * max(line_ends - 1, 0)
+    return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
+
+
+def _render_item(value: Value, indent: int, column: int) -> list[str]:
+    # Renders a value that starts at `column`, further lines at `indent`.
+    raw = value.raw
+    if isinstance(raw, (tuple, dict)) and raw:
+        return _render_lines(value, indent)
+    if isinstance(raw, str) and "\n" in raw and _can_be_block(raw):
+        return _render_block_scalar(raw)
+    if isinstance(raw, str):
+        return _fold_string(raw, indent, column)
+    return [_render_scalar(value)]
+
+
+def _can_be_block(text: str) -> bool:
+    # A block scalar accepts neither control characters nor lines with trailing blanks.
+    return not re.search(_NOT_IN_BLOCK, text) and all(line == line.rstrip(" ") for line in text.split("\n"))
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
+_OCTAL: Final = re.compile(r"0o[0-7]+\Z")
+_HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]+\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_SPECIAL_FLOAT: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)(Z|[-+][0-9]{2}:[0-9]{2})?)?\Z"
+)
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE: Final = frozenset({"true", "yes", "on", "y"})
+_FALSE: Final = frozenset({"false", "no", "off", "n"})
+_TAG: Final = "tag:yaml.org,2002:"
+
+
+def parse_yaml(text: str) -> Value:
+    """Parse the only document in a text. Raises FunctionProblem."""
+    import yaml
+
+    try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        reader = _Reader(_list_events(yaml.parse(text, Loader=loader)))
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        raise FunctionProblem(
+            _describe_problem(problem), 0, mark.line + 1 if mark is not None else 0
+        ) from None
+    except RecursionError:
+        raise FixedProblem("the document is nested too deeply", 0) from None
+    return reader.parse_document()
+
+
+def _list_events(events: Iterable[Event]) -> list[Event]:
+    """List all events of a document; stop at excessive nesting, because further reading would take too
+    long.
+    """
+    from yaml import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    result: list[Event] = []
+    for event in events:
+        result.append(event)
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+    return result
+
+
+def _describe_problem(problem: Exception) -> str:
+    mark = getattr(problem, "problem_mark", None)
+    message = getattr(problem, "problem", None) or str(problem)
+    return message if mark is None else f"on line {mark.line + 1}, column {mark.column + 1}: {message}"
+
+
+class _Reader:
+    # Builds the value from the parser's events, counting every node of an alias.
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.index = 0
+        self.anchors: dict[str, tuple[Value, int]] = {}
+        self.nodes = 0
+
+    def parse_document(self) -> Value:
+        """Parse the only document."""
+        import yaml
+
+        starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
+        if not starts:
+            raise FixedProblem("on line 1, column 1: missing start of document", 0)
+        if len(starts) > 1:
+            mark = starts[1].start_mark
+            position = "at the second document" if mark is None else f"on line {mark.line + 1}, column 1"
+            raise FunctionProblem(f"{position}: unexpected extra content after value", 0)
+        self.index = self.events.index(starts[0]) + 1
+        return self._parse_node(0)
+
+    def _count_nodes(self, nodes: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise FunctionProblem(f"the document unfolds to more than {MAX_NODES} nodes", 0)
+
+    def _parse_node(self, depth: int) -> Value:
+        """Parse the value at the next event, with its parts."""
+        import yaml
+
+        if depth > MAX_DEPTH:
+            raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+        event = self.events[self.index]
+        self.index += 1
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', 0)
+            value, size = self.anchors[event.anchor]
+            self._count_nodes(size)
+            return value
+        previous_count = self.nodes
+        self._count_nodes(1)
+        if isinstance(event, yaml.ScalarEvent):
+            value = _parse_scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self._parse_sequence(event, depth)
+        else:
+            assert isinstance(event, yaml.MappingStartEvent)
+            value = self._parse_mapping(event, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, self.nodes - previous_count)
+        return value
+
+    def _parse_sequence(self, event: Any, depth: int) -> Value:
+        import yaml
+
+        _require_tag(event.tag, "seq")
+        items: list[Value] = []
+        while not isinstance(self.events[self.index], yaml.SequenceEndEvent):
+            items.append(self._parse_node(depth + 1))
+        self.index += 1
+        return build_tuple(items)
+
+    def _parse_mapping(self, event: Any, depth: int) -> Value:
+        import yaml
+
+        _require_tag(event.tag, "map")
+        items: dict[str, Value] = {}
+        merged_items: dict[str, Value] = {}
+        while not isinstance(self.events[self.index], yaml.MappingEndEvent):
+            key_event = self.events[self.index]
+            is_merge = (
+                isinstance(key_event, yaml.ScalarEvent) and key_event.value == "<<" and key_event.implicit[0]
+            )
+            key = self._parse_key(depth + 1)
+            value = self._parse_node(depth + 1)
+            if is_merge:
+                merged_items = {**_collect_merged_entries(value), **merged_items}
+            else:
+                items[_convert_key(key)] = value
+        self.index += 1
+        return build_object({**merged_items, **items})
+
+    def _parse_key(self, depth: int) -> Value:
+        # Aliases cannot refer to an anchor of a key, and a key cannot be an alias.
+        import yaml
+
+        anchors = dict(self.anchors)
+        if isinstance(self.events[self.index], yaml.AliasEvent):
+            raise FixedProblem("an alias cannot be a mapping key", 0)
+        key = self._parse_node(depth)
+        self.anchors = anchors
+        return key
+
+
+def _collect_merged_entries(value: Value) -> dict[str, Value]:
+    """Return the entries merged by <<: those of a mapping, or of several; the first wins."""
+    if isinstance(value.raw, dict):
+        return value.raw
+    if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
+        entries: dict[str, Value] = {}
+        for part in value.raw:
+            entries = {**part.raw, **entries}
+        return entries
+    raise FixedProblem("cannot merge a value that is not a mapping", 0)
+
+
+def _convert_key(key: Value) -> str:
+    if isinstance(key.raw, (tuple, dict)) or key.raw is None:
+        raise FixedProblem("only scalar, non-null mapping keys are supported", 0)
+    return str(key.raw) if isinstance(key.raw, str) else _render_scalar(key)
+
+
+def _require_tag(tag: str | None, kind: str) -> None:
+    if tag not in {None, _TAG + kind}:
+        raise FunctionProblem(f'unsupported tag "{_trim_tag(tag)}"', 0)
+
+
+def _trim_tag(tag: str | None) -> str:
+    return (tag or "").replace(_TAG, "!!")
+
+
+# First characters of a text that may be something else than a string.
+_HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
+
+
+def _parse_scalar(event: Any) -> Value:
+    """Parse a value by its tag, or by YAML's rules without one."""
+    text = clean_text(event.value)
+    is_quoted = event.style in {"'", '"'}
+    if event.tag is None:
+        return _resolve_plain(text) if event.implicit[0] else Value(STRING, text)
+    kind = event.tag.removeprefix(_TAG)
+    if kind in {"str", "binary"}:
+        if kind == "binary":
+            decode_base64(text)
+        return Value(STRING, text)
+    if kind not in {"int", "float", "bool", "null", "timestamp"}:
+        raise FunctionProblem(f'unsupported tag "{_trim_tag(event.tag)}"', 0)
+    # As in other implementations: for a quoted text, or one with a special form, the tag is secondary.
+    is_special = not text or text[0] in _HINTS
+    if is_special and is_quoted:
+        return Value(STRING, text)
+    resolved = _resolve_plain(text)
+    if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
+        return resolved
+    if kind == "null":
+        return NULL
+    raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', 0)
+
+
+def _resolve_plain(text: str) -> Value:
+    # Resolves a plain scalar: YAML 1.2's rules and, as in other implementations, the bools of YAML 1.1.
+    if text in _NULLS:
+        return NULL
+    word = text.lower()
+    if word in _TRUE | _FALSE and text in {word, word.upper(), word.capitalize()}:
+        return TRUE if word in _TRUE else FALSE
+    if _HEXADECIMAL.match(text) or _OCTAL.match(text):
+        if len(text) >= 500:
+            return _parse_number(text)
+        base = 16 if text[1] == "x" else 8
+        return _parse_number(str(int(text[2:], base)))
+    if _INTEGER.match(text) or _FLOAT.match(text):
+        return _parse_number(text)
+    if _SPECIAL_FLOAT.match(text):
+        raise FunctionProblem(f'the number "{text}" is not finite', 0)
+    moment = _TIMESTAMP.match(text)
+    if moment is not None:
+        return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
+    return Value(STRING, text)
+
+
+def _parse_number(text: str) -> Value:
+    try:
+        return Value(NUMBER, convert_decimal(text))
+    except (OverflowError, ValueError):
+        raise FixedProblem("a number in the document has too many digits", 0) from None

@@ -1,0 +1,419 @@
+"""Syntax tree of HCL text, with a span for every node.
+
+Frozen, without semantics: the evaluator evaluates expressions, the decoder decodes bodies. Native syntax and
+JSON syntax give the same tree; a JSON expression has the same nodes with parsed templates, and JSON bodies
+stay `JsonBody` until a schema defines the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.diagnostics.source import Span
+from nexusform.json_data.plain_data import Path
+
+if TYPE_CHECKING:
+    Scalar: TypeAlias = str | int | Decimal | bool | None
+    LiteralKey: TypeAlias = str | int | Decimal
+else:
+    Scalar = LiteralKey = (
+        Any  # the codec of trees supports no union of texts and decimals; untyped values are restored exactly
+    )
+
+
+class Node(Struct, frozen=True, tag=True, tag_field="node", array_like=True, gc=False):
+    """Part of the tree; parser.py encodes it as an array that starts with its class's name."""
+
+
+# --- expressions -------------------------------------------------------------------------------
+
+
+class Literal(Node, frozen=True):
+    """`12`, `true`, `null`. Numbers are exact decimals."""
+
+    value: Scalar
+    span: Span
+
+
+class StringLiteral(Node, frozen=True):
+    """Piece of literal text: escapes decoded, NFC-normalised.
+
+    Only inside Template, or a whole template without interpolation.
+    """
+
+    value: str
+    span: Span
+
+
+class Template(Node, frozen=True):
+    """Quoted string or heredoc with several parts.
+
+    A template that is exactly one interpolation is `TemplateWrap` instead; one with no interpolation is a
+    `StringLiteral`.
+    """
+
+    parts: tuple[Expression, ...]
+    span: Span
+
+
+class TemplateWrap(Node, frozen=True):
+    """`"${expression}"`: has the expression's own value and type."""
+
+    wrapped: Expression
+    span: Span
+
+
+class TemplateIf(Node, frozen=True):
+    """`%{ if c }...%{ else }...%{ endif }` inside a Template; branches are parts."""
+
+    condition: Expression
+    then: tuple[Expression, ...]
+    otherwise: tuple[Expression, ...]
+    span: Span
+
+
+class TemplateFor(Node, frozen=True):
+    """`%{ for k, v in c }...%{ endfor }` inside a Template; the body is parts."""
+
+    key_name: str | None
+    value_name: str
+    collection: Expression
+    body: tuple[Expression, ...]
+    span: Span
+
+
+class TraverseRoot(Node, frozen=True):
+    """First name of a traversal: `var` in `var.a["b"]`."""
+
+    name: str
+    span: Span
+
+
+class TraverseAttribute(Node, frozen=True):
+    """`.name`, also the legacy `.0` (name "0")."""
+
+    name: str
+    span: Span
+
+
+class TraverseIndex(Node, frozen=True):
+    """`["key"]` or `[0]` with a literal key."""
+
+    key: LiteralKey
+    span: Span
+
+
+Step: TypeAlias = TraverseAttribute | TraverseIndex
+
+
+class Traversal(Node, frozen=True):
+    """Absolute traversal: a variable name and literal steps into it."""
+
+    root: TraverseRoot
+    steps: tuple[Step, ...]
+    span: Span
+
+
+class RelativeTraversal(Node, frozen=True):
+    """Literal steps into the value of any other expression: `f(x).a[0]`."""
+
+    source: Expression
+    steps: tuple[Step, ...]
+    span: Span
+
+
+class Index(Node, frozen=True):
+    """`collection[key]` with an expression as key."""
+
+    collection: Expression
+    key: Expression
+    span: Span
+
+
+class Splat(Node, frozen=True):
+    """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
+
+    Only attribute steps belong to a legacy splat; an index after them applies to the result and is a
+    RelativeTraversal or Index around the Splat. `element` is applied to every element; its innermost source
+    is a SplatElement.
+    """
+
+    source: Expression
+    element: Expression
+    legacy: bool
+    span: Span
+
+
+class SplatElement(Node, frozen=True):
+    """Current element inside a Splat."""
+
+    span: Span
+
+
+class Unary(Node, frozen=True):
+    """`-x`, `!x`."""
+
+    operator: str
+    operand: Expression
+    span: Span
+
+
+class Binary(Node, frozen=True):
+    """`a + b` and similar; operator as in the source."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    span: Span
+
+
+class Conditional(Node, frozen=True):
+    """`c ? a : b`."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+    span: Span
+
+
+class Call(Node, frozen=True):
+    """`name(arguments...)`; `expand` if `...` follows the last argument."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    expand: bool
+    span: Span
+    name_span: Span
+
+
+class TupleCons(Node, frozen=True):
+    """`[a, b]`."""
+
+    items: tuple[Expression, ...]
+    span: Span
+
+
+class ObjectKey(Node, frozen=True):
+    """Key of an object constructor.
+
+    A bare name (`a = 1`) is a Traversal of one name with `bare` true and represents the text itself; `(a) =
+    1` and `"${a}" = 1` are evaluated.
+    """
+
+    expression: Expression
+    bare: bool
+    span: Span
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True if it looks like a reference (`aws.west = ...`), which is meaningless as a key."""
+        traversal = self.expression
+        return isinstance(traversal, Traversal) and any(
+            isinstance(step, TraverseAttribute) for step in traversal.steps
+        )
+
+
+class ObjectCons(Node, frozen=True):
+    """`{ k = v, ... }`."""
+
+    items: tuple[tuple[ObjectKey, Expression], ...]
+    span: Span
+
+
+class ForTuple(Node, frozen=True):
+    """`[for k, v in c : value if condition]`."""
+
+    key_name: str | None
+    value_name: str
+    collection: Expression
+    value: Expression
+    condition: Expression | None
+    span: Span
+
+
+class ForObject(Node, frozen=True):
+    """`{for k, v in c : key => value... if condition}`; `group` for the `...`."""
+
+    key_name: str | None
+    value_name: str
+    collection: Expression
+    key: Expression
+    value: Expression
+    group: bool
+    condition: Expression | None
+    span: Span
+
+
+class Parentheses(Node, frozen=True):
+    """`(x)`."""
+
+    inner: Expression
+    span: Span
+
+
+Expression: TypeAlias = (
+    Literal
+    | StringLiteral
+    | Template
+    | TemplateWrap
+    | TemplateIf
+    | TemplateFor
+    | Traversal
+    | RelativeTraversal
+    | Index
+    | Splat
+    | SplatElement
+    | Unary
+    | Binary
+    | Conditional
+    | Call
+    | TupleCons
+    | ObjectCons
+    | ForTuple
+    | ForObject
+    | Parentheses
+)
+
+
+# --- structure ---------------------------------------------------------------------------------
+
+
+class Attribute(Node, frozen=True):
+    """`name = expression`."""
+
+    name: str
+    expression: Expression
+    span: Span
+    name_span: Span
+
+
+class Label(Node, frozen=True):
+    """Block label with its span."""
+
+    value: str
+    span: Span
+
+
+class Block(Node, frozen=True):
+    """`type "label" { body }`. `header_span` covers type and labels; `span` all of it."""
+
+    type: str
+    labels: tuple[Label, ...]
+    body: Body | JsonBody
+    span: Span
+    header_span: Span
+    type_span: Span
+
+
+class Body(Node, frozen=True):
+    """Attributes and blocks in source order.
+
+    `end_span` is the position for missing items (the closing brace, or the end of the file).
+    """
+
+    attributes: tuple[Attribute, ...]
+    blocks: tuple[Block, ...]
+    span: Span
+    end_span: Span
+
+    def list_paths(self, prefix: Path = ()) -> Iterator[Path]:
+        """List the literal paths, in the order of the text: arguments, blocks (by labels, too), and keys
+        inside arguments.
+
+        Parts of a list have the path of the list.
+        """
+        parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
+        for part in sorted(parts, key=lambda part: part.span.start.byte):
+            if isinstance(part, Attribute):
+                yield (*prefix, part.name)
+                yield from _list_key_paths(part.expression, (*prefix, part.name))
+            elif part.type == "dynamic":
+                yield (*prefix, *(label.value for label in part.labels))
+            else:
+                block_path = (*prefix, part.type, *(label.value for label in part.labels))
+                yield (*prefix, part.type)
+                yield block_path
+                yield from part.body.list_paths(block_path)
+
+
+def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
+    """List the literal keys of an expression, including those of function arguments."""
+    match expression:
+        case Parentheses():
+            yield from _list_key_paths(expression.inner, prefix)
+        case Call(arguments=parts) | TupleCons(items=parts):
+            for part in parts:
+                yield from _list_key_paths(part, prefix)
+        case ObjectCons():
+            for key, value in expression.items:
+                name = _get_literal_key(key)
+                if name is not None:
+                    yield (*prefix, name)
+                    yield from _list_key_paths(value, (*prefix, name))
+
+
+def _get_literal_key(key: ObjectKey) -> str | None:
+    """Return the key if it needs no evaluation."""
+    if isinstance(key.expression, StringLiteral):
+        return key.expression.value
+    return key.expression.root.name if key.bare and isinstance(key.expression, Traversal) else None
+
+
+class JsonProperty(Node, frozen=True):
+    """Property of a JSON object: name, value, and the span of the name."""
+
+    name: str
+    value: JsonValue
+    name_span: Span
+
+
+class JsonObject(Node, frozen=True):
+    """JSON object with its properties in source order, including repeated names."""
+
+    properties: tuple[JsonProperty, ...]
+    span: Span
+
+
+class JsonArray(Node, frozen=True):
+    """A JSON array."""
+
+    items: tuple[JsonValue, ...]
+    span: Span
+
+
+class JsonScalar(Node, frozen=True):
+    """JSON string, number (exact), boolean or null."""
+
+    value: Scalar
+    span: Span
+
+
+JsonValue: TypeAlias = JsonObject | JsonArray | JsonScalar
+
+
+class JsonBody(Node, frozen=True):
+    """JSON object (or array of objects) for a body. The schema distinguishes attributes and blocks
+    (bodies.decode_body).
+    """
+
+    objects: tuple[JsonObject, ...]
+    span: Span
+
+    def list_paths(self, prefix: Path = ()) -> Iterator[Path]:
+        """List the literal paths, in the order of the text."""
+        for json_object in self.objects:
+            yield from _list_json_paths(json_object, prefix)
+
+
+def _list_json_paths(value: JsonValue, prefix: Path) -> Iterator[Path]:
+    if isinstance(value, JsonArray):
+        for item in value.items:
+            yield from _list_json_paths(item, prefix)
+    elif isinstance(value, JsonObject):
+        for json_property in value.properties:
+            yield (*prefix, json_property.name)
+            yield from _list_json_paths(json_property.value, (*prefix, json_property.name))

@@ -1,0 +1,224 @@
+"""Evaluation of conditionals (`a ? b : c`, and conditions) and of templates."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
+from nexusform.language.syntax.syntax_nodes import (
+    Conditional,
+    Expression,
+    StringLiteral,
+    Template,
+    TemplateIf,
+)
+from nexusform.language.unification import unify_types
+from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, ObjectType, TupleType, Type, describe_type
+from nexusform.values.exact_numbers import format_number
+from nexusform.values.value import (
+    DYNAMIC_UNKNOWN,
+    NO_MARKS,
+    UNKNOWN,
+    Refinement,
+    Value,
+    add_refinement,
+    build_prefix,
+    combine_refinements,
+    get_refinement,
+)
+
+
+def evaluate_template(node: Template, run: ExpressionRun) -> Value:
+    """Evaluate a template of several parts to a string."""
+    return join_parts(node.parts, run, node)
+
+
+def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Expression) -> Value:
+    """Join the evaluated parts to one string, unknown if one of them is."""
+    pieces: list[str] = []
+    marks = NO_MARKS
+    is_known = True
+    prefix = ""
+    for part in parts:
+        if part.__class__ is StringLiteral:
+            pieces.append(part.value)
+            continue
+        value = run.evaluate(part)
+        if value.marks:
+            marks |= value.marks
+        text = _convert_to_text(value, part, run, enclosing)
+        if text is None:
+            prefix = "".join(pieces) + get_refinement(value).prefix if is_known else prefix
+            is_known = False
+        else:
+            pieces.append(text)
+    if not is_known:
+        return Value(STRING, UNKNOWN, marks, build_prefix(prefix))
+    result = Value(STRING, "".join(pieces), marks)
+    run.count_result(result)
+    return result
+
+
+def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosing: Expression) -> str | None:
+    # Returns the text of an interpolated value; None if it is unknown or not convertible.
+    raw = value.raw
+    kind = raw.__class__
+    if kind is str:
+        return str(raw)
+    if kind is int:
+        return format_number(raw)
+    if raw is None:
+        run.report_problem(
+            "invalid-template-interpolation-value",
+            "The expression result is null. Cannot include a null value in a string template.",
+            part,
+            enclosing,
+        )
+        return None
+    try:
+        text = convert_value(value, STRING).raw
+    except ConversionProblem as problem:
+        run.report_problem(
+            "invalid-template-interpolation-value",
+            f"Cannot include the given value in a string template: {describe_problem(problem)}.",
+            part,
+            enclosing,
+        )
+        return None
+    return None if text is UNKNOWN else text
+
+
+def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
+    """Evaluate `%{ if }` to the text of one of the branches."""
+    condition = evaluate_condition(node.condition, run, node)
+    if condition is None:
+        return UNKNOWN_STRING
+    # Marks are those of both branches, so that they are independent of the condition.
+    branches = [
+        run.run_separately(partial(join_parts, branch, run, node)) for branch in (node.then, node.otherwise)
+    ]
+    marks = condition.marks.union(*[text.marks for text, _ in branches])
+    if condition.raw is UNKNOWN:
+        return UNKNOWN_STRING.add_marks(marks)
+    chosen, diagnostics = branches[0 if condition.raw else 1]
+    run.diagnostics.extend(diagnostics)
+    return chosen.add_marks(marks)
+
+
+def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
+    """Evaluate a conditional to the value of the chosen branch, converted to the common type; errors of the
+    other are ignored.
+    """
+    then, then_problems = run.evaluate_separately(node.then)
+    otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
+    kind = _find_common_type(then, otherwise)
+    if kind is None:
+        return run.report_problem(
+            "inconsistent-conditional-result-types",
+            "The true and false result expressions must have consistent types. "
+            + _describe_difference(then.type, otherwise.type),
+            node,
+        )
+    condition = evaluate_condition(node.condition, run, node)
+    if condition is None:
+        return Value(kind, UNKNOWN)
+    # Of both branches, so that they are independent of when the condition becomes known.
+    marks = condition.marks | then.marks | otherwise.marks
+    if condition.raw is UNKNOWN:
+        return _build_undecided(then, otherwise, kind).add_marks(marks)
+    if condition.raw:
+        word, part, chosen, problems = "true", node.then, then, then_problems
+    else:
+        word, part, chosen, problems = "false", node.otherwise, otherwise, otherwise_problems
+    run.diagnostics.extend(problems)
+    try:
+        return convert_value(chosen, kind).add_marks(marks)
+    except ConversionProblem as problem:
+        detail = f"The {word} result value has the wrong type: {describe_problem(problem)}."
+        return run.report_problem("inconsistent-conditional-result-types", detail, part, node)
+
+
+def _build_undecided(then: Value, otherwise: Value, kind: Type) -> Value:
+    # Returns the known properties shared by both branches.
+    if then.raw is None and otherwise.raw is None:
+        return Value(kind, None)
+    refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
+    if then.type != otherwise.type:
+        # One of them is converted: its text is unknown, but its number of elements is bounded.
+        refinement = Refinement(
+            refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest
+        )
+    return add_refinement(Value(kind, UNKNOWN), refinement)
+
+
+def _find_common_type(then: Value, otherwise: Value) -> Type | None:
+    # A null takes the type of the other arm. Beside an arm that may still be of any type there is
+    # nothing to agree on: what is chosen stays as it is, and if the choice is open, so is the type.
+    if then.type is DYNAMIC and then.raw is None:
+        return otherwise.type
+    if otherwise.type is DYNAMIC and otherwise.raw is None:
+        return then.type
+    if then.type is DYNAMIC or otherwise.type is DYNAMIC:
+        return DYNAMIC
+    if then.type is otherwise.type:
+        return then.type
+    return unify_types([then.type, otherwise.type])
+
+
+def _describe_difference(then: Type, otherwise: Type) -> str:
+    # Returns one sentence about the difference of two incompatible types.
+    if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
+        return _describe_object_difference(then, otherwise)
+    if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
+        first, second = len(then.elements), len(otherwise.elements)
+        if first != second:
+            return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
+        for position, (first_element, second_element) in enumerate(
+            zip(then.elements, otherwise.elements, strict=True)
+        ):
+            if unify_types([first_element, second_element]) is None:
+                return (
+                    f"Type mismatch for tuple element {position}: "
+                    f"{_describe_difference(first_element, second_element)}"
+                )
+    return f"The 'true' value is {describe_type(then)}, but the 'false' value is {describe_type(otherwise)}."
+
+
+def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
+    """Describe how two object types differ."""
+    for name, kind in then.attributes:
+        other_type = otherwise.get_attribute(name)
+        if other_type is None:
+            return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
+        if unify_types([kind, other_type]) is None:
+            return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
+    extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")
+    return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
+
+
+def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Expression) -> Value | None:
+    """Evaluate a condition to a bool, possibly unknown; None after a diagnostic."""
+    previous_count = len(run.diagnostics)
+    condition = run.evaluate(expression)
+    if len(run.diagnostics) > previous_count and condition == DYNAMIC_UNKNOWN:
+        return None
+    if condition.raw is None:
+        run.report_problem(
+            "null-condition",
+            "The condition value is null. Conditions must either be true or false.",
+            expression,
+            enclosing,
+        )
+        return None
+    try:
+        return convert_value(condition, BOOL)
+    except ConversionProblem as problem:
+        run.report_problem(
+            "incorrect-condition-type",
+            f"The condition expression must be of type bool: {problem.message}.",
+            expression,
+            enclosing,
+        )
+        return None

@@ -1,0 +1,14 @@
+"""VMs to place, placed VMs, and scores of predicted placements."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "prediction_scores": (
+        "add_predictions compute_score COUNT_PREDICTION list_wrong_certain lower_share MACHINE_PREDICTION "
+        "parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
+        "VM_PREDICTIONS"
+    ),
+    "vm_demands": (
+        "ClaimDemand compute_number_key CONTROL_PLANE_TAINT GroupRule NodeProperties OBSERVED PlacedVm "
+        "PoolDemand VmDemand"
+    ),
+}

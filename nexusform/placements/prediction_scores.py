@@ -1,0 +1,180 @@
+"""Scores of predictions: predicted shares, and verified results.
+
+A prediction is verified when its result is observed. The record of an object (a site, a placement) counts
+predictions by subject and share class, with two sums of squared errors: those of the predicted shares, and
+those of chance, with 1 / number of tied candidates as share. It is stored in the object's private note and
+never compared; a note without one is an empty record. It has one entry per share class and subject, so it
+stays below 4 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+RECORD_KEY: Final = "forecasts"  # the record's key in a private note
+# Predictions about a VM: its rack, its machine, and the number of VMs of its pool on its rack.
+RACK_PREDICTION: Final = "rack"
+MACHINE_PREDICTION: Final = "machine"
+COUNT_PREDICTION: Final = "rack_count"
+VM_PREDICTIONS: Final = (RACK_PREDICTION, MACHINE_PREDICTION, COUNT_PREDICTION)
+MIN_VERIFIED: Final = 20  # minimum number of verified predictions of a class to adjust its shares
+MAX_SUBJECTS: Final = 6  # maximum number of subjects in one record
+_CERTAIN_CLASS: Final = 100
+_DIGITS: Final = 6
+
+
+class VerifiedPrediction(Struct, frozen=True):
+    """Verified prediction. `subject` is its subject ("machine"), `share` its predicted probability, `chance`
+    that of a random choice among the tied candidates.
+
+    `measured_share` is the share before a reduction by the accuracy of earlier predictions, None without a
+    reduction. `is_certain`: it was reported as certain. `text` describes the prediction and the result for
+    people.
+    """
+
+    subject: str
+    share: float
+    chance: float
+    was_correct: bool
+    measured_share: float | None = None
+    is_certain: bool = False
+    text: str = ""
+
+    @property
+    def share_class(self) -> int:
+        """Share class of this prediction: that of the measured share."""
+        return compute_share_class(self.share if self.measured_share is None else self.measured_share)
+
+
+class ClassScore(Struct, frozen=True):
+    """Results of the predictions of one share class: counts, and sums of the squared errors of shares and of
+    chance.
+    """
+
+    correct: int = 0
+    incorrect: int = 0
+    squares: float = 0.0
+    chance_squares: float = 0.0
+
+    @property
+    def verified(self) -> int:
+        """Number of verified predictions."""
+        return self.correct + self.incorrect
+
+    def add_prediction(self, prediction: VerifiedPrediction) -> ClassScore:
+        """Return the score with one more prediction."""
+        return ClassScore(
+            self.correct + prediction.was_correct,
+            self.incorrect + (not prediction.was_correct),
+            round(self.squares + (prediction.share - prediction.was_correct) ** 2, _DIGITS),
+            round(self.chance_squares + (prediction.chance - prediction.was_correct) ** 2, _DIGITS),
+        )
+
+
+# By subject and share class.
+PredictionRecord: TypeAlias = Mapping[tuple[str, int], ClassScore]
+
+
+class RecordScore(Struct, frozen=True):
+    """Score of a record: Brier scores (0 is best) of the predicted shares and of chance.
+
+    `certain_correct` of the `certain` predictions (with a measured share of 1) were correct.
+    `has_lowered_shares`: shares of some class are reported lower than measured.
+    """
+
+    verified: int
+    correct: int
+    certain: int
+    certain_correct: int
+    brier: float
+    chance: float
+    has_lowered_shares: bool = False
+
+
+def compute_share_class(share: float) -> int:
+    """Return 100 for certainty, else the tens of the percentage."""
+    return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10
+
+
+def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
+    """Parse the record in a private note; empty if it is missing or invalid."""
+    document = (private or {}).get(RECORD_KEY)
+    record: dict[tuple[str, int], ClassScore] = {}
+    for subject, classes in document.items() if isinstance(document, Mapping) else ():
+        for name, figures in classes.items() if isinstance(classes, Mapping) else ():
+            score = _parse_class_score(figures)
+            if score is not None and str(name).isdecimal():
+                record[str(subject), int(name)] = score
+    return record
+
+
+def _parse_class_score(figures: Any) -> ClassScore | None:
+    """Parse the figures of a class; None if they are invalid."""
+    if not isinstance(figures, Sequence) or len(figures) != len(ClassScore.__struct_fields__):
+        return None
+    if not all(isinstance(figure, (int, float)) and figure >= 0 for figure in figures):
+        return None
+    correct, incorrect, squares, chance_squares = figures
+    return ClassScore(int(correct), int(incorrect), float(squares), float(chance_squares))
+
+
+def add_predictions(
+    private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
+) -> Mapping[str, Any] | None:
+    """Add these predictions to the record of a private note."""
+    prediction_list = list(predictions)
+    if not prediction_list:
+        return private
+    record = dict(parse_record(private))
+    for prediction in prediction_list:
+        key = (prediction.subject, prediction.share_class)
+        record[key] = record.get(key, ClassScore()).add_prediction(prediction)
+    if len({subject for subject, _ in record}) > MAX_SUBJECTS:
+        raise ValueError(f"a record holds claims about {MAX_SUBJECTS} things at most")
+    document: dict[str, dict[str, list[float]]] = {}
+    for subject, number in sorted(record):
+        score = record[subject, number]
+        figures = [score.correct, score.incorrect, score.squares, score.chance_squares]
+        document.setdefault(subject, {})[str(number)] = figures
+    return {**(private or {}), RECORD_KEY: document}
+
+
+def lower_share(record: PredictionRecord, subject: str, share: float) -> float:
+    """Lower a share to the accuracy of its class, after enough verified predictions."""
+    score = record.get((subject, compute_share_class(share)))
+    if score is None or score.verified < MIN_VERIFIED:
+        return share
+    return min(share, score.correct / score.verified)
+
+
+def compute_score(record: PredictionRecord) -> RecordScore | None:
+    """Compute the score over all predictions; None without any."""
+    verified = sum(class_score.verified for class_score in record.values())
+    if not verified:
+        return None
+    certain_scores = [score for (_, number), score in record.items() if number == _CERTAIN_CLASS]
+    return RecordScore(
+        verified,
+        sum(class_score.correct for class_score in record.values()),
+        sum(class_score.verified for class_score in certain_scores),
+        sum(class_score.correct for class_score in certain_scores),
+        sum(class_score.squares for class_score in record.values()) / verified,
+        sum(class_score.chance_squares for class_score in record.values()) / verified,
+        any(_is_lowered(number, score) for (_, number), score in record.items()),
+    )
+
+
+def _is_lowered(number: int, score: ClassScore) -> bool:
+    """Check whether every share of a class is reported lower than measured."""
+    return score.verified >= MIN_VERIFIED and score.correct / score.verified < number / _CERTAIN_CLASS
+
+
+def list_wrong_certain(predictions: Iterable[VerifiedPrediction]) -> tuple[str, ...]:
+    """List the texts of wrong predictions that were reported as certain, each once."""
+    texts = (
+        prediction.text for prediction in predictions if prediction.is_certain and not prediction.was_correct
+    )
+    return tuple(dict.fromkeys(texts))

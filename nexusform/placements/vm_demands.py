@@ -1,0 +1,174 @@
+"""VM demands of resource types, and VMs with a placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.quantity import compute_amount
+from nexusform.scheduling.kubelet import Kubelet
+from nexusform.scheduling.racks.vms import (
+    CONTROL_PLANE,
+    NO_CONSTRAINTS,
+    Hint,
+    Placement,
+    PlacementConstraints,
+    VmSku,
+)
+
+
+class GroupRule(Struct, frozen=True):
+    """Placement group of VMs of one resource: affinity or anti-affinity of all VMs of `pools`.
+
+    `scope` is "machine", "rack" or "site". With anti-affinity, `max_vms` VMs of the group may share one
+    machine or rack.
+    """
+
+    name: str
+    is_affinity: bool
+    is_hard: bool
+    scope: str
+    pools: tuple[str, ...]
+    max_vms: int = 1
+
+
+class PoolDemand(Struct, frozen=True):
+    """Requested VMs of one pool of a resource.
+
+    `numbers` and `names` are parallel (names as displayed: `cluster-a-np1-0`). `sku` is the resolved VM SKU.
+    `triggers` are (trigger name, comparable value) pairs in order of precedence: a changed value re-places
+    the pool's VMs with that trigger. `path` is the path of the pool in the resource's configuration;
+    `constraints` are its placement constraints besides the SKU. `max_surge` and `max_unavailable` are the
+    configured texts ("1", "33%"). `pinned_machine` is the machine set by the user, or "". `rule_pool` and
+    `rule_number` replace pool and number in the placement rule if they differ (plain VMs). `count_path` is
+    the path of the number of VMs (empty for plain VMs and VNFs). `drain_timeout` is the maximum drain time of
+    a node in seconds.
+    """
+
+    pool: str
+    numbers: tuple[int | str, ...]
+    names: tuple[str, ...]
+    sku: VmSku
+    constraints: PlacementConstraints = NO_CONSTRAINTS
+    triggers: tuple[tuple[str, Any], ...] = ()
+    path: Path = ()
+    max_surge: str = "1"
+    max_unavailable: str = "0"
+    pinned_machine: str = ""
+    rule_pool: str = ""
+    rule_number: int | str | None = None
+    count_path: Path = ()
+    groups: tuple[GroupRule, ...] = ()
+    is_system: bool = False
+    is_control_plane: bool = False
+    drain_timeout: int = 1800
+
+    @property
+    def surge_size(self) -> int:
+        """Number of VMs added by an upgrade of the pool before old ones are removed; 1 for a control
+        plane.
+        """
+        size = len(self.numbers)
+        return min(1 if self.pool == CONTROL_PLANE else compute_amount(self.max_surge, size), size)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of VMs re-created at once by an upgrade: the surge size, else the maximum unavailable."""
+        return self.surge_size or max(compute_amount(self.max_unavailable, len(self.numbers)), 1)
+
+    @property
+    def zones(self) -> frozenset[str] | None:
+        """Allowed availability zones of its VMs; None = all."""
+        return self.constraints.zones
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        """Placement hints."""
+        return self.constraints.hints
+
+
+class ClaimDemand(Struct, frozen=True):
+    """Storage demand of the PersistentVolumeClaims of pods on one cluster: bytes in total.
+
+    `unbound_size` are the bytes of claims without an existing volume (negative if volumes are removed).
+    `unsized_claim` is a claim of unknown size, "" if there is none. `unverified_sizes` are the bytes of each
+    existing claim with an unknown volume.
+    """
+
+    size: int = 0
+    unbound_size: int = 0
+    unsized_claim: str = ""
+    unverified_sizes: tuple[int, ...] = ()
+
+
+class VmDemand(Struct, frozen=True):
+    """All requested VMs of one resource, with their owner and site.
+
+    `owner` and `cluster` are those of racks.vms.VmName. `version` is the kubernetes_version: a changed one
+    re-places every VM, rolling. `parent_id` is the cluster of a separate pool, "" otherwise. `provenance` is
+    "decided" if nexusform's choice is applied, "predicted" if the platform chooses.
+    """
+
+    site_id: str
+    owner: str
+    cluster: str
+    pools: tuple[PoolDemand, ...]
+    version: str | None = None
+    parent_id: str = ""
+    provenance: str = "predicted"
+
+
+# Provenance of an observed placement.
+OBSERVED: Final = "observed"
+
+
+class PlacedVm(Struct, frozen=True):
+    """VM with a placement: read from state by its resource type, or decided in a plan.
+
+    `number` is its number in the pool, `name` its displayed name (`cluster-a-np1-0`). `provenance` is the
+    source of the placement: "predicted", "decided" or "observed". `platform_name` is the platform's own name,
+    None if unknown. `trigger` is the trigger of its placement in a plan, or the recorded one of its resource
+    type; "" if unknown.
+    """
+
+    pool: str
+    number: int | str
+    name: str
+    sku_name: str
+    placement: Placement
+    provenance: str = "predicted"
+    platform_name: str | None = None
+    trigger: str = ""
+
+    @property
+    def display_name(self) -> str:
+        """Name, with the platform's name if known: `c-np1-0 [c-1a2b3c4d-np1-md-x7k2p]`."""
+        return self.name if self.platform_name is None else f"{self.name} [{self.platform_name}]"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names: its own, and the platform's if known."""
+        return (self.name,) if self.platform_name is None else (self.name, self.platform_name)
+
+
+# Taint that repels ordinary pods from control plane nodes.
+CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
+
+
+class NodeProperties(Struct, frozen=True):
+    """Properties of a VM as a node of its cluster: labels of its resource type, taints, and its kubelet."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    kubelet: Kubelet = Kubelet()
+
+
+def compute_number_key(number: int | str) -> tuple[bool, int, str]:
+    """Return the sort key of a VM's number in its pool: whole numbers first."""
+    if isinstance(number, int):
+        return False, number, ""
+    return True, 0, number

@@ -1,0 +1,194 @@
+"""Separation of existing findings from those caused by the plan. The same plan without its changes would
+produce existing findings as well. They are marked last, after the plan has its sites and capacity. Each kind
+of warning has one cause: its block changes, VMs or pods are added, pods lose their nodes. Without this cause
+in the plan, the warning existed before. Kinds not in the table count as caused by the plan, for example
+missing parts of an export: no state records those of the previous export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.placement_kinds.kinds import KINDS, VM
+from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
+from nexusform.plans.site_capacity.occupancy import SiteCapacity, select_without_new_sharing
+
+
+class _PlanActions(Struct, frozen=True):
+    """Actions of a plan by resource address: changed resources, those with added bindings or pods, with newly
+    waiting pods, and with any changed pod. `adds_vms` and `removes_vms` cover all sites.
+    """
+
+    has_predecessor: bool
+    changed_resources: AbstractSet[str]
+    changed_documents: AbstractSet[str]
+    resources_with_bindings: AbstractSet[str]
+    resources_with_added_pods: AbstractSet[str]
+    resources_with_waiting_pods: AbstractSet[str]
+    resources_with_changed_pods: AbstractSet[str]
+    adds_vms: bool
+    removes_vms: bool
+
+
+def mark_existing_findings(plan: Plan) -> Plan:
+    """Return the plan with its existing findings marked."""
+    actions = _collect_actions(plan)
+    existing_addresses = {
+        "no-surge-room": _find_existing_surge_shortages(plan),
+        "shared-machine": select_without_new_sharing(plan.sites),
+    }
+    diagnostics = [
+        replace(diagnostic, is_preexisting=True)
+        if _is_existing(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset()))
+        else diagnostic
+        for diagnostic in plan.diagnostics
+    ]
+    return replace(plan, diagnostics=tuple(diagnostics))
+
+
+def _is_existing(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
+    """Return whether a finding existed before; `existing_addresses` had a finding of this kind before."""
+    if diagnostic.severity is Severity.ERROR:
+        return False
+    if diagnostic.address in existing_addresses:
+        return True
+    cause = _CAUSE_OF.get(diagnostic.id, "")
+    return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
+
+
+def _find_existing_surge_shortages(plan: Plan) -> frozenset[str]:
+    """Return the resources with clusters that had no surge capacity before the plan, for any SKU without it
+    after.
+    """
+    new_shortages: set[tuple[str, str]] = set()
+    for row in plan.capacity:
+        new_shortages |= {(row.site_id, cluster) for cluster in _find_new_surge_shortages(row)}
+    addresses: set[str] = set()
+    caused_by_plan: set[str] = set()
+    for site in plan.sites:
+        addresses |= {str(pool.address) for pool in site.pools}
+        caused_by_plan |= {
+            str(pool.address) for pool in site.pools if (site.id, pool.cluster) in new_shortages
+        }
+    return frozenset(addresses - caused_by_plan)
+
+
+def _find_new_surge_shortages(row: SiteCapacity) -> set[str]:
+    after = set(row.after.no_surge_clusters) if row.after is not None else set()
+    return after - set(row.before.no_surge_clusters) if row.before is not None else after
+
+
+_ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)
+_REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
+
+
+def _collect_actions(plan: Plan) -> _PlanActions:
+    effects = [(row, compute_effect(row)) for row in plan.placements]
+    bindings = [(row, effect) for row, effect in effects if KINDS[row.kind].by_resource]
+    pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].runs_on_vms]
+    changed_pods = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
+    vm_effects = {effect for row, effect in effects if row.kind == VM}
+    return _PlanActions(
+        has_predecessor=plan.serial > 0,
+        changed_resources=_list_changed_resources(plan),
+        changed_documents=frozenset(
+            str(change.address) for change in plan.changes if _has_changed_text(change)
+        ),
+        resources_with_bindings={str(row.address) for row, effect in bindings if effect in _ADDING_EFFECTS},
+        resources_with_added_pods={
+            str(row.address) for row, effect in pods_of_plan if effect in _ADDING_EFFECTS
+        },
+        resources_with_waiting_pods={
+            str(row.address) for row, effect in pods_of_plan if _is_newly_waiting(row, effect)
+        },
+        resources_with_changed_pods={str(row.address) for row in changed_pods},
+        adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
+        removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
+    )
+
+
+def _list_changed_resources(plan: Plan) -> frozenset[str]:
+    """Return the resources changed or imported by the plan."""
+    return frozenset(
+        str(change.address)
+        for change in plan.changes
+        if change.action is not Action.NO_OP or change.importing or change.previous_address
+    )
+
+
+def _has_changed_text(change: Change) -> bool:
+    """Return whether a text of a resource differs: documents are texts, or several by name."""
+    before, after = change.before or {}, change.after or {}
+    return any(before.get(name) != value and _is_text(value) for name, value in after.items())
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, dict):
+        return bool(value) and all(isinstance(text, str) for text in value.values())
+    return isinstance(value, str)
+
+
+def _is_newly_waiting(pod: PlacementChange, effect: Effect) -> bool:
+    """Return whether a pod lost its node, or is added without one; pods that keep waiting are excluded."""
+    comes = pod.action is PlacementAction.PLACE
+    return effect is Effect.UNPLACED or (effect is Effect.WAITING and comes)
+
+
+# --- causes -------------------------------------------------------------------------------------
+
+
+def _has_changed_block(actions: _PlanActions, address: str) -> bool:
+    return address in actions.changed_resources
+
+
+def _has_changed_document(actions: _PlanActions, address: str) -> bool:
+    return address in actions.changed_documents
+
+
+def _has_waiting_pods(actions: _PlanActions, address: str) -> bool:
+    return address in actions.resources_with_waiting_pods
+
+
+def _has_added_neighbors(actions: _PlanActions, address: str) -> bool:
+    """Return whether pods may newly share a host: a pod is added, or the machine of their node changes."""
+    return actions.adds_vms or address in actions.resources_with_added_pods
+
+
+def _has_rollout_changes(actions: _PlanActions, address: str) -> bool:
+    """Return whether the causes of a blocked rollout changed: the workload itself, or its nodes."""
+    return (
+        actions.adds_vms
+        or actions.removes_vms
+        or address in actions.resources_with_changed_pods
+        or address in actions.changed_resources
+    )
+
+
+def _has_added_members(actions: _PlanActions, address: str) -> bool:
+    """Return whether clusters of a placement may newly share a machine: VMs are added, or a cluster is
+    selected.
+    """
+    return actions.adds_vms or address in actions.resources_with_bindings
+
+
+# Causes of domain warnings by name, and the check whether a plan has them.
+_CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
+    "block": _has_changed_block,
+    "document": _has_changed_document,
+    "waiting": _has_waiting_pods,
+    "company": _has_added_neighbors,
+    "rollout": _has_rollout_changes,
+    "members": _has_added_members,
+}
+_CAUSE_OF: Final = {
+    "even-control-plane": "block",
+    **{kind: remark.cause for kind, remark in collect_diagnostic_traits().items() if remark.cause},
+}

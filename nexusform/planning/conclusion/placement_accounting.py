@@ -1,0 +1,306 @@
+"""Accounting of all objects: every VM, binding and pod of the prior state is accounted for after the plan.
+Each of them stays, moves, is re-created in place, leaves, loses its machine, or is forgotten. The rows of a
+plan are compared with both sides of its changes: a plan with inconsistent totals would be wrong and is
+rejected.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.placement_kinds.kinds import KINDS, VM, get_order
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    PlacementAction,
+    PlacementChange,
+    PlacementTotal,
+)
+from nexusform.resources.address import Address
+
+_REMOVAL_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.FORGET)
+
+Names: TypeAlias = Counter[str]  # names of objects of one kind; clusters may share names
+Types: TypeAlias = Mapping[str, ResourceType]
+Attributes: TypeAlias = Mapping[str, Any]
+
+
+class AccountingResult(Struct, frozen=True):
+    """Totals, and their inconsistencies as sentences."""
+
+    totals: tuple[PlacementTotal, ...]
+    mistakes: tuple[str, ...] = ()
+
+
+def compute_totals(
+    changes: Iterable[Change],
+    rows: Iterable[PlacementChange],
+    types: Types,
+    sites: Mapping[str, SitePlan] | None = None,
+    observed_attributes: Mapping[Address, Attributes] | None = None,
+) -> AccountingResult:
+    """Compute the totals of all objects. `sites` are the sites after the plan, if known: no VM may stay on a
+    missing machine. `observed_attributes` are attributes from data sources: the bindings in them exist
+    regardless of state.
+    """
+    rows_of: dict[tuple[Address, str], list[PlacementChange]] = {}
+    for row in rows:
+        rows_of.setdefault((row.address, row.kind), []).append(row)
+    totals_by_kind: dict[str, _KindTotals] = {}
+    mistakes: list[str] = []
+    for change in changes:
+        kind_of_type = types.get(change.address.type)
+        if change.deposed or kind_of_type is None:
+            continue
+        for kind in list_kinds(kind_of_type):
+            own_rows = rows_of.pop((change.address, kind), [])
+            of_kind = totals_by_kind.setdefault(kind, _KindTotals())
+            side = change.before
+            if observed_attributes is not None and KINDS[kind].is_observable:
+                side = observed_attributes.get(change.address, side)
+            before = count_names(kind, kind_of_type, side)
+            mistakes += of_kind.add_object(change, kind, kind_of_type, own_rows, before)
+            if kind == VM and sites is not None:
+                mistakes += _check_missing_machines(change, kind_of_type, own_rows, sites)
+    mistakes += [f"{address} has rows of kind {kind} and no object of it." for address, kind in rows_of]
+    totals = tuple(
+        totals_by_kind[kind].build_total(kind)
+        for kind in sorted(totals_by_kind, key=get_order)
+        if totals_by_kind[kind].has_objects
+    )
+    return AccountingResult(totals, tuple(mistakes))
+
+
+def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
+    """Yield the error for a plan that does not account for all objects."""
+    for mistake in mistakes:
+        detail = (
+            f"{mistake} This is a mistake of nexusform, not of the configuration: such a plan would say "
+            "something that is not so, and it is not made. Nothing was changed. Please report it with the "
+            "configuration and the state."
+        )
+        yield build_error("plan-does-not-account-for-everything", detail)
+        return
+
+
+def list_kinds(resource_type: ResourceType) -> tuple[str, ...]:
+    """Return the kinds of objects contained in a resource type."""
+    return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
+
+
+# --- one object --------------------------------------------------------------------------------
+
+
+class _KindTotals(Struct):
+    # Totals of the objects of one kind counted so far.
+    before: int = 0
+    comes: int = 0
+    leaves: int = 0
+    lost_count: int = 0
+    forgotten: int = 0
+    moves: int = 0
+    recreated: int = 0
+    stays: int = 0
+
+    @property
+    def has_objects(self) -> bool:
+        return bool(self.before or self.comes)
+
+    def build_total(self, kind: str) -> PlacementTotal:
+        after = self.stays + self.moves + self.recreated + self.comes
+        return PlacementTotal(
+            kind,
+            before=self.before,
+            stays=self.stays,
+            moves=self.moves,
+            recreated=self.recreated,
+            leaves=self.leaves,
+            loses_machine=self.lost_count,
+            forgotten=self.forgotten,
+            comes=self.comes,
+            after=after,
+        )
+
+    def add_object(
+        self,
+        change: Change,
+        kind: str,
+        resource_type: ResourceType,
+        rows: list[PlacementChange],
+        before: Names,
+    ) -> Iterator[str]:
+        """Count the contents of one object, which contained `before`; yields inconsistencies."""
+        if change.action is Action.NO_OP and not rows:
+            self.before += before.total()
+            self.stays += before.total()
+            return
+        after = count_names(kind, resource_type, change.after)
+        row_counts = _RowCounts()
+        for row in rows:
+            row_counts.count_row(row)
+        if change.action is Action.FORGET:
+            # Forgotten objects leave the state, also if they do not keep running.
+            row_counts.removed += row_counts.lost_names
+        self._add_counts(row_counts)
+        if kind != VM:
+            # Observed pods and bindings exist, although state does not contain them.
+            before |= row_counts.existing
+        self.before += before.total()
+        # Existing objects without a row stay.
+        self.stays += before.total() - row_counts.existing.total()
+        for name in sorted({*before, *after, *row_counts.existing, *row_counts.added}):
+            if not row_counts.is_consistent(name, before[name], after[name]):
+                yield (
+                    f'{change.address}: of {kind} "{name}" there {_format_count(before[name])} before and '
+                    f"{_format_count(after[name])} after, and the rows of the plan say otherwise."
+                )
+
+    def _add_counts(self, row_counts: _RowCounts) -> None:
+        self.comes += row_counts.added.total()
+        self.leaves += row_counts.removed_count
+        self.lost_count += row_counts.lost_names.total()
+        self.forgotten += row_counts.forgotten_count
+        self.moves += row_counts.moved_count
+        self.recreated += row_counts.recreated_count
+        self.stays += row_counts.unchanged_count
+
+
+def _format_count(count: int) -> str:
+    return f"{'is' if count == 1 else 'are'} {count}"
+
+
+class _RowCounts(Struct):
+    # Counts of the rows of one object: `existing` are the names before, `removed` those of them that leave
+    # the state, `placed` the new ones.
+    existing: Names = field(default_factory=Counter)
+    removed: Names = field(default_factory=Counter)
+    lost_names: Names = field(default_factory=Counter)
+    added: Names = field(default_factory=Counter)
+    removed_count: int = 0
+    forgotten_count: int = 0
+    moved_count: int = 0
+    recreated_count: int = 0
+    unchanged_count: int = 0
+
+    def count_row(self, row: PlacementChange) -> None:
+        if compute_effect(row) is Effect.NOT_CREATED:
+            return
+        name = _get_name(row)
+        if row.action is PlacementAction.PLACE:
+            self.added[name] += 1
+            return
+        self.existing[name] += 1
+        if row.action in _REMOVAL_ACTIONS:
+            self.removed[name] += 1
+            self.removed_count += row.action is PlacementAction.REMOVE
+            self.forgotten_count += row.action is PlacementAction.FORGET
+        elif row.action is PlacementAction.LOSE:
+            self.lost_names[name] += 1
+        elif row.action is PlacementAction.MOVE:
+            self._count_move(compute_effect(row))
+        else:
+            self.unchanged_count += 1
+
+    def _count_move(self, effect: Effect) -> None:
+        """Count a move: a pod that waits before and after stays; one that gets or loses a node moves."""
+        if effect is Effect.RECREATED:
+            self.recreated_count += 1
+        elif effect is Effect.WAITING:
+            self.unchanged_count += 1
+        else:
+            self.moved_count += 1
+
+    def is_consistent(self, name: str, before: int, after: int) -> bool:
+        """Return whether both sides match the rows of a name."""
+        return self.existing[name] <= before and after == before - self.removed[name] + self.added[name]
+
+
+def mark_waiting_pods(
+    rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
+) -> tuple[PlacementChange, ...]:
+    """Return the rows with pods of the state without a node marked as existing: with a node they move,
+    without they stay.
+    """
+    rows_by_object: dict[Address, list[PlacementChange]] = {}
+    for row in rows:
+        if KINDS[row.kind].build_waiting is not None:
+            rows_by_object.setdefault(row.address, []).append(row)
+    waiting_rows = _find_waiting_rows(rows_by_object, changes, types)
+    return tuple(_convert_waiting_row(row) if waiting_rows.get(id(row)) else row for row in rows)
+
+
+def _find_waiting_rows(
+    rows_by_object: Mapping[Address, list[PlacementChange]], changes: Iterable[Change], types: Types
+) -> dict[int, bool]:
+    """Return the rows (by identity) that place pods already in state without a node."""
+    waiting_rows: dict[int, bool] = {}
+    for change in changes:
+        rows = rows_by_object.get(change.address, [])
+        placing = [row for row in rows if row.action is PlacementAction.PLACE]
+        if change.deposed or not placing or change.before is None:
+            continue
+        before, after = (
+            count_names(rows[0].kind, types[change.address.type], side)
+            for side in (change.before, change.after)
+        )
+        row_counts = _RowCounts()
+        for row in rows:
+            row_counts.count_row(row)
+        for row in placing:
+            name = _get_name(row)
+            if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
+                waiting_rows[id(row)] = True
+                row_counts.added[name] -= 1
+    return waiting_rows
+
+
+def _convert_waiting_row(row: PlacementChange) -> PlacementChange:
+    kind, source = KINDS[row.kind], row.target
+    if source is not None and kind.build_waiting is not None:
+        source = kind.build_waiting(source)
+    if row.target is not None and kind.is_running(row.target):
+        return replace(row, action=PlacementAction.MOVE, source=source)
+    return replace(row, action=PlacementAction.KEEP, source=source, trigger="")
+
+
+def _get_name(row: PlacementChange) -> str:
+    """Return the name of a row's object on both sides of a change."""
+    return KINDS[row.kind].format_name(row.pool, row.object)
+
+
+def count_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
+    """Return the names of the objects of a kind in the attributes of a resource."""
+    if not attributes:
+        return Counter()
+    return Counter(KINDS[kind].list_names(resource_type, attributes))
+
+
+# --- missing machines --------------------------------------------------------------------------
+
+
+def _check_missing_machines(
+    change: Change, resource_type: ResourceType, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
+) -> Iterator[str]:
+    """Yield an inconsistency for VMs that would stay on missing machines without a row."""
+    family = resource_type.vms
+    if family is None or not change.after:
+        return
+    lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
+    site = sites.get(str(change.after.get("id", "")).partition("/")[0])
+    for vm in family.list_existing_vms(change.after):
+        if not _has_machine(vm, site) and vm.name not in lost_names:
+            yield f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which is gone.'
+
+
+def _has_machine(vm: PlacedVm, site: SitePlan | None) -> bool:
+    return site is not None and vm.placement.machine in site.machines

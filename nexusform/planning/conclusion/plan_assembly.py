@@ -1,0 +1,581 @@
+"""Assembly of the plan from planned instances: changes, placements, tables, steps and diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform import __version__
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_text_line
+from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.placements.prediction_scores import PredictionRecord, compute_score, parse_record
+from nexusform.planning.conclusion.changes import build_changes, find_drift
+from nexusform.planning.conclusion.placement_accounting import (
+    build_imbalance_error,
+    compute_totals,
+    mark_waiting_pods,
+)
+from nexusform.planning.conclusion.placements import (
+    build_placement_changes,
+    build_placement_tables,
+    collect_explanations,
+)
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.steps import build_steps
+from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
+from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
+from nexusform.planning.modules.conditions import evaluate_current_conditions
+from nexusform.planning.modules.outputs import (
+    RootOutputs,
+    collect_variable_values,
+    list_inventories_read,
+    plan_current_outputs,
+)
+from nexusform.planning.name_resolution.evaluation import UNKNOWN_REPETITION, Evaluation
+from nexusform.planning.phases import Contribution, collect_lost_rows
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import PlanningOrder
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.preparation.selection import PARTIAL
+from nexusform.planning.verdicts.fit import (
+    SiteCertainty,
+    UnplacedPool,
+    apply_accuracy,
+    check_groups,
+    check_overcommitted_machines,
+    check_vfs,
+    collect_fit_failures,
+    measure_site_certainties,
+)
+from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
+from nexusform.planning.verdicts.separation import SeparationVerdicts, evaluate_rules, has_rules
+from nexusform.planning.verdicts.stranded_vms import (
+    check_duplicate_names,
+    check_lost_forgotten_vms,
+    check_stranded_vms,
+    find_lost_forgotten_vms,
+)
+from nexusform.planning.vm_planning.site_plans import PlanContext, SitePlan, get_catalogue_version
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.impact.effects import Effect, compute_effect
+from nexusform.plans.plan import (
+    PREDICTION_KEY,
+    Action,
+    Change,
+    CheckResult,
+    Drift,
+    Mode,
+    PlacementChange,
+    Plan,
+    PredictionScore,
+    Upgrade,
+)
+from nexusform.resources.address import Address, compute_address_order, parse_address
+from nexusform.resources.graph import find_reachable
+from nexusform.scheduling.racks.vms import RackSpread
+from nexusform.state.objects import ObjectState
+
+T = TypeVar("T")
+
+# Possible consequences of another error: racks cannot find a site with errors.
+_CONSEQUENCES = frozenset(
+    {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNKNOWN_PLACEMENT}
+)
+
+# Advice on placements is dropped if the plan has errors.
+_PLACEMENT_ADVICE = frozenset(
+    kind for kind, remark in collect_diagnostic_traits().items() if remark.is_placement_advice
+)
+
+
+class PlacementOutcome(Struct, frozen=True):
+    """Outcome of all placement phases. `prior_context` holds the context of the prior VMs' requests;
+    `diagnostics` are about prior objects, `phase_diagnostics` those of the phases, which may be consequences
+    of others. `contributions` are the results of domain phases.
+    """
+
+    evaluation: Evaluation
+    sites: Mapping[str, SitePlan]
+    vms: Mapping[Address, VmObject]
+    prior_context: PlanContext
+    contributions: tuple[Contribution, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    phase_diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class PlanValidation(Struct, frozen=True):
+    """Validation of an outcome: all diagnostics, the pools that do not fit, and the separation verdicts."""
+
+    diagnostics: list[Diagnostic]
+    unplaced: tuple[UnplacedPool, ...]
+    rules: SeparationVerdicts
+
+
+def build_plan(
+    blocks: BlockPlanner,
+    outcome: PlacementOutcome,
+    checks: Sequence[CheckResult],
+    outputs: RootOutputs,
+    diagnostics: Sequence[Diagnostic],
+) -> PlanResult:
+    """Build the plan from everything computed before."""
+    request, prior, order = blocks.request, blocks.prior, blocks.order
+    types = request.registries.resource_types
+    lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
+    changes, problems = build_changes(blocks.instances, order, prior)
+    has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
+    samples, certainty = _measure_certainty(
+        outcome, request, prior, has_separation_rules=has_separation_rules
+    )
+    all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
+    validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
+    vms = outcome.vms.values()
+    numa_sampling = compute_numa_sampling(outcome.sites, certainty, request.split_choice, samples)
+    other_rows = _collect_domain_rows(request, outcome, changes)
+    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
+    observed_attributes = dict(
+        _flatten(contribution.observed_attributes.items() for contribution in outcome.contributions)
+    )
+    placement_totals = compute_totals(
+        changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
+    )
+    upgrades, delays = _collect_upgrades(vms, outcome)
+    combined = _combine_diagnostics(
+        [*validation.diagnostics, *delays, *_find_renames(blocks)],
+        check_uncertain_fit(outcome.sites, vms, numa_sampling),
+        build_imbalance_error(placement_totals.mistakes),
+    )
+    plan = Plan(
+        mode=request.mode,
+        changes=tuple(changes),
+        steps=tuple(build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types)),
+        drift=find_drift(request),
+        outputs=outputs.changes,
+        planned_outputs=outputs.after,
+        refined_outputs=outputs.refined,
+        placements=rows,
+        placement_totals=placement_totals.totals,
+        placement_tables=tuple(build_placement_tables(vms, outcome.sites, certainty)),
+        address_moves=tuple((old, new) for new, old in prior.previous.items()),
+        unchanged_count=_count_unchanged(vms, other_rows),
+        samples=samples,
+        numa_sampling=numa_sampling,
+        checks=(*checks, *blocks.checks),
+        inventories=list_inventories_read(outcome.evaluation, request.now),
+        basis=outcome.evaluation.settings.reads.build_basis(request.commit),
+        prediction_scores=tuple(_collect_scores(prior)),
+        upgrades=upgrades,
+        separation_verdicts=tuple(validation.rules.verdicts),
+        rollouts=tuple(_flatten(contribution.rollouts for contribution in outcome.contributions)),
+        rejected_clusters=tuple(
+            _flatten(contribution.rejected_clusters for contribution in outcome.contributions)
+        ),
+        observed_attributes=observed_attributes,
+    )
+    return replace(
+        _build_result(_complete_plan(plan, request, combined), outcome, order, validation),
+        prior_notes=_collect_prior_notes(blocks.instances, lost_addresses),
+    )
+
+
+def _build_result(
+    plan: Plan, outcome: PlacementOutcome, order: PlanningOrder, validation: PlanValidation
+) -> PlanResult:
+    """Build the plan result with the data needed for display only."""
+    return PlanResult(
+        plan=plan,
+        edges=tuple(_iterate_edges(order)),
+        nodes=tuple(str(block.address) for block in order.blocks),
+        explanations=collect_explanations(outcome.vms.values()),
+        unplaced=validation.unplaced,
+        objects=outcome.vms,
+        sites=outcome.sites,
+        open_rules=tuple(validation.rules.open_rules),
+        contributions=outcome.contributions,
+    )
+
+
+def _collect_prior_notes(
+    instances: Mapping[Address, Instance], addresses: Iterable[Address]
+) -> dict[Address, Mapping[str, Any]]:
+    """Return the private notes of these objects before the plan."""
+    priors = {address: instances[address].prior for address in addresses}
+    return {address: prior.private or {} for address, prior in priors.items() if prior is not None}
+
+
+def _find_renames(blocks: BlockPlanner) -> Iterable[Diagnostic]:
+    """Return advice on objects that were probably renamed."""
+    instances = blocks.instances.values()
+    if blocks.request.mode is not Mode.NORMAL or all(
+        instance.action is not Action.DELETE for instance in instances
+    ):
+        return ()
+    from nexusform.planning.conclusion.rename_advice import find_renames
+
+    return find_renames(instances)
+
+
+def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the first diagnostics, and further ones only while there are no errors."""
+    combined = list(first)
+    for diagnostics in further:
+        combined += [] if has_errors(combined) else diagnostics
+    return combined
+
+
+def _count_unchanged(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
+    """Count the VMs, bindings and pods without changes; most VMs have no row."""
+    unchanged_vms = sum(
+        len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
+    )
+    return unchanged_vms + sum(
+        compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows
+    )
+
+
+def _iterate_edges(order: PlanningOrder) -> Iterator[tuple[str, str]]:
+    """Yield the dependencies between blocks as text."""
+    for block, needs in order.needs.items():
+        for need in needs:
+            yield str(block), str(need)
+
+
+def build_unchanged_plan(
+    request: PlanRequest, diagnostics: Iterable[Diagnostic], drift: tuple[Drift, ...] = ()
+) -> PlanResult:
+    """Build a plan without changes: only drift is detected, or the request has errors. All objects in state
+    stay.
+    """
+    from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
+
+    totals = compute_totals(
+        build_unchanged_changes(request.state.instances), (), request.registries.resource_types
+    ).totals
+    unchanged_count = sum(total.stays for total in totals)
+    plan = Plan(mode=request.mode, drift=drift, placement_totals=totals, unchanged_count=unchanged_count)
+    return PlanResult(_complete_plan(plan, request, diagnostics))
+
+
+def build_refresh_plan(
+    request: PlanRequest, prior: PriorState, diagnostics: Iterable[Diagnostic], evaluation: Evaluation
+) -> PlanResult:
+    """Build a plan that records the refreshed objects, new addresses and the resulting outputs. Objects stay
+    unchanged, except VMs on missing machines. `evaluation` uses the current objects.
+    """
+    from nexusform.planning.conclusion.refresh_changes import (
+        build_moved_changes,
+        build_observed_sites,
+        build_unchanged_changes,
+        list_lost_rows,
+        report_unfinished_changes,
+    )
+
+    types = request.registries.resource_types
+    sites = build_observed_sites(prior, types)
+    rows = (*list_lost_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
+    placement_totals = compute_totals(build_unchanged_changes(prior.instances), rows, types, sites)
+    outputs = plan_current_outputs(request, evaluation)
+    condition_results = evaluate_current_conditions(request, evaluation)
+    plan = Plan(
+        mode=request.mode,
+        changes=tuple(build_moved_changes(prior)),
+        drift=find_drift(request),
+        outputs=outputs.changes,
+        planned_outputs=outputs.after,
+        placements=rows,
+        placement_totals=placement_totals.totals,
+        unchanged_count=sum(total.stays for total in placement_totals.totals),
+        address_moves=tuple((old, new) for new, old in prior.previous.items()),
+        checks=tuple(condition_results.checks),
+        basis=evaluation.settings.reads.build_basis(request.commit),
+    )
+    all_diagnostics = [
+        *diagnostics,
+        *report_unfinished_changes(prior),
+        *outputs.diagnostics,
+        *condition_results.problems,
+    ]
+    return PlanResult(
+        _complete_plan(
+            plan,
+            request,
+            _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes)),
+        )
+    )
+
+
+def _collect_upgrades(
+    vms: Iterable[VmObject], outcome: PlacementOutcome
+) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
+    """Return the pools to re-create, and the warnings about blocked upgrades."""
+    vms = list(vms)
+    if not any(item.request.actions.recreations for item in vms):
+        return (), ()
+    from nexusform.planning.conclusion.upgrades import build_upgrades, check_blocked_upgrades
+
+    upgrades = tuple(
+        build_upgrades(vms, [item.find_disruptions for item in outcome.contributions], outcome.sites)
+    )
+    return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
+
+
+def _measure_certainty(
+    outcome: PlacementOutcome, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
+) -> tuple[int, dict[str, SiteCertainty]]:
+    """Return the number of samples, and the placement frequencies of VMs corrected by the accuracy of earlier
+    predictions.
+    """
+    samples, certainties = measure_site_certainties(
+        outcome.sites,
+        request.samples,
+        first=request.first_sample,
+        keep_outcomes=has_separation_rules,
+        progress=request.progress,
+    )
+    return samples, apply_accuracy(certainties, _collect_records(prior))
+
+
+def _collect_records(prior: PriorState) -> dict[str, PredictionRecord]:
+    """Return the prediction records of earlier plans by site id."""
+    records: dict[str, PredictionRecord] = {}
+    for address in prior.instances:
+        current = prior.get_object(address)
+        record = parse_record(current.private) if current is not None else {}
+        if current is not None and record:
+            records[str(current.attributes.get("id"))] = record
+    return records
+
+
+def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
+    """Yield the replay scores of sites under their current rack_spread, and the accuracy of earlier
+    predictions.
+    """
+    for address in sorted(prior.instances, key=compute_address_order):
+        current = prior.get_object(address)
+        predictions = compute_score(parse_record(current.private)) if current is not None else None
+        scores = ((current.private or {}).get(PREDICTION_KEY) or {}) if current is not None else {}
+        if current is None or not (scores or predictions):
+            continue
+        scheduler = current.attributes.get("scheduler") or {}
+        recorded = scores.get(scheduler.get("rack_spread") or RackSpread.POOL.value)
+        name = _build_full_name(current.attributes)
+        if recorded:
+            figures = (recorded["hits"], recorded["judged"], recorded["not_judged"], recorded.get("sure"))
+            yield PredictionScore(name, *figures, random_hits=recorded.get("chance"), predictions=predictions)
+        elif predictions:
+            yield PredictionScore(name, 0, 0, 0, predictions=predictions)
+
+
+def _build_full_name(attributes: Mapping[str, Any]) -> str:
+    """Return the name of an object, after its namespace if it has one."""
+    return "/".join(
+        str(attributes[attribute]) for attribute in ("namespace", "name") if attributes.get(attribute)
+    )
+
+
+def _validate_plan(
+    blocks: BlockPlanner,
+    outcome: PlacementOutcome,
+    diagnostics: Sequence[Diagnostic],
+    certainty: Mapping[str, SiteCertainty] | None,
+) -> PlanValidation:
+    """Validate the outcome. While there are other errors, capacity and separation are not reported: they
+    would change with the fix. `certainty` is set if there are separation rules.
+    """
+    vms = outcome.vms.values()
+    instances = blocks.instances
+    all_diagnostics = [
+        *diagnostics,
+        *check_overcommitted_machines(instances, outcome.sites, vms),
+        *check_vfs(vms),
+        *check_groups(vms),
+    ]
+    types = blocks.request.registries.resource_types
+    all_diagnostics += check_stranded_vms(
+        vms, instances, types, blocks.selection, blocks.request.mode, outcome.sites
+    )
+    all_diagnostics += check_duplicate_names(vms)
+    failures = collect_fit_failures(vms, blocks.outside_targets, _list_forgotten_hosts(instances))
+    # Values that depend on a VM without capacity are unknown for that reason.
+    has_other_errors = has_errors(
+        diagnostic
+        for diagnostic in all_diagnostics
+        if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
+    )
+    if has_other_errors:
+        all_diagnostics += _collect_findings(outcome, instances, risks=False)
+        return PlanValidation(all_diagnostics, (), SeparationVerdicts())
+    pod_problems = _collect_findings(outcome, instances, risks=not failures.unplaced)
+    pod_problems += _check_spread(list(vms))
+    rules = SeparationVerdicts()
+    if certainty is not None:
+        workloads = list(_flatten(contribution.list_workloads() for contribution in outcome.contributions))
+        rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
+    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
+    return PlanValidation(all_diagnostics, failures.unplaced, rules)
+
+
+def _list_forgotten_hosts(instances: Mapping[Address, Instance]) -> list[str]:
+    """Return the addresses of host resources forgotten in this plan."""
+    return [
+        str(address)
+        for address, instance in instances.items()
+        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
+    ]
+
+
+def _check_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
+    """Return warnings about clusters reduced to a single rack."""
+    changes = (
+        vm_object.request.actions.recreations or vm_object.request.actions.removals for vm_object in vms
+    )
+    if not any(changes):
+        return []
+    from nexusform.planning.verdicts.rack_concentration import check_rack_concentration
+
+    return list(check_rack_concentration(vms))
+
+
+def _collect_findings(
+    outcome: PlacementOutcome, instances: Mapping[Address, Instance], *, risks: bool
+) -> list[Diagnostic]:
+    return list(
+        _flatten(
+            contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions
+        )
+    )
+
+
+def _flatten(parts: Iterable[Iterable[T]]) -> Iterator[T]:
+    return chain.from_iterable(parts)
+
+
+def _collect_domain_rows(
+    request: PlanRequest, outcome: PlacementOutcome, changes: Sequence[Change]
+) -> tuple[PlacementChange, ...]:
+    """Return the rows of objects placed by domains: bindings and pods."""
+    rows = tuple(_flatten(contribution.rows for contribution in outcome.contributions))
+    return mark_waiting_pods(rows, changes, request.registries.resource_types)
+
+
+def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
+    """Return the plan with its inputs and all diagnostics."""
+    files = request.configuration.files
+    unique = [locate_text_line(diagnostic, files) for diagnostic in remove_duplicates(diagnostics)]
+    is_errored = has_errors(unique)
+    if is_errored:  # a plan that cannot be applied excludes nothing
+        unique = [
+            problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE
+        ]
+    state = request.state
+    return replace(
+        plan,
+        diagnostics=tuple(unique),
+        variables=collect_variable_values(request),
+        refreshed_objects=_list_observed_changes(request),
+        lineage=state.lineage,
+        serial=state.serial,
+        prior_digest=request.prior_digest,
+        catalogue=get_catalogue_version(request),
+        timestamp=request.now,
+        nexusform_version=__version__,
+        workspace=request.workspace,
+        targets=request.targets,
+        excludes=request.excludes,
+        replaces=request.replaces,
+        errored=is_errored,
+    )
+
+
+def _list_observed_changes(request: PlanRequest) -> dict[Address, ObjectState | None]:
+    """Return the objects read by providers that differ from state."""
+    instances = request.state.instances
+    return {
+        address: observed
+        for address, observed in request.refreshed_objects.items()
+        if address not in instances or instances[address].current != observed
+    }
+
+
+# --- filtering diagnostics ----------------------------------------------------------------------
+
+
+def filter_causes(
+    diagnostics: Sequence[Diagnostic],
+    order: PlanningOrder,
+    *,
+    has_earlier_errors: bool,
+) -> list[Diagnostic]:
+    """Return the diagnostics of the phases without consequences. Consequences follow from a referenced block
+    with errors, from errors before the phases (`has_earlier_errors`), or from an unknown value in the
+    description of a rack or site.
+    """
+    remaining = _remove_dependents_of_errors(diagnostics, order)
+    has_unknown_placements = any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining)
+    if not has_earlier_errors and not has_unknown_placements:
+        return remaining
+    consequences = _CONSEQUENCES if has_earlier_errors else _CONSEQUENCES - {UNKNOWN_PLACEMENT}
+    return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
+
+
+def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
+    """Remove diagnostics about arguments that are unknown only because a referenced block has errors."""
+    in_error = {
+        parse_address(diagnostic.address).config_address
+        for diagnostic in diagnostics
+        if diagnostic.severity is Severity.ERROR and diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
+    }
+    if not in_error:
+        return list(diagnostics)
+
+    def is_consequence(diagnostic: Diagnostic) -> bool:
+        if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
+            return False
+        block = parse_address(diagnostic.address).config_address
+        needs = find_reachable(order.get_direct_needs(block), order.get_direct_needs)
+        return not in_error.isdisjoint(needs)
+
+    return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]
+
+
+def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return each diagnostic once, errors first, otherwise in order. If data could not be read, diagnostics
+    about unknown repetitions and arguments are dropped, because everything derived from the data is unknown.
+    """
+    unique: dict[tuple[object, ...], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        unique.setdefault(_build_identity_key(diagnostic), diagnostic)
+    errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
+    if any(
+        diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first
+    ):
+        return [diagnostic for diagnostic in errors_first if not _needs_data(diagnostic)]
+    return errors_first
+
+
+def _build_identity_key(diagnostic: Diagnostic) -> tuple[object, ...]:
+    """Return the key of equal diagnostics. Instances share diagnostics of one location, except for
+    conditions, which apply to every instance.
+    """
+    is_per_instance = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
+    return (
+        diagnostic.severity,
+        diagnostic.id,
+        diagnostic.summary,
+        diagnostic.detail,
+        diagnostic.subject,
+        diagnostic.address if is_per_instance else "",
+    )
+
+
+def _is_data(address: str) -> bool:
+    return address.startswith("data.") or ".data." in address
+
+
+def _needs_data(diagnostic: Diagnostic) -> bool:
+    return diagnostic.id == UNKNOWN_PLACEMENT or diagnostic.id in UNKNOWN_REPETITION.values()

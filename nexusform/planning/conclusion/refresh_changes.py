@@ -1,0 +1,107 @@
+"""Rows and changes of a refresh-only plan: VMs stay, except those on missing machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
+from nexusform.placement_kinds.kinds import VM
+from nexusform.planning.conclusion.placements import REASONS
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites, list_machines
+from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
+from nexusform.resources.address import Address, compute_address_order
+from nexusform.state.objects import InstanceState
+
+
+def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
+    """Yield a no-op change for every object."""
+    for address in sorted(instances, key=compute_address_order):
+        current = instances[address].current
+        if current is not None:
+            values, number = current.attributes, current.creation
+            yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
+
+
+def build_moved_changes(prior: PriorState) -> Iterator[Change]:
+    """Yield a no-op change for every object with a new address."""
+    for address in sorted(prior.previous, key=compute_address_order):
+        current = prior.get_object(address)
+        if current is not None:
+            values, number, marks = current.attributes, current.creation, current.sensitive
+            yield Change(
+                address,
+                Action.NO_OP,
+                values,
+                values,
+                current.provider,
+                number,
+                number,
+                marks,
+                marks,
+                previous_address=prior.previous[address],
+                dependencies=current.dependencies,
+                create_before_destroy=current.create_before_destroy,
+                tainted_before=current.tainted,
+                private=current.private,
+            )
+
+
+def report_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
+    """Yield warnings for objects with a change that failed or is in progress since an earlier apply."""
+    for address in sorted(prior.instances, key=compute_address_order):
+        current = prior.get_object(address)
+        unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
+        if unfinished:
+            kind = "change-goes-on" if unfinished.get("goes_on") else "change-failed-before"
+            summary = str(unfinished.get("brief", ""))
+            yield build_warning(
+                kind,
+                f"{unfinished['words']} It is due until it is done.",
+                address=str(address),
+                block=str(address),
+                brief=summary,
+            )
+
+
+def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:
+    """Return the sites as read by the providers."""
+    objects = [(change.address, change.before or {}) for change in build_unchanged_changes(prior.instances)]
+    return build_sites(build_inventory(objects, types))[0]
+
+
+def list_lost_rows(
+    prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
+) -> Iterator[PlacementChange]:
+    """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten before."""
+    recorded = ((a, i.current.attributes) for a, i in prior.state.instances.items() if i.current is not None)
+    managed = list_machines(build_inventory(recorded, types))
+    for change in build_unchanged_changes(prior.instances):
+        resource_type = types.get(change.address.type)
+        if resource_type is None or resource_type.vms is None or change.before is None:
+            continue
+        site_id = change.id.partition("/")[0]
+        site = sites.get(site_id)
+        for vm in resource_type.vms.list_existing_vms(change.before):
+            if site is None or vm.placement.machine not in site.machines:
+                was_managed = (site_id, vm.placement.machine) in managed
+                trigger = MACHINE_REMOVED if was_managed else MACHINE_FORGOTTEN
+                yield PlacementChange(
+                    address=change.address,
+                    kind=VM,
+                    object=vm.name,
+                    action=PlacementAction.LOSE,
+                    source=vm.placement,
+                    target=None,
+                    trigger=trigger,
+                    cluster=change.id.rpartition("/")[2],
+                    pool=vm.pool,
+                    number=vm.number,
+                    sku=vm.sku_name,
+                    site_id=site_id,
+                    reason=REASONS[trigger],
+                    provenance=vm.provenance,
+                    platform_name=vm.platform_name or "",
+                )

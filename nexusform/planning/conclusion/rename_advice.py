@@ -1,0 +1,141 @@
+"""Advice on probable renames: deleted objects with a similar new object, for which a `moved` block keeps the
+object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from textwrap import indent
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_count
+from nexusform.planning.instances.instance import Instance
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address, render_moved_block
+from nexusform.values.value import UNKNOWN
+
+RENAMED: Final = "looks-renamed"
+_WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no_module")
+_WITHOUT_KEY: Final = ("delete_because_each_key", "delete_because_count_index")
+_MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side
+
+# Instances deleted or created together, by their distinguishing keys.
+_Group: TypeAlias = dict[object, Instance]
+
+
+def find_renames(instances: Collection[Instance]) -> Iterator[Diagnostic]:
+    """Yield advice for each deleted block or instance with exactly one similar new one."""
+    existing_blocks = {
+        instance.address.config_address for instance in instances if instance.prior is not None
+    }
+    deleted = [instance for instance in instances if instance.action is Action.DELETE]
+    created = [
+        instance for instance in instances if instance.action is Action.CREATE and instance.prior is None
+    ]
+    types = {instance.address.type for instance in deleted} & {instance.address.type for instance in created}
+    for name in sorted(types):
+        deleted_of_type = [instance for instance in deleted if instance.address.type == name]
+        created_of_type = [instance for instance in created if instance.address.type == name]
+        yield from _compare_blocks(
+            deleted_of_type,
+            [
+                candidate
+                for candidate in created_of_type
+                if candidate.address.config_address not in existing_blocks
+            ],
+        )
+        yield from _compare_keys(deleted_of_type, created_of_type)
+
+
+def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[Diagnostic]:
+    """Compare blocks removed from the configuration with blocks without prior objects."""
+    old = _group_by_block(instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK)
+    new_groups = _group_by_block(created)
+    for before, after in _find_pairs(list(old.values()), list(new_groups.values())):
+        first, second = next(iter(before.values())), next(iter(after.values()))
+        pair = str(first.address.config_address), str(second.address.config_address)
+        yield _build_advice(second, *pair, count=len(before))
+
+
+def _compare_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[Diagnostic]:
+    """Compare instances of one block with a removed key to those with a new key."""
+    old: dict[object, list[_Group]] = {}
+    for instance in deleted:
+        if instance.decision.reason in _WITHOUT_KEY:
+            old.setdefault(instance.address.config_address, []).append({"": instance})
+    new_groups: dict[object, list[_Group]] = {}
+    for instance in created:
+        new_groups.setdefault(instance.address.config_address, []).append({"": instance})
+    for block, before in old.items():
+        for old_group, new_group in _find_pairs(before, new_groups.get(block, [])):
+            yield _build_advice(
+                new_group[""], str(old_group[""].address), str(new_group[""].address), count=1
+            )
+
+
+def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
+    """Group instances by their block, and there by their keys."""
+    groups: dict[object, _Group] = {}
+    for instance in instances:
+        groups.setdefault(instance.address.config_address, {})[_get_keys(instance.address)] = instance
+    return groups
+
+
+def _get_keys(address: Address) -> object:
+    return (*(step.key for step in address.module if step.key is not None), address.key)
+
+
+def _find_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
+    """Yield the groups with exactly one similar group on the other side."""
+    if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
+        return
+    similar_pairs = [(before, after) for before in old for after in new if _is_similar_group(before, after)]
+    for before, after in similar_pairs:
+        partners = sum(before is first or after is second for first, second in similar_pairs)
+        if partners == 1:
+            yield before, after
+
+
+def _is_similar_group(before: _Group, after: _Group) -> bool:
+    if before.keys() != after.keys():
+        return False
+    return all(_is_similar(before[key], after[key]) for key in before)
+
+
+def _is_similar(deleted: Instance, created: Instance) -> bool:
+    """Return whether the existing object matches the new configuration. An unset name stays unchanged."""
+    if deleted.before is None or created.config is None or created.planned is None:
+        return False
+    configured = {name for name, value in created.config.items() if value is not None}
+    if created.block is not None and created.locate(("name",)) in (None, created.block.header_span):
+        configured.discard("name")  # the block's own name is the default
+    return all(_is_compatible(deleted.before.get(name), created.planned.get(name)) for name in configured)
+
+
+def _is_compatible(before: Any, after: Any) -> bool:
+    """Return whether a value may be unchanged: an unknown value may be anything."""
+    if after is UNKNOWN:
+        return True
+    if isinstance(after, Mapping) and isinstance(before, Mapping):
+        return all(
+            _is_compatible(before.get(name), value) for name, value in after.items() if value is not None
+        )
+    if isinstance(after, (list, tuple)) and isinstance(before, (list, tuple)):
+        pairs = zip(before, after, strict=False)
+        return len(before) == len(after) and all(_is_compatible(first, second) for first, second in pairs)
+    return bool(before == after)
+
+
+def _build_advice(instance: Instance, old: str, new: str, count: int) -> Diagnostic:
+    subject = old if count == 1 else f"{old} ({format_count(count, 'instance')})"
+    text = (
+        f"{subject} goes, and {new} comes, which is written alike. If it only has another name now, this "
+        f"keeps "
+        f"what stands:\n\n{indent(render_moved_block(old, new), '  ')}"
+    )
+    summary = f"{new}: is {old} under another name? This keeps what stands"
+    advice = instance.build_diagnostic(Problem((), RENAMED, text, Severity.WARNING, brief=summary))
+    return replace(advice, extra={"moved": {"from": old, "to": new}})

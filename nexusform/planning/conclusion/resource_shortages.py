@@ -1,0 +1,77 @@
+"""Shortages of addresses and storage of a site, for current use or for an upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.plans.plan import Change, Plan
+from nexusform.plans.site_capacity.other_capacity import (
+    OtherCapacity,
+    OtherResourceKind,
+    format_shortage,
+    read_recorded_supplies,
+)
+
+RESOURCE_SHORTAGE: Final = "runs-out-beside-machines"
+
+_REMEDIES: Final[Mapping[OtherResourceKind, str]] = {
+    OtherResourceKind.NODE_ADDRESSES: (
+        "lower the count or the max_surge of a pool, or make the cluster on an L3 network with a larger "
+        "prefix (that of a network is fixed)"
+    ),
+    OtherResourceKind.POD_BLOCKS: (
+        "lower the count or the max_surge of a pool, or make the cluster anew with more podCidrs (they are "
+        "fixed)"
+    ),
+    OtherResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
+    OtherResourceKind.STORAGE: (
+        "delete volumes that nobody uses (a site that stands gets no second appliance)"
+    ),
+    OtherResourceKind.VOLUMES: (
+        "delete volumes that nobody uses: more is promised than there is, and the last ones to write will "
+        "find no room"
+    ),
+    OtherResourceKind.CLAIMS: (
+        "ask for less in the claims, run fewer replicas of what claims a volume for each, or delete volumes "
+        "that nobody uses: more is asked than there is"
+    ),
+}
+
+
+def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning for each shortage, at its site; shortages of the same size before this plan are
+    existing findings.
+    """
+    sites = {
+        str(attributes.get("name")): change
+        for change in plan.changes
+        if read_recorded_supplies(change.private)
+        and (attributes := change.after or change.before) is not None
+    }
+    promised = {row.site: row.used for row in plan.other_capacity if row.kind is OtherResourceKind.VOLUMES}
+    for row in plan.other_capacity:
+        # If volumes alone exceed the storage, equal claims are not reported again.
+        is_reported = row.kind is OtherResourceKind.CLAIMS and row.used == promised.get(row.site)
+        if row.is_insufficient and not is_reported:
+            yield _build_warning(row, sites.get(row.site))
+
+
+def _build_warning(row: OtherCapacity, site: Change | None) -> Diagnostic:
+    shortage = format_shortage(row)
+    detail = (
+        f"On {row.site}, {shortage}. Neither Azure nor a plan refuses anything for it; it shows when nodes "
+        f"or "
+        f"volumes do not come up. Ways out: {_REMEDIES[row.kind]}."
+    )
+    was_insufficient = row.free_before is not None and row.free_before < row.surge
+    return build_warning(
+        RESOURCE_SHORTAGE,
+        detail,
+        site.source if site is not None else None,
+        address=str(site.address) if site is not None else "",
+        block=site.block if site is not None else "",
+        brief=f"{row.site}: {shortage}",
+        is_preexisting=was_insufficient and row.used == row.used_before,
+    )

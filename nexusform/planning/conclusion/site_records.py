@@ -1,0 +1,422 @@
+"""Site records of a plan, filled last: VM locations and spare capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import chain
+from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
+from nexusform.planning.conclusion.existing_findings import mark_existing_findings
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT
+from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
+from nexusform.planning.verdicts.stranded_vms import LOST_VMS_KEY
+from nexusform.planning.vm_planning.site_plans import (
+    SiteLayout,
+    SiteObject,
+    SitePlan,
+    build_demand,
+    build_site_layout,
+    build_vm_name,
+    find_sku,
+    place_unmanaged_vms,
+)
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import Action, Change, Plan
+from nexusform.plans.site_capacity.occupancy import (
+    Capacity,
+    PoolVms,
+    SiteCapacity,
+    SiteMachine,
+    SiteRack,
+    SiteVms,
+    UnmanagedVm,
+)
+from nexusform.plans.site_capacity.other_capacity import (
+    NodeCounts,
+    OtherCapacity,
+    compute_other_capacity,
+    count_nodes,
+    find_declared_network,
+    read_recorded_supplies,
+)
+from nexusform.resources.address import Address
+from nexusform.scheduling.catalogue import compute_size_key
+from nexusform.scheduling.racks.vms import (
+    Interval,
+    VmSku,
+    build_standalone_demand,
+    find_common_constraints,
+    sum_intervals,
+)
+
+
+def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
+    """Return the result with `sites` and `capacity` in its plan, and existing findings marked. A plan with
+    errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
+    placed.
+    """
+    plan = result.plan
+    order = {change.address: position for position, change in enumerate(plan.changes)}
+    before = build_occupied_sites(plan, result.objects, registries, Side.BEFORE, result.prior_notes)
+    after = before
+    if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
+        after = build_occupied_sites(plan, result.objects, registries, Side.AFTER)
+    capacity = () if plan.errored else compute_headroom(before, after)
+    other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
+    records = _mark_lost_vms(build_site_records(before, after, order), plan)
+    marked_plan = mark_existing_findings(
+        replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity)
+    )
+    return replace(result, plan=_add_shortage_warnings(marked_plan))
+
+
+def _add_shortage_warnings(plan: Plan) -> Plan:
+    """Add warnings about shortages besides machines."""
+    if not any(row.is_insufficient for row in plan.other_capacity):
+        return plan
+    from nexusform.planning.conclusion.resource_shortages import check_shortages
+
+    return replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
+
+
+def _mark_lost_vms(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...]:
+    """Mark the forgotten VMs that lose their machine."""
+    rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
+    lost_vms = {tuple(row) for row in rows}
+    if not lost_vms:
+        return sites
+    return tuple(
+        replace(
+            site,
+            unmanaged_vms=tuple(
+                replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms)
+                for vm in site.unmanaged_vms
+            ),
+        )
+        for site in sites
+    )
+
+
+def _is_placement_known(plan: Plan) -> bool:
+    """Return whether all errors are about placement, so that everything else is known."""
+    errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
+    return all(problem.id in (DOES_NOT_FIT, SEPARATION_VIOLATED) for problem in errors)
+
+
+def _collect_other_capacity(
+    result: PlanResult, before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
+) -> tuple[OtherCapacity, ...]:
+    """Return the capacity besides machines of the sites read by a provider, by site id."""
+    plan = result.plan
+    observed_sites = [
+        (change, recorded) for change in plan.changes if (recorded := read_recorded_supplies(change.private))
+    ]
+    if not observed_sites:
+        return ()
+    claims_by_cluster = dict(
+        chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
+    )
+    claims = [{cluster: sides[index] for cluster, sides in claims_by_cluster.items()} for index in (0, 1)]
+    declared = {
+        str(change.after.get("name")): network
+        for change in plan.changes
+        if change.after is not None and (network := find_declared_network(change.after))
+    }
+    rows: dict[str, tuple[OtherCapacity, ...]] = {}
+    for change, supplies in observed_sites:
+        attributes = change.after or change.before
+        if attributes is None:
+            continue
+        site = str(attributes["name"])
+        sides = [
+            count_nodes(side[site].pools, declared, side_claims) if site in side else NodeCounts()
+            for side, side_claims in zip((before, after), claims, strict=True)
+        ]
+        rows[site] = compute_other_capacity(site, site, supplies, *sides)
+    return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
+
+
+def compute_headroom(
+    before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
+) -> tuple[SiteCapacity, ...]:
+    """Compute the capacity of every site for every VM SKU in use: by site id, then the largest SKU first. In
+    use are the SKUs of the NKS pools on either side; a site without any is skipped.
+    """
+    capacities: list[SiteCapacity] = []
+    for site_id in sorted({*before, *after}):
+        capacities += _compute_site_capacity(before.get(site_id), after.get(site_id))
+    return tuple(capacities)
+
+
+def _compute_site_capacity(before: OccupiedSite | None, after: OccupiedSite | None) -> Iterator[SiteCapacity]:
+    """Compute the capacity of one site on both sides, for every SKU in use, the largest first."""
+    present = after or before
+    assert present is not None, "a site stands on one side at least"
+    site = present.site
+    for sku in sorted({*_list_skus(before), *_list_skus(after)}, key=compute_size_key, reverse=True):
+        capacity_before, capacity_after = (
+            _compute_sku_capacity(before, sku),
+            _compute_sku_capacity(after, sku),
+        )
+        yield SiteCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
+
+
+def _list_skus(occupied: OccupiedSite | None) -> Iterable[VmSku]:
+    return (pool.sku for _, pool in occupied.pools) if occupied is not None else ()
+
+
+def _compute_sku_capacity(occupied: OccupiedSite | None, sku: VmSku) -> Capacity | None:
+    """Compute the capacity for one SKU on one side: in total, and without the rack with the most of it."""
+    if occupied is None:
+        return None
+    pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
+    constraints = find_common_constraints(pool.constraints for _, pool in pools)
+    by_rack = occupied.site.scheduler.count_free_slots_by_rack(build_standalone_demand(sku, constraints))
+    free = sum_intervals(by_rack.values())
+    minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
+    worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
+    # In every split the rack with the most capacity is lost: its bounds are those over all racks.
+    rack_lost = Interval(
+        free.minimum - minimums.get(worst_rack, 0),
+        free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
+    )
+    no_surge, unsure_surge = _find_surge_shortages(occupied, pools)
+    return Capacity(
+        free=free.minimum,
+        free_after_rack_loss=rack_lost.minimum,
+        worst_rack=worst_rack if minimums.get(worst_rack) else "",
+        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        no_surge_clusters=no_surge,
+        maximum_free=None if free.is_exact else free.maximum,
+        maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
+        uncertain_surge_clusters=unsure_surge,
+    )
+
+
+def _find_surge_shortages(
+    occupied: OccupiedSite, pools: Iterable[tuple[VmDemand, PoolDemand]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the clusters with pools without surge capacity, and those that may lack it because cells of VMs
+    are unknown.
+    """
+    without_capacity: dict[str, None] = {}
+    uncertain: dict[str, None] = {}
+    for owner, pool in pools:
+        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0))
+        if capacity.maximum < pool.surge_size:
+            without_capacity[owner.cluster] = None
+        elif capacity.minimum < pool.surge_size:
+            uncertain[owner.cluster] = None
+    return tuple(without_capacity), tuple(cluster for cluster in uncertain if cluster not in without_capacity)
+
+
+# --- the sites on each side --------------------------------------------------------------------
+
+
+class Side(Enum):
+    """Side of a plan: before or after it."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class VmOnSite(Struct, frozen=True):
+    """VM on its machine, with its owner."""
+
+    address: Address
+    cluster: str
+    sku: VmSku
+    vm: PlacedVm
+
+
+class OccupiedSite(Struct):
+    """One site on one side: its scheduler with all VMs, and their owners. `pools` are the pools of NKS
+    clusters, each with its demand, in the plan's order.
+    """
+
+    site: SitePlan
+    vms: list[VmOnSite] = field(default_factory=list)
+    unmanaged_vms: list[UnmanagedVm] = field(default_factory=list)
+    pools: list[tuple[VmDemand, PoolDemand]] = field(default_factory=list)
+
+
+def build_occupied_sites(
+    plan: Plan,
+    objects: Mapping[Address, VmObject],
+    registries: Registries,
+    side: Side,
+    prior_notes: Mapping[Address, Mapping[str, Any]] | None = None,
+) -> dict[str, OccupiedSite]:
+    """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
+    `prior_notes` the notes of that side if they differ from those after the plan.
+    """
+    prior_notes = prior_notes or {}
+    site_objects = [
+        _build_site_object(change, side, registries, prior_notes.get(change.address, change.private))
+        for change in plan.changes
+        if not change.deposed
+    ]
+    present = [site_object for site_object in site_objects if site_object is not None]
+    layout = build_site_layout(present, registries, plan.catalogue)
+    sites = {site_id: OccupiedSite(site) for site_id, site in layout.sites.items()}
+    for kind, site_object in layout.objects:
+        planned = objects.get(site_object.address)
+        # An invalid instance may lack the arguments that determine its VMs.
+        is_invalid = side is Side.AFTER and planned is not None and planned.instance.is_invalid
+        if kind.vms is not None and not is_invalid:
+            is_managed = side is Side.BEFORE or planned is None or not planned.request.actions.forgets
+            _place_vms(kind, site_object, _list_vms(planned, side), layout, sites, is_managed=is_managed)
+    # A new VM with the name of an unmanaged one is another VM.
+    existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
+    for occupied in sites.values():
+        occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
+    return sites
+
+
+def _build_site_object(
+    change: Change, side: Side, registries: Registries, private: Mapping[str, Any] | None
+) -> SiteObject | None:
+    """Return the object of a change on one side; None without one. Forgotten VMs keep running."""
+    kind = registries.resource_types.get(change.address.type)
+    runs_on = change.action is Action.FORGET and kind is not None and kind.vms is not None
+    attributes = change.before if side is Side.BEFORE or runs_on else change.after
+    return None if attributes is None else SiteObject(change.address, attributes, change.creation, private)
+
+
+def _list_vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:
+    """Return the VMs of an object on one side. Forgotten VMs keep running."""
+    if planned is None:
+        return ()
+    if side is Side.BEFORE or planned.request.actions.forgets:
+        return tuple(planned.prior.existing.values())
+    return planned.list_vms()
+
+
+def _place_vms(
+    kind: ResourceType,
+    site_object: SiteObject,
+    vms: Sequence[PlacedVm],
+    layout: SiteLayout,
+    sites: Mapping[str, OccupiedSite],
+    *,
+    is_managed: bool,
+) -> None:
+    """Place the VMs of one object on their machines, pool by pool. Unmanaged VMs use capacity without a
+    demand.
+    """
+    assert kind.vms is not None
+    demand, _ = kind.vms.build_demand(site_object.attributes, layout.context, site_object.address)
+    occupied = sites.get(demand.site_id) if demand is not None else None
+    if demand is None or occupied is None:
+        return
+    pools = {pool.pool: pool for pool in demand.pools}
+    if is_managed:
+        occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
+    position_of = {name: position for position, name in enumerate(pools)}
+
+    def build_sort_key(vm: PlacedVm) -> tuple[object, ...]:
+        return position_of.get(vm.pool, len(pools)), compute_number_key(vm.number)
+
+    for vm in sorted(vms, key=build_sort_key):
+        pool = pools.get(vm.pool)
+        sku = find_sku(vm, pool, layout.skus)
+        result = occupied.site.place_existing(
+            build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement
+        )
+        if result is None:
+            continue
+        _, placement = result
+        placed_vm = vm if placement == vm.placement else replace(vm, placement=placement)
+        occupied.vms.append(VmOnSite(site_object.address, demand.cluster, sku, placed_vm))
+
+
+# --- both sides together -----------------------------------------------------------------------
+
+
+def build_site_records(
+    before: Mapping[str, OccupiedSite],
+    after: Mapping[str, OccupiedSite],
+    order: Mapping[Address, int],
+) -> tuple[SiteVms, ...]:
+    """Return the site records of a plan, by id. `order` is that of the objects in the plan."""
+    site_ids = sorted({*before, *after})
+    return tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
+
+
+def _build_site(
+    before: OccupiedSite | None, after: OccupiedSite | None, order: Mapping[Address, int]
+) -> SiteVms:
+    """Build a site with its racks, machines and VMs on both sides."""
+    present = after or before
+    assert present is not None, "a site stands on one side at least"
+    unmanaged_vms = [*(before.unmanaged_vms if before else ()), *(after.unmanaged_vms if after else ())]
+    unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
+    return SiteVms(
+        present.site.id,
+        present.site.name,
+        _build_racks(before, after),
+        _build_machines(before, after),
+        _build_pools(before.vms if before else (), after.vms if after else (), order),
+        tuple(unique_vms.values()),
+    )
+
+
+def _build_racks(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteRack, ...]:
+    """Build the racks of either side; a rack on both is described after the plan."""
+    both_sides = [*(before.site.racks if before else ()), *(after.site.racks if after else ())]
+    racks = {rack.name: rack for rack in both_sides}
+    return tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values())
+
+
+def _build_machines(before: OccupiedSite | None, after: OccupiedSite | None) -> tuple[SiteMachine, ...]:
+    """Build the machines of either side; a machine on both is described after the plan."""
+    machines_before = before.site.machines if before else {}
+    machines_after = after.site.machines if after else {}
+    machines = {**machines_before, **machines_after}
+    return tuple(
+        SiteMachine(machine, name in machines_before, name in machines_after)
+        for name, machine in machines.items()
+    )
+
+
+_PoolKey: TypeAlias = tuple[Address, str, VmSku]
+
+
+def _build_pools(
+    before: Iterable[VmOnSite], after: Iterable[VmOnSite], order: Mapping[Address, int]
+) -> tuple[PoolVms, ...]:
+    """Build the pools by resource in the plan's order; in each, pools of the later side are first."""
+    pools_before, pools_after = _group_by_pool(before), _group_by_pool(after)
+    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
+    return tuple(_build_pool(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
+
+
+def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
+    pools: dict[_PoolKey, list[VmOnSite]] = {}
+    for vm in vms:
+        pools.setdefault((vm.address, vm.vm.pool, vm.sku), []).append(vm)
+    return pools
+
+
+def _build_pool(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
+    """Build the VMs of one pool on both sides."""
+    first = (after or before)[0]
+    vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
+    vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
+    return PoolVms(
+        first.address,
+        first.cluster,
+        first.vm.pool,
+        first.sku,
+        unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
+        removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
+        added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
+    )

@@ -1,0 +1,512 @@
+"""Planning of blocks: expansion, arguments, planning of ordinary resources, and instances without a block."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.configuration.declarations.limits import build_limit_error
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, build_warning
+from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
+from nexusform.json_data.plain_data import Path
+from nexusform.planning.instances import argument_evaluation
+from nexusform.planning.instances.condition_verdicts import check_conditions
+from nexusform.planning.instances.difference import decide_action, is_triggered
+from nexusform.planning.instances.instance import REPLACED_WITH_HOST, Arguments, Decision, Instance
+from nexusform.planning.name_resolution.evaluation import (
+    Evaluation,
+    ResourceKey,
+    build_resource_key,
+    build_unknown_repetition_error,
+)
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies
+from nexusform.planning.name_resolution.repetition import ObjectView, Repetition, ResourceView
+from nexusform.planning.name_resolution.scope import ModuleInstance
+from nexusform.planning.plan_request import PlanRequest, Stage
+from nexusform.planning.preparation.moves import is_forgotten
+from nexusform.planning.preparation.planning_order import PlanningOrder, find_created_first
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.preparation.selection import Selection
+from nexusform.plans.plan import Action, CheckResult
+from nexusform.plans.site_capacity.occupancy import add_recorded_vms
+from nexusform.resources.address import (
+    Address,
+    ConfigAddress,
+    Key,
+    ModulePath,
+    compute_address_order,
+    compute_key_order,
+)
+from nexusform.scheduling.site_inventory import Inventory
+from nexusform.state.objects import ObjectState
+
+
+class ExpandedBlock(Struct, frozen=True):
+    """Instances of a block in planning order, including prior instances to delete."""
+
+    instances: list[Instance]
+    diagnostics: list[Diagnostic]
+
+
+class BlockPlanner:
+    """Planner of the blocks of one plan, in order. Collects `instances` in planning order, the `inventory`
+    that they offer, `checks`, `diagnostics`, the instances with a decided action (`decided_instances`, for
+    replace_triggered_by), and the racks and machines outside the selection that would be new or different
+    (`outside_targets`).
+    """
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        prior: PriorState,
+        order: PlanningOrder,
+        selection: Selection,
+        bodies: PreparedBodies,
+    ) -> None:
+        self.request = request
+        self.prior = prior
+        self.order = order
+        self.selection = selection
+        self.bodies = bodies
+        self.instances: dict[Address, Instance] = {}
+        self.inventory = Inventory()
+        self._expanded: dict[ResourceKey, int] = {}
+        self._counts = {"instances": 0, "machines": 0}
+        self._evaluated = 0
+        self.checks: list[CheckResult] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
+        self.outside_targets: list[str] = []
+        self._replaced_hosts: set[str] = set()  # ids of sites and racks
+        self._created_first = find_created_first(order)
+        self._adjusted: dict[Address, list[tuple[Path, object]]] = {}
+        for adjustment in request.adjustments:
+            self._adjusted.setdefault(adjustment.address, []).append((adjustment.path, adjustment.value))
+
+    # --- blocks to instances ---
+
+    def expand(
+        self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False
+    ) -> ExpandedBlock | None:
+        """Expand a block into its instances. None: count or for_each is unknown in this pass (only with
+        `may_wait`; otherwise an error).
+        """
+        prepared = self.bodies.get_body(block)
+        diagnostics: list[Diagnostic] = []
+        instances: list[Instance] = []
+        modules = evaluation.list_module_instances(block.address.module)
+        for module in modules:
+            expansion, problems = evaluation.expand_block(block, evaluation.build_scope(module))
+            diagnostics += problems
+            if expansion is not None and expansion.unknown:
+                if may_wait:
+                    return None
+                diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
+                expansion = None
+            key = build_resource_key(block.address, module.path)
+            if expansion is None or prepared is None:
+                evaluation.resources[key] = ResourceView("")
+                instances += self._list_unchanged(block, module)
+            else:
+                evaluation.resources[key] = ResourceView(expansion.shape)
+                self._count_toward_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
+                self._expanded[key] = len(expansion.repetitions)
+                instances += self._build_instances(block, module, expansion.repetitions, evaluation)
+        present = {instance.address for instance in instances}
+        instances += self._list_removed(block, present, {module.path for module in modules})
+        return ExpandedBlock(instances, diagnostics)
+
+    def _build_instances(
+        self,
+        block: ResourceBlock,
+        module: ModuleInstance,
+        repetitions: Iterable[Repetition],
+        evaluation: Evaluation,
+    ) -> Iterator[Instance]:
+        """Yield the configured instances within the selection."""
+        resource_type = self.request.registries.resource_types[block.type]
+        dependencies = tuple(sorted(str(need) for need in self.order.needs.get(block.address, ())))
+        for repetition in repetitions:
+            address = Address(module.path, "managed", block.type, block.name, repetition.key)
+            imported = self.prior.imports.get(address)
+            instance = Instance(
+                address=address,
+                type=resource_type,
+                prior=self.prior.get_object(address),
+                block=block,
+                module=module,
+                repetition=repetition,
+                prepared=self.bodies.get_body(block),
+                dependencies=dependencies,
+                create_first=block.address in self._created_first,
+                is_invalid=block.address in self.bodies.invalid_blocks,
+                importing=imported.id if imported is not None else "",
+                deposed=self.prior.get_deposed(address),
+                previous_address=self.prior.previous.get(address),
+            )
+            if self.selection.has(address):
+                yield instance
+            else:
+                self._exclude(instance, evaluation)
+
+    def _exclude(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Exclude an instance outside the selection. References to a new one must not treat it as absent, and
+        capacity of a new or different rack or machine is not used.
+        """
+        if instance.prior is None:
+            view = evaluation.get_resource_view(instance.address)
+            view.items[instance.address.key] = ObjectView(None, (), instance.type.schema)
+        if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
+            argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
+            before = instance.before
+            configured = (instance.config or {}).items()
+            if before is None or any(value and before.get(name) != value for name, value in configured):
+                self.outside_targets.append(str(instance.address))
+
+    def _list_unchanged(self, block: ResourceBlock, module: ModuleInstance) -> list[Instance]:
+        """Return prior instances of a block that cannot be expanded: they stay unchanged."""
+        addresses = self.prior.by_block.get(block.address, ())
+        return [self.build_unchanged(address) for address in addresses if address.module == module.path]
+
+    def _list_removed(
+        self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
+    ) -> Iterator[Instance]:
+        """Yield the prior instances of a block that are not `present` any more; `modules` are the paths of
+        its module instances.
+        """
+        prior_addresses = self.prior.by_block.get(block.address, ())
+        removed = [address for address in prior_addresses if address not in present]
+        removed.sort(
+            key=lambda address: (compute_address_order(address.resource), compute_key_order(address.key))
+        )
+        for address in removed:
+            if not self.selection.has(address):
+                yield self.build_unchanged(address)
+                continue
+            is_without_module = address.module not in modules and self.prior.get_object(address) is not None
+            yield self.build_deleted(
+                address,
+                "delete_because_no_module"
+                if is_without_module
+                else _find_deletion_reason(block, address.key),
+            )
+
+    def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
+        """Build an instance that this plan does not change; `block` is its configuration, if that matters."""
+        prior = self.prior.get_object(address)
+        planned = dict(prior.attributes) if prior is not None else None
+        return self._build_prior_instance(address, block, Decision(planned=planned))
+
+    def build_deleted(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
+        """Build an instance to delete from state; without a current object only its deposed objects are
+        deleted.
+        """
+        prior = self.prior.get_object(address)
+        action = Action.NO_OP if prior is None else Action.DELETE
+        return self._build_prior_instance(
+            address, block, Decision(action, reason=reason), self.prior.get_deposed(address)
+        )
+
+    def build_forgotten(self, address: Address, reason: str) -> Instance:
+        """Build an instance that leaves the state while its object keeps running."""
+        return self._build_prior_instance(
+            address, None, Decision(Action.FORGET, reason=reason), self.prior.get_deposed(address)
+        )
+
+    def _build_prior_instance(
+        self,
+        address: Address,
+        block: ResourceBlock | None,
+        decision: Decision,
+        deposed: Mapping[str, ObjectState] | None = None,
+    ) -> Instance:
+        """Build an instance in state with its decision."""
+        prior = self.prior.get_object(address)
+        return Instance(
+            address,
+            self.request.registries.resource_types[address.type],
+            prior,
+            block,
+            dependencies=prior.dependencies if prior is not None else (),
+            deposed=deposed or {},
+            previous_address=self.prior.previous.get(address),
+            arguments=Arguments(sensitive=prior.sensitive if prior is not None else ()),
+            decision=decision,
+        )
+
+    # --- arguments and decisions ---
+
+    def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+        """Evaluate an instance's arguments, with the adjustments of a tested remedy."""
+        problems = argument_evaluation.evaluate_arguments(instance, evaluation)
+        self._evaluated += 1
+        expected = self._estimate_total()
+        # Some are evaluated again after placement.
+        self.request.progress(Stage.ARGUMENTS, min(self._evaluated, expected), expected)
+        for path, value in self._adjusted.get(instance.address, ()):
+            assert instance.config is not None
+            config = _replace_at_path(instance.config, path, value)
+            instance.arguments = replace(instance.arguments, config=config)
+        return problems
+
+    def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+        """Evaluate an instance's arguments; those that determine a placement must be known."""
+        problems = self.evaluate(instance, evaluation)
+        unknown = argument_evaluation.find_unknown_placement_arguments(instance)
+        problems += [argument_evaluation.build_unknown_placement_error(instance, path) for path in unknown]
+        instance.is_invalid |= bool(unknown)
+        return problems
+
+    def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
+        """Plan a block of a type without placement."""
+        expanded = self.expand(block, evaluation)
+        assert expanded is not None
+        self.diagnostics += expanded.diagnostics
+        for instance in expanded.instances:
+            if instance.is_configured:
+                self.diagnostics += self.evaluate_known(instance, evaluation)
+                self.decide_action(instance, {}, evaluation)
+            self.add_instance(instance, evaluation)
+
+    def predict_action(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Decide replace, update or no-op before computed values are known; `decide_action` is final."""
+        self._force(instance, evaluation)
+        assert instance.config is not None
+        identity = {"id": instance.type.identify(instance.config)}
+        is_requested = self.selection.is_replacement_requested(instance.address)
+        instance.decision = decide_action(instance, identity, is_requested=is_requested)
+
+    def decide_action(
+        self,
+        instance: Instance,
+        computed: Mapping[str, object],
+        evaluation: Evaluation,
+        unresolved: frozenset[str] = frozenset(),
+    ) -> None:
+        """Decide the action on an instance with known arguments; `unresolved` are incomplete computed
+        attributes.
+        """
+        self._force(instance, evaluation)
+        assert instance.config is not None
+        values = {**instance.config}
+        known: dict[str, object] = {}
+        if not instance.is_invalid:
+            known["id"] = instance.type.identify(values)
+            if instance.type.derive is not None:
+                known |= instance.type.derive(values)
+        is_requested = self.selection.is_replacement_requested(instance.address)
+        decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
+        instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
+        self.diagnostics += report_unfinished_change(instance)
+        if not instance.is_invalid:
+            problems, checks = check_conditions(instance, evaluation)
+            self.diagnostics += problems
+            self.checks += checks
+
+    def _force(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or
+        rack, although the referenced id stays equal.
+        """
+        if instance.forced_reason:
+            return
+        if is_triggered(instance, self.decided_instances, evaluation):
+            instance.forced_reason = "replace_by_triggers"
+        elif self._is_on_replaced_host(instance):
+            instance.forced_reason = REPLACED_WITH_HOST
+
+    def _is_on_replaced_host(self, instance: Instance) -> bool:
+        if not self._replaced_hosts or instance.prior is None:
+            return False
+        if instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
+            return False
+        config = instance.config or {}
+        attributes = instance.type.schema.attributes.items()
+        references = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
+        return not self._replaced_hosts.isdisjoint(
+            reference for reference in references if isinstance(reference, str)
+        )
+
+    def record_decision(self, instance: Instance) -> None:
+        """Record a decided instance for replace_triggered_by."""
+        address = instance.address
+        self.decided_instances.setdefault((address.module, address.type, address.name), {})[address.key] = (
+            instance
+        )
+
+    def _estimate_total(self) -> int:
+        """Estimate the number of objects from expanded blocks; each of the others counts once."""
+        return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
+
+    def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Add an instance: for references, the inventory and the plan."""
+        self.instances[instance.address] = instance
+        self.record_decision(instance)
+        done = len(self.instances)
+        self.request.progress(Stage.OBJECTS, done, max(done, self._estimate_total()))
+        if instance.is_replaced and instance.type.add_to_inventory is not None:
+            self._replaced_hosts.add(str((instance.before or {}).get("id")))
+        if instance.is_removed or (instance.planned is None and not instance.is_invalid):
+            return
+        expose_instance(instance, evaluation)
+        if (
+            instance.type.add_to_inventory is not None
+            and not instance.is_invalid
+            and instance.planned is not None
+        ):
+            problems = instance.type.add_to_inventory(instance.planned, str(instance.address), self.inventory)
+            if instance.prior is not None:
+                add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
+            self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
+            self._check_offer(instance)
+
+    def _check_offer(self, instance: Instance) -> None:
+        """Count the offered machines, and check the cells of the first one: those of a rack are alike."""
+        rack = self.inventory.racks.get(str(instance.address))
+        machine = self.inventory.machines.get(str(instance.address))
+        machines = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
+        self._count_toward_limit("machines", len(machines))
+        limits = self.request.limits
+        for first_machine in machines[:1]:
+            self._check_cell(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
+            self._check_cell(
+                instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
+            )
+
+    def _check_cell(self, instance: Instance, name: str, figure: int, maximum: int) -> None:
+        if figure > maximum:
+            detail = f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises it).'
+            problem = Problem(("machine", name), "invalid-value-for-argument", detail)
+            self.diagnostics.append(instance.build_diagnostic(problem))
+
+    def _count_toward_limit(self, limit_name: str, count: int) -> None:
+        """Count objects toward a limit. Raises DiagnosticsError if it is exceeded."""
+        self._counts[limit_name] += count
+        maximum = getattr(self.request.limits, limit_name)
+        if self._counts[limit_name] > maximum:
+            raise build_limit_error(limit_name, limit_name, maximum)
+
+
+def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
+    """Yield a warning for a change that failed and is retried, or that is in progress since an earlier
+    apply.
+    """
+    unfinished = (instance.prior.private or {}).get(UNFINISHED_KEY) if instance.prior is not None else None
+    if not unfinished or instance.action is not Action.UPDATE:
+        return
+    if unfinished.get("goes_on"):
+        detail = f"{unfinished['words']} It is due until it is done: apply goes on with it."
+        summary = str(unfinished.get("brief", ""))
+        yield instance.build_diagnostic(
+            Problem((), "change-goes-on", detail, Severity.WARNING, brief=summary)
+        )
+    else:
+        detail = f"{unfinished['words']} It is due until it is done: apply sends it once more."
+        yield instance.build_diagnostic(Problem((), "change-failed-before", detail, Severity.WARNING))
+
+
+def expose_instance(instance: Instance, evaluation: Evaluation) -> None:
+    """Let expressions refer to an instance in its present state."""
+    view = evaluation.get_resource_view(instance.address)
+    view.items[instance.address.key] = instance.view
+
+
+def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
+    """Return the reason that an existing block has no instance of this key (OpenTofu's action_reason)."""
+    if block.count is not None and isinstance(key, int):
+        return "delete_because_count_index"
+    if block.for_each is not None and isinstance(key, str):
+        return "delete_because_each_key"
+    return "delete_because_wrong_repetition"
+
+
+def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
+    """Return a copy of the arguments with another value at a path."""
+    copy = dict(config)
+    head = str(path[0])
+    if len(path) == 1:
+        copy[head] = value
+    else:
+        inner = copy.get(head)
+        if isinstance(inner, list) and isinstance(path[1], int):
+            blocks = list(inner)
+            blocks[path[1]] = _replace_at_path(blocks[path[1]], path[2:], value)
+            copy[head] = blocks
+        else:
+            copy[head] = _replace_at_path(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
+    return copy
+
+
+# --- instances without a block ------------------------------------------------------------------
+
+
+class Orphans(Struct, frozen=True):
+    """Instances without a block in order of creation: those with VMs, and all others."""
+
+    with_vms: list[Instance]
+    without_vms: list[Instance]
+    diagnostics: list[Diagnostic]
+
+
+def find_orphans(blocks: BlockPlanner) -> Orphans:
+    """Return the instances without a block: to delete, or outside the selection."""
+    configured = {block.address for block in blocks.order.blocks}
+    types = blocks.request.registries.resource_types
+    instances: list[Instance] = []
+    diagnostics: list[Diagnostic] = []
+    for block, addresses in blocks.prior.by_block.items():
+        if block in configured or block.mode == "data":
+            continue
+        if block.type not in types:
+            diagnostics.append(_build_unknown_type_error(block))
+            continue
+        for address in addresses:
+            if not blocks.selection.has(address):
+                instances.append(blocks.build_unchanged(address))
+                continue
+            is_moved = address in blocks.prior.previous
+            reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
+            keeps_object = is_forgotten(blocks.request.configuration, address)
+            if keeps_object and blocks.prior.get_object(address) is not None:
+                instance = blocks.build_forgotten(address, reason)
+                diagnostics.append(_build_forget_warning(address, instance.type.kind))
+            else:
+                instance = blocks.build_deleted(address, reason)
+            instances.append(instance)
+    instances.sort(key=_build_creation_key)
+    with_vms = [instance for instance in instances if instance.type.vms is not None]
+    without_vms = [instance for instance in instances if instance.type.vms is None]
+    return Orphans(with_vms, without_vms, diagnostics)
+
+
+def _build_creation_key(instance: Instance) -> tuple[object, ...]:
+    creation = instance.prior.creation if instance.prior is not None else 0
+    return creation, compute_address_order(instance.address)
+
+
+def _build_unknown_type_error(block: ConfigAddress) -> Diagnostic:
+    return build_error(
+        "unknown-resource-type-in-state",
+        f"The state holds {block}, and this version of nexusform knows no type "
+        f'"{block.type}". Use the version that made it, or forget the object with '
+        f"`nexusform state rm {block}`.",
+    )
+
+
+def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
+    consequence = (
+        "what it has on the site runs on, and nobody manages it any more. No plan gives the room of its VMs "
+        "to others, until a provider or an inventory shows that it is free, or `nexusform state rm "
+        "'nexus_rack.NAME:VM'` says so."
+    )
+    summary = ""
+    if kind is PlanningKind.MEMBER:
+        consequence = (
+            "on the hub it stays a member, and what runs there runs on. To this plan it left the fleet all "
+            "the same: bindings and pods there leave the state as if they went."
+        )
+        summary = f"{address}: stays a member on the hub, where all runs on"
+    text = f"{address} leaves the state and is not destroyed: {consequence}"
+    return build_warning("object-will-be-forgotten", text, address=str(address), brief=summary)

@@ -1,0 +1,209 @@
+"""Validation of a configuration without state and placement: every mistake at once. Values that depend on
+unset variables, on repetition or on resources are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Condition, Configuration, Module, ResourceBlock
+from nexusform.configuration.reference_checks import check_references
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.planning.instances import argument_evaluation
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.modules.outputs import check_sensitive_output
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
+from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
+from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import compute_planning_order, iterate_modules
+from nexusform.planning.vm_planning.site_plans import collect_vm_skus
+from nexusform.plans.plan import Mode
+from nexusform.resources.address import Address, ModuleStep
+from nexusform.scheduling.site_inventory import Inventory
+from nexusform.values.value import Value, build_unknown
+
+
+def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
+    """Check everything that does not depend on state."""
+    configuration, registries = request.configuration, request.registries
+    schemas = registries.schemas
+    problems = check_references(configuration, schemas["managed"], schemas["data"])
+    _, cycles = compute_planning_order(configuration, registries.resource_types)
+    if cycles:
+        return [*problems, *cycles]
+    bodies = PreparedBodies(schemas)
+    setting = build_settings(request, bodies, request.state)
+    setting = mask_unknown_values(setting, configuration, request.variables)
+    problems += check_move_blocks(request, Evaluation(setting))
+    evaluation = Evaluation(setting)
+    skus = _find_known_skus(request, evaluation)
+    for module in iterate_modules(configuration.root):
+        problems += _ModuleValidator(
+            _build_placeholder_instance(module), registries, bodies, evaluation, skus
+        ).validate()
+    return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
+
+
+def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
+    """Return all SKU names, None if the configuration declares one with an unknown name."""
+    catalogue_skus, _ = collect_vm_skus(request, Inventory())
+    names = set(catalogue_skus)
+    for module in iterate_modules(request.configuration.root):
+        for block in module.resources.values():
+            resource_type = request.registries.resource_types.get(block.type)
+            if block.mode == "data" or resource_type is None or resource_type.kind is not PlanningKind.VM_SKU:
+                continue
+            prepared = evaluation.settings.get_body(block)
+            if prepared is None:
+                return None
+            values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
+            name = values.get("name") or block.name
+            if not isinstance(name, str) or _has_repetition(block):
+                return None
+            names.add(name)
+    return frozenset(names)
+
+
+def _build_placeholder_instance(module: Module) -> ModuleInstance:
+    """Return a placeholder for every instance of a module, with unknown variables."""
+    return ModuleInstance(tuple(ModuleStep(name) for name in module.path), module)
+
+
+def mask_unknown_values(
+    setting: EvaluationSettings, configuration: Configuration, values: Mapping[str, Value]
+) -> EvaluationSettings:
+    """Return the settings with unknown values for unset variables, and without reading data sources."""
+    variables = {
+        name: values.get(name, build_unknown(declared.type))
+        for name, declared in configuration.root.variables.items()
+    }
+    return replace(
+        setting,
+        variables=variables,
+        read_data=lambda _block, _arguments, _address: (None, []),
+        is_tentative=True,
+    )
+
+
+class _ModuleValidator(Struct, frozen=True):
+    # Validator of one module; `skus` are the names of all VM SKUs, None if not all are known.
+    instance: ModuleInstance
+    registries: Registries
+    bodies: PreparedBodies
+    evaluation: Evaluation
+    skus: frozenset[str] | None
+
+    def validate(self) -> list[Diagnostic]:
+        """Return the problems of the module; those found by evaluation are in the evaluation's
+        diagnostics.
+        """
+        module, evaluation = self.instance.module, self.evaluation
+        is_child_module = bool(self.instance.path)
+        problems: list[Diagnostic] = []
+        if is_child_module:
+            for name, declared in module.variables.items():
+                evaluation.set_variable(self.instance, name, build_unknown(declared.type))
+        for name in module.locals:
+            evaluation.get_local(self.instance, name)
+        for name, output in module.outputs.items():
+            value = evaluation.get_output(self.instance, name)
+            problems += [] if is_child_module else check_sensitive_output(output, value)
+        self._evaluate_conditions()
+        for block in module.resources.values():
+            problems += self._validate_block(block)
+        for call in module.calls.values():
+            scope = evaluation.build_scope(self.instance)
+            for expression, _span in call.inputs.values():
+                evaluation.evaluate_expression(expression, scope)
+        return problems
+
+    def _evaluate_conditions(self) -> None:
+        """Evaluate the conditions to find errors in the expressions; plans check the results. Check blocks
+        only warn, in plans.
+        """
+        scope = self.evaluation.build_scope(self.instance)
+        for condition in _iterate_conditions(self.instance.module):
+            self.evaluation.evaluate_expression(condition.condition, scope)
+            self.evaluation.evaluate_expression(condition.error_message, scope)
+
+    def _validate_block(self, block: ResourceBlock) -> list[Diagnostic]:
+        """Return the problems of one block that do not depend on state."""
+        sources, types = self.registries.data_sources, self.registries.resource_types
+        resource_type = (sources if block.mode == "data" else types).get(block.type)
+        prepared = self.bodies.get_body(block)
+        expansion, repetition_problems = self.evaluation.expand_block(
+            block, self.evaluation.build_scope(self.instance)
+        )
+        if resource_type is None or prepared is None:
+            return repetition_problems
+        address = Address(self.instance.path, block.mode, block.type, block.name)
+        instance = Instance(
+            address=address,
+            type=resource_type,
+            prior=None,
+            block=block,
+            module=self.instance,
+            repetition=SINGLE_INSTANCE,
+            prepared=prepared,
+        )
+        problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
+        if expansion is None or not (expansion.repetitions or expansion.unknown):
+            problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
+        problems += repetition_problems
+        if resource_type.vms is not None and instance.config is not None and self.skus is not None:
+            unknown_skus = resource_type.vms.check_skus(instance.config, self.skus)
+            problems += [instance.build_diagnostic(problem) for problem in unknown_skus]
+        return problems
+
+
+def _iterate_conditions(module: Module) -> Iterator[Condition]:
+    """Yield the conditions of a module that do not depend on an instance."""
+    for variable in module.variables.values():
+        yield from variable.validations
+    for output in module.outputs.values():
+        yield from output.preconditions
+    single_blocks = [block for block in module.resources.values() if not _has_repetition(block)]
+    for block in single_blocks:
+        yield from block.lifecycle.preconditions
+    for block in single_blocks:
+        yield from block.lifecycle.postconditions
+
+
+def _has_repetition(block: ResourceBlock) -> bool:
+    return block.count is not None or block.for_each is not None
+
+
+def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
+    """Return whether a problem affects only the instances of a repeated block: their name, which has no
+    default.
+    """
+    return (
+        _has_repetition(block)
+        and problem.severity is Severity.ERROR
+        and problem.id == "missing-required-argument"
+        and problem.subject == block.header_span
+    )
+
+
+def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
+    """Return the problems of `moved` and `removed` blocks; the latter only in normal and destroy plans, none
+    with nothing to destroy.
+    """
+    configuration = request.configuration
+    if request.mode is Mode.DESTROY and not request.state.instances:
+        return []
+    has_moved = any(module.moved_blocks for module in iterate_modules(configuration.root))
+    has_removed = any(module.removed_blocks for module in iterate_modules(configuration.root))
+    checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
+    if not has_moved and not (has_removed and checks_removals):
+        return []
+    from nexusform.planning.modules.move_checks import check_moves, check_removals
+
+    problems = list(check_removals(configuration)) if checks_removals else []
+    return problems + check_moves(configuration, evaluation)

@@ -1,0 +1,218 @@
+"""Checks of moved and removed blocks against the configuration, independent of state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    RemovedBlock,
+    ResourceBlock,
+)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Span
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.scope import ModuleInstance
+from nexusform.planning.preparation.move_statements import (
+    MoveStatement,
+    find_statement_cycles,
+    list_statements,
+)
+from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    Key,
+    ModulePath,
+    ModuleStep,
+    format_module,
+)
+
+
+def check_moves(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
+    """Return the problems of moved blocks. Unknown keys are skipped."""
+    problems: list[Diagnostic] = []
+    statements = list_statements(configuration)
+    if not statements:
+        return problems
+    silent_evaluation = evaluation.create_reporting_copy()
+    checker = _MoveChecker(silent_evaluation)
+    for statement in statements:
+        for instance in silent_evaluation.list_module_instances(statement.module):
+            problems += checker.check_statement(statement, instance)
+    if not problems:
+        problems += [_build_cycle_error(statements) for statements in find_statement_cycles(statements)]
+    return problems
+
+
+class _MoveChecker:
+    # Moves of addresses so far: the target and the source of each. `b` as all instances of a block and `b` as
+    # its only instance are distinct.
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        self._to: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}
+        self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}
+
+    def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
+        """Check one statement in one instance of its module."""
+        source, target = (
+            _build_address(instance, statement.source),
+            _build_address(instance, statement.target),
+        )
+        if statement.source.type != statement.target.type:
+            yield _build_type_error(statement, source)
+            return
+        declared = self._find_declaration(statement, instance)
+        if declared is not None:
+            yield _build_still_exists_error(statement, source, target, declared)
+        is_for_all = statement.is_for_all_instances
+        other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))
+        if other_address != target:
+            yield _build_ambiguity_error(
+                statement, f"{source} moves to {other_address}", f"{source} moves to {target}", earlier
+            )
+        other_address, earlier = self._from.setdefault((is_for_all, target), (source, statement))
+        if other_address != source:
+            yield _build_ambiguity_error(
+                statement, f"{other_address} moves to {target}", f"{source} moves to {target}", earlier
+            )
+
+    def _find_declaration(self, statement: MoveStatement, instance: ModuleInstance) -> Span | None:
+        """Return the span of a declaration of the moved object; None without one."""
+        source = statement.source
+        steps = source.module if source.type else source.module[:-1]
+        for step in steps:
+            child = self._find_module(instance, step)
+            if child is None:
+                return None
+            instance = child
+        if not source.type:
+            last = source.module[-1]
+            call = instance.module.calls.get(last.name)
+            if call is None:
+                return None
+            exists = statement.is_for_all_instances or self._find_module(instance, last) is not None
+            return _get_span(call) if exists else None
+        block = instance.module.resources.get((source.mode or "managed", source.type, source.name))
+        if block is None:
+            return None
+        exists = statement.is_for_all_instances or source.key in self._list_keys(instance, block)
+        return _get_span(block) if exists else None
+
+    def _find_module(self, parent: ModuleInstance, step: ModuleStep) -> ModuleInstance | None:
+        if step.name not in parent.module.calls:
+            return None
+        return self.evaluation.find_module_instance(parent, step.name, step.key)
+
+    def _list_keys(self, instance: ModuleInstance, block: ResourceBlock) -> set[Key]:
+        expansion, _ = self.evaluation.expand_block(block, self.evaluation.build_scope(instance))
+        return {repetition.key for repetition in expansion.repetitions} if expansion is not None else set()
+
+
+def _get_span(declared: ResourceBlock | ModuleCall) -> Span:
+    """Return the span of the repetition argument, else of the header."""
+    argument = declared.for_each or declared.count
+    return argument.span if argument is not None else declared.header_span
+
+
+def _build_address(instance: ModuleInstance, pattern: AddressPattern) -> str:
+    """Return the address named by a statement in a module instance."""
+    path: ModulePath = (*instance.path, *pattern.module)
+    if not pattern.type:
+        return format_module(path)
+    return str(Address(path, pattern.mode or "managed", pattern.type, pattern.name, pattern.key))
+
+
+def _format_location(span: Span) -> str:
+    return f"{span.filename}:{span.start.line},{span.start.column}"
+
+
+def _build_still_exists_error(
+    statement: MoveStatement, source: str, target: str, declared: Span
+) -> Diagnostic:
+    return build_error(
+        "moved-object-still-exists",
+        f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
+        f"Declare it as "
+        f"{target} instead, or remove this block.",
+        statement.span,
+        block="moved",
+    )
+
+
+def _build_type_error(statement: MoveStatement, source: str) -> Diagnostic:
+    return build_error(
+        "moved-to-another-type",
+        f"{source} cannot move to a {statement.target.type}: an object keeps its type. Remove this block; to "
+        "go on without destroying the object, forget it with a removed block and import it under its new "
+        "type.",
+        statement.span,
+        address=source if statement.source.type else "",
+        block="moved",
+    )
+
+
+def _build_ambiguity_error(
+    statement: MoveStatement, earlier_move: str, this_move: str, earlier: MoveStatement
+) -> Diagnostic:
+    return build_error(
+        "ambiguous-move-statements",
+        f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this one that "
+        f"{this_move}. "
+        "An object moves to one address, and to an address moves one object. Remove one of the two.",
+        statement.span,
+        block="moved",
+    )
+
+
+def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
+    lines = "".join(f"\n  {_format_location(statement.span)}: {statement}" for statement in statements)
+    return build_error(
+        "cyclic-dependency-in-move-statements",
+        "These moved blocks lead back to where they begin, so nobody can tell where the objects belong. To "
+        f"exchange two objects, move one to a third name in a plan of its own first.{lines}",
+        statements[0].span,
+        block="moved",
+    )
+
+
+# --- removed blocks ----------------------------------------------------------------------------
+
+
+def check_removals(configuration: Configuration) -> Iterator[Diagnostic]:
+    """Yield an error for each removed block of a declared object."""
+    for module in iterate_modules(configuration.root):
+        for removed in module.removed_blocks:
+            declared = _find_declared_block(module, removed.source)
+            if declared is not None:
+                yield _build_not_removed_error(module, removed, declared)
+
+
+def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBlock | ModuleCall | None:
+    """Return the existing block named by a removed block."""
+    call: ModuleCall | None = None
+    for step in source.module:
+        call = module.calls.get(step.name)
+        if call is None:
+            return None
+        module = call.module
+    if not source.type:
+        return call
+    return module.resources.get((source.mode or "managed", source.type, source.name))
+
+
+def _build_not_removed_error(
+    module: Module, removed: RemovedBlock, declared: ResourceBlock | ModuleCall
+) -> Diagnostic:
+    kind = "removed-resource-still-exists" if removed.source.type else "removed-module-still-exists"
+    prefix = "".join(f"module.{name}." for name in module.path)
+    return build_error(
+        kind,
+        f"This block says that {prefix}{removed.source} was removed, but it is still declared at "
+        f"{_format_location(declared.header_span)}. Remove one of the two blocks.",
+        removed.span,
+        block="removed",
+    )

@@ -1,0 +1,314 @@
+"""Settings of evaluation: checked bodies, functions and data sources, and names evaluated from state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cache, partial
+from hashlib import sha256
+from typing import Any
+
+from msgspec import json
+from msgspec.structs import replace
+
+from nexusform.configuration.body_evaluation import PreparedBody, prepare_resource
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, has_errors
+from nexusform.interfaces.plugins import (
+    DataResult,
+    Files,
+    ReadContext,
+    ResourceType,
+    ServerQuery,
+    ServerReader,
+    StateQuery,
+    StateReader,
+)
+from nexusform.json_data.plain_data import Path, list_unknown_paths
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
+from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance, RecordedReads
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.state.objects import State
+
+
+class PlanClock:
+    """Clock of a plan: one fixed time."""
+
+    def __init__(self, now: str) -> None:
+        self._now = datetime.fromisoformat(now)
+
+    def read_time(self) -> datetime:
+        """Return the plan's time, UTC."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Fail, because planning never waits."""
+        raise AssertionError(seconds)
+
+
+def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -> EvaluationSettings:
+    """Build the settings of a plan over a state."""
+    clock = PlanClock(request.now)
+    registries = request.registries
+    reads = RecordedReads()
+
+    @cache
+    def functions() -> Mapping[str, Any]:
+        from nexusform.language.functions.registry import build_functions  # loaded on first call
+
+        # Relative paths start at the root module, in every module; for other bases there is path.module.
+        return build_functions(
+            RecordedFiles(request.files, reads.files),
+            clock,
+            request.configuration.root.directory,
+            plan_time=clock.read_time(),
+            is_applying=request.is_applying,
+            new_uuid=request.new_uuid,
+        )
+
+    def read_data(
+        block: ResourceBlock, arguments: Mapping[str, Any], address: str
+    ) -> tuple[DataResult | None, list[Diagnostic]]:
+        source = registries.data_sources[block.type]
+        override = _find_data_override(source, arguments, address, request)
+        if override is not None:
+            return DataResult(override), []
+        managed_names = _list_managed_names(request, state)
+        files = RecordedFiles(request.files, reads.data_files)
+        context = ReadContext(files, request.now, managed_names, registries.resource_types)
+        if request.read_state is not None:
+            read_state = partial(_read_recorded_state, request.read_state, block.name, address, reads.states)
+            context = replace(context, read_state=read_state)
+        if request.query is not None:
+            context = replace(context, query_server=partial(_query_recorded, request.query, reads.answers))
+        answer, problems = _read_data_source(source, arguments, context)
+        body = bodies.get_body(block)
+        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
+
+    return EvaluationSettings(
+        configuration=request.configuration,
+        variables=request.variables,
+        functions=functions,
+        get_body=bodies.get_body,
+        schemas=registries.schemas,
+        read_data=read_data,
+        working_directory=request.working_directory,
+        workspace=request.workspace,
+        is_applying=request.is_applying,
+        reads=reads,
+        files=RecordedFiles(request.files, reads.files),
+        maximum_instances=request.limits.instances,
+    )
+
+
+def _read_recorded_state(
+    read: StateReader, reader: str, address: str, recorded: dict[str, str], query: StateQuery
+) -> tuple[State | None, list[Problem]]:
+    """Return the state read by a data block of this name, and record its lineage and serial."""
+    state, problems = read(replace(query, reader=reader))
+    if state is not None:
+        recorded[address] = f"{state.lineage} {state.serial}"
+    return state, problems
+
+
+def _query_recorded(query: ServerReader, recorded: dict[str, str], question: ServerQuery) -> str:
+    """Return the answer to a question, and record it."""
+    answer = query(question)
+    recorded[build_question_key(question)] = answer
+    return answer
+
+
+def build_question_key(question: ServerQuery) -> str:
+    """Return a question as text: within a run, one question has one answer."""
+    arguments = {name: value for name, value in question.arguments.items() if value is not None}
+    return f"{question.reader} {json.encode(arguments, order='sorted').decode()}"
+
+
+class RecordedFiles:
+    """Files with recorded digests of every read (Files of the ports)."""
+
+    def __init__(self, files: Files, digests: dict[str, str]) -> None:
+        self._files = files
+        self._digests = digests
+
+    def read(self, path: str) -> bytes:
+        """Read the whole content and record its digest."""
+        content = self._files.read(path)
+        self._digests[path] = sha256(content).hexdigest()
+        return content
+
+    def is_file(self, path: str) -> bool:
+        """Return whether a regular file exists at a path."""
+        return self._files.is_file(path)
+
+    def find_files(self, base: str, pattern: str) -> list[str]:
+        """Return regular files below `base` that match."""
+        return self._files.find_files(base, pattern)
+
+    def resolve_path(self, path: str) -> str:
+        """Return the absolute, cleaned form of a path."""
+        return self._files.resolve_path(path)
+
+    def expand_home(self, path: str) -> str:
+        """Replace `~` at the start by the home directory."""
+        return self._files.expand_home(path)
+
+
+def _find_data_override(
+    source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
+) -> dict[str, Any] | None:
+    """Return the values that override a data block, None if it must be read."""
+    if not request.data_overrides:
+        return None
+    block = parse_address(address)
+    values = next((data.values for data in request.data_overrides if data.is_for(block)), None)
+    if values is None:
+        return None
+    names = (*source.schema.attributes, *source.schema.blocks)
+    return {name: values.get(name, arguments.get(name)) for name in names}
+
+
+def _read_data_source(
+    source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
+) -> tuple[DataResult | None, list[Problem]]:
+    """Return the attributes of a data block, None if it could not be read."""
+    unknown = next((path for path in list_unknown_paths(dict(arguments)) if path), None)
+    if unknown is not None:
+        return None, [_build_unknown_argument_problem(unknown)]
+    problems = source.check(arguments) if source.check is not None else []
+    if _has_error(problems):
+        return None, problems
+    assert source.read is not None
+    answer = source.read(arguments, context)
+    problems = [*problems, *answer.problems]
+    if _has_error(problems):
+        return None, problems
+    names = (*source.schema.attributes, *source.schema.blocks)
+    values = {name: arguments.get(name) for name in names} | answer.attributes
+    values.setdefault("id", source.identify(values))
+    return replace(answer, attributes=values), problems
+
+
+def _has_error(problems: Iterable[Problem]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)
+
+
+def _build_unknown_argument_problem(path: Path) -> Problem:
+    return Problem(
+        path,
+        "data-source-depends-on-an-unknown-value",
+        "A data source is read while the plan is made, so its arguments must be known by then; this "
+        "value is known only after apply.",
+    )
+
+
+def _build_diagnostic(
+    problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str
+) -> Diagnostic:
+    """Return the problem as a diagnostic at its line."""
+    span = body.locate(problem.path) if body is not None and problem.path else block.header_span
+    return build_diagnostic(
+        problem.severity,
+        problem.id,
+        problem.detail,
+        span,
+        address=address,
+        block=block.header,
+        headline=problem.headline,
+    )
+
+
+def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
+    """Return the managed names as in inventories: clusters and VMs by name, separate pools as
+    `<cluster>/<pool>`.
+    """
+    names = set()
+    for address, instance in state.instances.items():
+        resource_type = request.registries.resource_types.get(address.type)
+        if instance.current is None or resource_type is None or resource_type.vms is None:
+            continue
+        attributes = instance.current.attributes
+        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
+        name = str(attributes.get("name"))
+        names.add(f"{cluster}/{name}" if cluster else name)
+    return frozenset(names)
+
+
+# --- bodies of blocks --------------------------------------------------------------------------
+
+
+class PreparedBodies:
+    """Bodies checked against their schema, once per block."""
+
+    def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
+        self._schemas = schemas
+        self._cache: dict[ConfigAddress, PreparedBody | None] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self.invalid_blocks: set[ConfigAddress] = set()
+
+    def get_body(self, block: ResourceBlock) -> PreparedBody | None:
+        """Return the block's body, None for an unknown type. Its problems are reported, its block is in
+        `invalid_blocks`, and invalid parts read as unknown.
+        """
+        if block.address not in self._cache:
+            schema = self._schemas[block.mode].get(block.type)
+            body = None
+            if schema is not None:
+                body, problems = prepare_resource(block, schema)
+                self.diagnostics += problems
+                if has_errors(problems):
+                    self.invalid_blocks.add(block.address)
+            self._cache[block.address] = body
+        return self._cache[block.address]
+
+
+# --- names evaluated from state -----------------------------------------------------------------
+
+
+class StateEvaluation(Evaluation):
+    """Evaluation with resources from the state; missing ones are unknown."""
+
+    def __init__(self, setting: EvaluationSettings, request: PlanRequest) -> None:
+        super().__init__(setting)
+        self._state: State = request.state
+        self._types = request.registries.resource_types
+
+    def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
+        """Return the instances of a block, of data blocks too."""
+        key = (instance.path, block.mode, block.type, block.name)
+        if block.mode == "data" or key in self.resources:
+            return super().get_resource(instance, block)
+        kind = self._types.get(block.type)
+        view = ResourceView("") if kind is None else self._build_state_view(instance, block, kind)
+        self.resources[key] = view
+        return view
+
+    def _build_state_view(
+        self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType
+    ) -> ResourceView:
+        """Return a resource as recorded in state, instance by instance."""
+        expansion, problems = self.expand_block(block, self.build_scope(instance))
+        self.diagnostics += problems
+        if expansion is None or expansion.unknown:
+            return ResourceView("")
+        view = ResourceView(expansion.shape)
+        for repetition in expansion.repetitions:
+            address = Address(instance.path, "managed", block.type, block.name, repetition.key)
+            recorded = self._state.instances.get(address)
+            current = recorded.current if recorded is not None else None
+            view.items[repetition.key] = ObjectView(
+                current.attributes if current is not None else None,
+                current.sensitive if current is not None else (),
+                kind.schema,
+                kind.present,
+            )
+        return view
+
+
+def build_state_evaluation(request: PlanRequest) -> StateEvaluation:
+    """Return the names of the request's configuration over its state."""
+    bodies = PreparedBodies(request.registries.schemas)
+    return StateEvaluation(build_settings(request, bodies, request.state), request)

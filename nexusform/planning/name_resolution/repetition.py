@@ -1,0 +1,224 @@
+"""Repetition by count and for_each: the instances of a block, and their views in expressions, as one object
+or as all of a block's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from math import isfinite
+from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.configuration.declarations.limits import DEFAULT
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.json_data.plain_data import Path, Refinements, convert_to_plain, convert_to_value
+from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.resources.address import Key, compute_key_order
+from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
+from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, describe_type, has_dynamic
+from nexusform.values.value import Value, build_object, build_string, build_tuple, build_unknown
+
+
+class Repetition(Struct, frozen=True):
+    """One instance of a repeated block: its key, and each.value (None under count)."""
+
+    key: Key = None
+    value: Value | None = None
+
+
+SINGLE_INSTANCE = Repetition()
+
+# Shape of a block as a value: one object, a tuple by index, an object by key.
+SINGLE, LIST, MAP = "single", "list", "map"
+
+
+class Expansion(Struct, frozen=True):
+    """Instances of a block, in planning order; `shape` is SINGLE, LIST or MAP. `unknown` names the argument
+    ("count", "for_each") that is unknown in this pass.
+    """
+
+    shape: str
+    repetitions: tuple[Repetition, ...]
+    unknown: str = ""
+
+
+Evaluate: TypeAlias = Callable[[Expression], Value | None]
+
+
+def expand_repetition(
+    count: Expression | None,
+    for_each: Expression | None,
+    evaluate: Evaluate,
+    header: str,
+    maximum: int = DEFAULT.instances,
+) -> tuple[Expansion | None, list[Diagnostic]]:
+    """Expand a block with these meta-arguments into its instances; None on errors. `evaluate` returns None if
+    the expression itself has errors (already reported). `maximum` is the maximum number of instances.
+    """
+    if count is not None:
+        value = evaluate(count)
+        return _expand_count(count, value, header, maximum) if value is not None else (None, [])
+    if for_each is not None:
+        value = evaluate(for_each)
+        return _expand_for_each(for_each, value, header) if value is not None else (None, [])
+    return Expansion(SINGLE, (SINGLE_INSTANCE,)), []
+
+
+def _expand_count(
+    expression: Expression, value: Value, header: str, maximum: int
+) -> tuple[Expansion | None, list[Diagnostic]]:
+    """Expand a count into instances; None if it is invalid."""
+
+    def reject(detail: str) -> tuple[None, list[Diagnostic]]:
+        return None, [build_error("invalid-count-argument", detail, expression.span, block=header)]
+
+    if value.has_marks:
+        return reject(
+            "Sensitive values, or values derived from them, cannot be used as count: it would show them."
+        )
+    if not value.is_known:
+        return Expansion(LIST, (), "count"), []
+    if value.is_null:
+        return reject('The given "count" argument value is null. An integer is required.')
+    number = _parse_number(convert_to_plain(value)[0])
+    prefix = 'The given "count" argument value is unsuitable:'
+    if number is None:
+        return reject(f"{prefix} a number is required.")
+    if number != int(number):
+        return reject(f"{prefix} a whole number is required.")
+    if number < 0:
+        return reject(f"{prefix} must be greater than or equal to zero.")
+    if number > maximum:
+        return reject(f"{prefix} a block stands for at most {maximum} instances (-limit=instances=N).")
+    return Expansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
+
+
+def _parse_number(plain: Any) -> int | float | Fraction | None:
+    """Return a finite number, also from text."""
+    if isinstance(plain, str):
+        try:
+            plain = float(plain)
+        except ValueError:
+            return None
+    if isinstance(plain, bool) or not isinstance(plain, int | float | Fraction):
+        return None
+    return None if isinstance(plain, float) and not isfinite(plain) else plain
+
+
+def _expand_for_each(
+    expression: Expression, value: Value, header: str
+) -> tuple[Expansion | None, list[Diagnostic]]:
+    """Expand a for_each into instances in the order of their keys; None if it is invalid."""
+
+    def reject(detail: str) -> tuple[None, list[Diagnostic]]:
+        return None, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
+
+    kind = value.type
+    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
+        return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
+    if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
+        return Expansion(MAP, (), "for_each"), []
+    if value.is_null:
+        return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
+    if isinstance(kind, MapType | ObjectType):
+        items = sorted(value.raw.items(), key=lambda item: item[0].encode())
+        return Expansion(MAP, tuple(Repetition(key, element) for key, element in items)), []
+    if isinstance(kind, SetType):
+        if any(not element.is_known for element in value.raw):
+            return Expansion(MAP, (), "for_each"), []
+        if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
+            return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
+        keys = sorted((element.raw for element in value.raw), key=str.encode)
+        return Expansion(MAP, tuple(Repetition(key, build_string(key)) for key in keys)), []
+    return reject(
+        f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
+        f"have provided a value of type {describe_type(kind)}. Use toset() to turn a list of strings into "
+        "a set."
+    )
+
+
+class ObjectView(Struct):
+    """Attributes of an instance as seen by expressions; parts are converted to Values on demand."""
+
+    attributes: Mapping[str, Any] | None
+    sensitive: tuple[Path, ...]
+    schema: BlockSchema
+    present: Callable[[Mapping[str, Any], str], Any] | None = None
+    refined: Refinements = ()
+    _value: Value | None = None
+
+    def get_value(self) -> Value:
+        """Return the whole object."""
+        if self._value is None:
+            kind = compute_implied_type(self.schema)
+            self._value = build_unknown(kind)
+            if self.attributes is not None:
+                values, sensitive = dict(self.attributes), list(self.sensitive)
+                for name in self.attributes if self.present is not None else ():
+                    values[name], paths = self._build_attribute(self.attributes, name)
+                    sensitive += [(name, *path) for path in paths]
+                self._value = convert_to_value(values, kind, sensitive, self.refined)
+        return self._value
+
+    def get_attribute(self, name: str) -> Value | None:
+        """Return one attribute, None if the type has no such attribute."""
+        kind = compute_implied_type(self.schema).get_attribute(name)
+        if kind is None:
+            return None
+        if self._value is not None:
+            object_value: Value = self._value
+            return object_value.raw[name] if isinstance(object_value.raw, dict) else build_unknown(kind)
+        if self.attributes is None:
+            return build_unknown(kind)
+        plain, sensitive = self._build_attribute(self.attributes, name)
+        refined = tuple([(path[1:], refinement) for path, refinement in self.refined if path[0] == name])
+        return convert_to_value(plain, kind, sensitive, refined)
+
+    def _build_attribute(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
+        """Return one attribute as seen by expressions, and its sensitive paths. Values derived from other
+        arguments (labels of nodes) may expose sensitive ones.
+        """
+        sensitive = [path[1:] for path in self.sensitive if path and path[0] == name]
+        recorded = attributes.get(name)
+        presented = recorded if self.present is None else self.present(attributes, name)
+        if self.sensitive and presented is not recorded:
+            sensitive += _find_added_paths(presented, recorded)
+        return presented, sensitive
+
+
+def _find_added_paths(presented: Any, recorded: Any) -> Iterator[Path]:
+    """Yield the paths of presented values that state has not recorded."""
+    if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
+        yield ()
+        return
+    for key, value in presented.items():
+        recorded_value = recorded.get(key)
+        if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
+            yield from ((key, name) for name in value if name not in recorded_value)
+        elif value != recorded_value:
+            yield (key,)
+
+
+class ResourceView(Struct):
+    """All instances of one block in one module instance. `shape` "" = unknown in this pass."""
+
+    shape: str
+    items: dict[Key, ObjectView] = field(default_factory=dict)
+    _value: Value | None = None
+
+    def get_value(self) -> Value:
+        """Return one object, a tuple by index, or an object by key."""
+        if self._value is None:
+            if self.shape == SINGLE:
+                view = self.items.get(None)
+                self._value = view.get_value() if view else build_unknown(DYNAMIC)
+            elif self.shape == LIST:
+                keys = sorted(self.items, key=compute_key_order)
+                self._value = build_tuple([self.items[key].get_value() for key in keys])
+            elif self.shape == MAP:
+                self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})
+            else:
+                self._value = build_unknown(DYNAMIC)
+        return self._value

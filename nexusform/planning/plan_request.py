@@ -1,0 +1,111 @@
+"""Input of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.limits import DEFAULT, Limits
+from nexusform.diagnostics.source import Span
+from nexusform.interfaces.plugins import Files, Registries, ServerReader, StateReader
+from nexusform.json_data.plain_data import Path
+from nexusform.plans.plan import Mode
+from nexusform.resources.address import Address, AddressPattern
+from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
+from nexusform.state.objects import ObjectState, State
+from nexusform.values.value import Value
+
+
+class Adjustment(Struct, frozen=True):
+    """Replacement of one argument of one instance, used to test remedies."""
+
+    address: Address
+    path: Path
+    value: Any
+
+
+class ImportedObject(Struct, frozen=True):
+    """Object to import: its id, the provider's attributes, and the source of the request."""
+
+    id: str
+    object: ObjectState
+    span: Span
+
+
+class DataOverride(Struct, frozen=True):
+    """Values that replace reading data: for the blocks matched by a pattern, or (None) for all of a type.
+    Attributes without a value are as configured, or null.
+    """
+
+    pattern: AddressPattern | None
+    type: str
+    values: Mapping[str, Any]
+
+    def is_for(self, address: Address) -> bool:
+        """Return whether it applies to this instance of a data block."""
+        return address.type == self.type if self.pattern is None else self.pattern.is_match(address)
+
+
+class Stage(StrEnum):
+    """Stage of planning."""
+
+    ARGUMENTS = "arguments"
+    OBJECTS = "objects"
+    VMS = "VMs"
+    PLACEMENTS = "placements"
+    SAMPLES = "tie-breaks"
+
+
+# (stage, completed count, total count: 0 if unknown)
+Progress: TypeAlias = Callable[[Stage, int, int], None]
+
+
+class PlanRequest(Struct, frozen=True):
+    """Everything that a plan depends on. `now` is RFC 3339, UTC. `refreshed_objects` holds objects as read by
+    observing providers (None: missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT.
+    `samples` None = the default of the certainty rule, `first_sample` is the seed of the first;
+    `split_choice` seeds or names the layout of VMs in unknown NUMA cells. `is_applying` lets timestamp() and
+    uuid() return values, the latter random ones from `new_uuid`. `progress` receives the progress of
+    planning. `includes_rejections` adds the reasons of rejected machines. `explain` are (address, object)
+    pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all others) are for testing
+    remedies. `imports` are the objects to import, by their new address. `data_overrides` replace data
+    sources, the first match wins. `read_state` reads the states of other configurations, `query` queries
+    servers for data sources. `commit` is that of the work tree. `limits` are the maximums of the plan.
+    """
+
+    configuration: Configuration
+    variables: Mapping[str, Value]
+    state: State
+    registries: Registries
+    files: Files
+    now: str
+    mode: Mode = Mode.NORMAL
+    targets: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    refreshed_objects: Mapping[Address, ObjectState | None] = field(default_factory=dict)
+    samples: int | None = None
+    first_sample: int = 0
+    split_choice: SplitChoice = 0
+    includes_rejections: bool = False
+    explain: tuple[tuple[str, str], ...] = ()
+    workspace: str = "default"
+    working_directory: str = "."
+    prior_digest: str = ""
+    includes_remedies: bool = True
+    is_applying: bool = False
+    new_uuid: Callable[[], str] | None = None
+    progress: Progress = lambda _stage, _done, _of: None
+    lint: bool = True
+    adjustments: tuple[Adjustment, ...] = ()
+    first_addresses: tuple[Address, ...] = ()
+    imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
+    data_overrides: tuple[DataOverride, ...] = ()
+    limits: Limits = DEFAULT
+    read_state: StateReader | None = None
+    query: ServerReader | None = None
+    commit: str = ""

@@ -1,0 +1,263 @@
+"""Total order of planning resource blocks: phases, then source order as far as dependencies allow.
+Dependencies follow locals, variables, module inputs and outputs, and data blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.reference_checks import Declaration, build_dependencies
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.resources.address import ConfigAddress
+from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
+
+# Planning phases with a stage of their own.
+VM_PHASE = 4
+FLEET_PHASE = 5
+PLACEMENT_PHASE = 6
+
+
+class PlanningOrder(Struct, frozen=True):
+    """Blocks in planning order; `needs` maps each to the blocks it directly depends on (in planning order),
+    `phases` to its planning phase.
+    """
+
+    blocks: tuple[ResourceBlock, ...]
+    needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
+    phases: Mapping[ConfigAddress, int]
+
+    def get_direct_needs(self, block: ConfigAddress) -> tuple[ConfigAddress, ...]:
+        """Return the blocks that a block directly depends on; none if it is not in the order."""
+        return self.needs.get(block, ())
+
+    def list_before(self, phase: int) -> list[ResourceBlock]:
+        """Return the blocks of earlier phases."""
+        return [block for block in self.blocks if self.phases[block.address] < phase]
+
+    def list_phase(self, phase: int) -> list[ResourceBlock]:
+        """Return the blocks of this phase."""
+        return [block for block in self.blocks if self.phases[block.address] == phase]
+
+    def list_after(self, phase: int) -> list[ResourceBlock]:
+        """Return the blocks of later phases."""
+        return [block for block in self.blocks if self.phases[block.address] > phase]
+
+
+def iterate_modules(module: Module) -> Iterator[Module]:
+    """Yield a module and all below it, callers first."""
+    yield module
+    for call in module.calls.values():
+        yield from iterate_modules(call.module)
+
+
+def iterate_resource_blocks(configuration: Configuration) -> Iterator[ResourceBlock]:
+    """Yield the resource and data blocks of all modules."""
+    for module in iterate_modules(configuration.root):
+        yield from module.resources.values()
+
+
+def compute_planning_order(
+    configuration: Configuration, resource_types: Mapping[str, ResourceType]
+) -> tuple[PlanningOrder, list[Diagnostic]]:
+    """Order the resource blocks; cycles and references against the phases are errors."""
+    empty_order = PlanningOrder((), {}, {})
+    graph = {node: tuple(needs) for node, needs in build_dependencies(configuration).items()}
+    cycle_errors = _build_cycle_errors(graph, configuration)
+    if cycle_errors:
+        return empty_order, cycle_errors
+    blocks = _list_managed_blocks(configuration, resource_types)
+    phases = {block.address: resource_types[block.type].phase for block in blocks}
+    source_order = {block.address: index for index, block in enumerate(blocks)}
+    reachability = _Reachability(graph)
+    needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}
+    problems = _build_phase_errors(blocks, needs, phases)
+    if problems:
+        return empty_order, problems
+    addresses = _order_by_phase(needs, phases, source_order)
+    by_address = {block.address: block for block in blocks}
+    position = {address: index for index, address in enumerate(addresses)}
+    in_order = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses}
+    return PlanningOrder(tuple(by_address[address] for address in addresses), in_order, phases), []
+
+
+def _list_managed_blocks(
+    configuration: Configuration, resource_types: Mapping[str, ResourceType]
+) -> list[ResourceBlock]:
+    """Return the resource blocks of known types, in source order."""
+    blocks = iterate_resource_blocks(configuration)
+    managed = [block for block in blocks if block.mode == "managed" and block.type in resource_types]
+    return sorted(managed, key=_build_position_key)
+
+
+def _order_by_phase(
+    needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
+    phases: Mapping[ConfigAddress, int],
+    position: Mapping[ConfigAddress, int],
+) -> list[ConfigAddress]:
+    """Return the addresses phase by phase; within one, each block after its dependencies, otherwise by
+    position.
+    """
+    addresses: list[ConfigAddress] = []
+    for phase in sorted(set(phases.values())):
+        phase_needs = {}
+        for block in phases:
+            if phases[block] == phase:
+                phase_needs[block] = [need for need in needs[block] if phases[need] == phase]
+        addresses += sort_topologically(phase_needs, position)
+    return addresses
+
+
+def find_created_first(order: PlanningOrder) -> frozenset[ConfigAddress]:
+    """Return the blocks under create_before_destroy: explicit ones, and all they depend on."""
+    explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
+    return frozenset(find_reachable(explicit_blocks, order.get_direct_needs))
+
+
+def move_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
+    """Return the order with these blocks first in their phase, as far as references allow: used to test a
+    remedy.
+    """
+    if not first:
+        return order
+    rank = {address: index for index, address in enumerate(first)}
+    position = {
+        block.address: rank.get(block.address, len(rank) + index) for index, block in enumerate(order.blocks)
+    }
+    phases = {block.address: order.phases[block.address] for block in order.blocks}
+    by_address = {block.address: block for block in order.blocks}
+    addresses = _order_by_phase(order.needs, phases, position)
+    return replace(order, blocks=tuple(by_address[address] for address in addresses))
+
+
+def _build_position_key(block: ResourceBlock) -> tuple[tuple[bytes, int], ...]:
+    return tuple((name.encode(), offset) for name, offset in block.position)
+
+
+class _Reachability:
+    """Resource blocks reachable from a node without passing through another resource block."""
+
+    def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
+        self._graph = graph
+        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
+
+    def find_blocks(
+        self, address: ConfigAddress, position: Mapping[ConfigAddress, int]
+    ) -> tuple[ConfigAddress, ...]:
+        blocks: set[ConfigAddress] = set()
+        for node in self._graph.get(build_node(address), ()):
+            blocks |= self._find_resources(node)
+        return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
+
+    def _find_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
+        """Traverse depth first with an explicit stack, because chains of locals may be long."""
+        stack = [start]
+        while stack:
+            node = stack[-1]
+            if node in self._cache:
+                stack.pop()
+                continue
+            if node.kind == "resource":
+                self._cache[node] = frozenset((build_address(node),))
+                stack.pop()
+                continue
+            inner = self._graph.get(node, ())
+            pending = [need for need in inner if need not in self._cache]
+            if pending:
+                stack += pending
+                continue
+            self._cache[node] = frozenset().union(*(self._cache[need] for need in inner))
+            stack.pop()
+        return self._cache[start]
+
+
+def build_node(address: ConfigAddress) -> Declaration:
+    """Return the dependency graph node of a block."""
+    name = f"{address.type}.{address.name}"
+    return Declaration(address.module, "data" if address.mode == "data" else "resource", name)
+
+
+def build_address(node: Declaration) -> ConfigAddress:
+    """Return the block of a node."""
+    kind, _, name = node.name.partition(".")
+    return ConfigAddress(node.module, "data" if node.kind == "data" else "managed", kind, name)
+
+
+def _build_cycle_errors(
+    graph: Mapping[Declaration, tuple[Declaration, ...]], configuration: Configuration
+) -> list[Diagnostic]:
+    """Return an error per cycle, at the first block in the order of the graph."""
+    position = {node: index for index, node in enumerate(graph)}
+    known_needs = {}
+    for node, needs in graph.items():
+        known_needs[node] = [need for need in needs if need in graph]
+    errors = []
+    for cycle in find_cycles(known_needs, position):
+        names = [describe_node(node) for node in cycle]
+        text = " -> ".join([*names, names[0]])
+        errors.append(
+            build_error(
+                "cycle",
+                f"These refer to each other in a circle: {text}. Nothing in the circle can be planned "
+                "first; break it by writing one of the values out or by removing one reference.",
+                _find_span(cycle[0], configuration),
+            )
+        )
+    return errors
+
+
+def describe_node(node: Declaration) -> str:
+    """Return a node in configuration syntax."""
+    path = "".join(f"module.{name}." for name in node.module)
+    if node.kind == "resource":
+        return path + node.name
+    prefix = {"variable": "var"}.get(node.kind, node.kind)
+    return f"{path}{prefix}.{node.name}"
+
+
+def _find_span(node: Declaration, configuration: Configuration) -> Any:
+    """Return the span of a node's declaration; None without one."""
+    module = configuration.root
+    for name in node.module:
+        module = module.calls[name].module
+    if node.kind in ("resource", "data"):
+        address = build_address(node)
+        return module.resources[address.mode, address.type, address.name].header_span
+    table: dict[str, Mapping[str, Any]] = {
+        "variable": module.variables,
+        "local": module.locals,
+        "output": module.outputs,
+        "module": module.calls,
+        "provider": module.providers,
+    }
+    declaration = table.get(node.kind, {}).get(node.name)
+    return declaration.span if declaration is not None else None
+
+
+def _build_phase_errors(
+    blocks: list[ResourceBlock],
+    needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
+    phases: Mapping[ConfigAddress, int],
+) -> list[Diagnostic]:
+    errors = []
+    for block in blocks:
+        later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
+        errors += [_build_phase_error(block, need) for need in later]
+    return errors
+
+
+def _build_phase_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
+    return build_error(
+        "cycle",
+        f"{block.address} refers to {need}, but every {need.type} is planned after all "
+        f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement runs from "
+        "sites and racks to machines, then clusters and VMs, then fleet objects; write the value "
+        "out or turn the reference round.",
+        block.header_span,
+        block=block.header,
+    )

@@ -1,0 +1,310 @@
+"""Prior state at the start of planning, including objects of import blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ImportBlock, ResourceBlock
+from nexusform.configuration.refactoring_blocks import build_pattern
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Span
+from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Index,
+    RelativeTraversal,
+    Step,
+    Traversal,
+    TraverseIndex,
+)
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition, expand_repetition
+from nexusform.planning.name_resolution.scope import InstanceScope
+from nexusform.planning.plan_request import ImportedObject, PlanRequest
+from nexusform.planning.preparation.moves import apply_moves, rename_refreshed
+from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.planning.preparation.selection import Selection
+from nexusform.plans.plan import Mode
+from nexusform.resources.address import Address, ConfigAddress
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
+from nexusform.state.objects import InstanceState, ObjectState, State
+
+
+class PriorState(Struct, frozen=True):
+    """Objects at the start of planning. `state` is the recorded state under the addresses of moved blocks,
+    including the objects to import (`imports`). `instances` are its instances with refreshed objects,
+    `by_block` their addresses. `previous` maps an address to its recorded one, if they differ. `diagnostics`
+    are about the moves.
+    """
+
+    state: State
+    instances: Mapping[Address, InstanceState]
+    by_block: Mapping[ConfigAddress, Sequence[Address]]
+    previous: Mapping[Address, Address]
+    imports: Mapping[Address, ImportedObject]
+    diagnostics: tuple[Diagnostic, ...]
+
+    def get_object(self, address: Address) -> ObjectState | None:
+        """Return the current object at an address."""
+        instance = self.instances.get(address)
+        return instance.current if instance is not None else None
+
+    def get_deposed(self, address: Address) -> Mapping[str, ObjectState]:
+        """Return the objects left by unfinished replacements, by deposed key."""
+        instance = self.instances.get(address)
+        return instance.deposed if instance is not None else {}
+
+    def get_dependencies(self, address: Address, deposed: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the recorded dependencies of the object; `default` if state does not contain it."""
+        recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
+        return recorded.dependencies if recorded is not None else default
+
+
+def build_prior_state(request: PlanRequest) -> PriorState:
+    """Build the prior state of a plan. Only normal plans import objects."""
+    moved_state, problems = apply_moves(request.configuration, request.state)
+    imports = request.imports if request.mode is Mode.NORMAL else {}
+    state = add_imports(moved_state.state, imports)
+    instances = _apply_observations(
+        state.instances, rename_refreshed(request.refreshed_objects, moved_state.previous)
+    )
+    return PriorState(
+        state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems)
+    )
+
+
+def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
+    """Return the prior state without objects to import that are outside the selection."""
+    excluded = [address for address in prior.imports if not selection.has(address)]
+    if not excluded:
+        return prior
+    instances = dict(prior.instances)
+    imports = dict(prior.imports)
+    for address in excluded:
+        instances.pop(address, None)
+        del imports[address]
+    return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
+
+
+def _apply_observations(
+    recorded: Mapping[Address, InstanceState], observed: Mapping[Address, ObjectState | None]
+) -> dict[Address, InstanceState]:
+    """Return the recorded instances as observed by the providers (None: missing)."""
+    instances = dict(recorded)
+    for address, current in observed.items():
+        instance = instances.get(address)
+        if instance is None:
+            continue
+        if current is None and not instance.deposed:
+            instances.pop(address, None)
+        else:
+            instances[address] = InstanceState(current, instance.deposed)
+    return instances
+
+
+def _group_by_block(addresses: Iterable[Address]) -> dict[ConfigAddress, list[Address]]:
+    by_block: dict[ConfigAddress, list[Address]] = {}
+    for address in addresses:
+        by_block.setdefault(address.config_address, []).append(address)
+    return by_block
+
+
+class ImportTarget(Struct, frozen=True):
+    """One object to import: its address, id, provider, and block (None: missing)."""
+
+    address: Address
+    id: str
+    provider: str
+    span: Span
+    block: ResourceBlock | None
+
+
+def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
+    """Return the targets of import blocks that the state does not contain yet. Their expressions see
+    variables, locals, and resources in the state.
+    """
+    imports = request.configuration.root.imports
+    if not imports:
+        return [], []
+    moved_state, _ = apply_moves(request.configuration, request.state)
+    evaluation = build_state_evaluation(replace(request, state=moved_state.state))
+    blocks = {block.address: block for block in iterate_resource_blocks(request.configuration)}
+    targets: dict[Address, ImportTarget] = {}
+    problems: list[Diagnostic] = []
+    for block in imports:
+        for address, object_id in _iterate_requested_imports(block, evaluation, problems):
+            earlier = targets.get(address)
+            if earlier is not None:
+                problems.append(_build_duplicate_error(block, address, earlier))
+            elif address not in moved_state.state.instances:
+                owner = blocks.get(address.config_address)
+                provider = (owner.provider if owner is not None else "") or block.provider
+                targets[address] = ImportTarget(address, object_id, provider, block.to.span, owner)
+    problems += evaluation.diagnostics
+    return list(targets.values()), problems
+
+
+def _iterate_requested_imports(
+    block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
+) -> Iterator[tuple[Address, str]]:
+    """Yield the addresses and ids requested by an import block, one per instance."""
+    scope = evaluation.build_scope(evaluation.root)
+    repetitions: Iterable[Repetition] = (SINGLE_INSTANCE,)
+    if block.for_each is not None:
+        expansion, expansion_problems = expand_repetition(
+            None,
+            block.for_each,
+            lambda expression: evaluation.evaluate_expression(expression, scope),
+            "import",
+        )
+        problems += expansion_problems
+        if expansion is None or expansion.unknown:
+            if expansion is not None:
+                problems.append(_build_unknown_error("invalid-for-each-argument", "for_each", block.for_each))
+            return
+        repetitions = expansion.repetitions
+    for repetition in repetitions:
+        inner_scope = evaluation.build_scope(evaluation.root, repetition)
+        address = _evaluate_address(block.to, inner_scope, problems)
+        object_id = _evaluate_id(block, inner_scope, problems)
+        if address is not None and object_id is not None:
+            yield address, object_id
+
+
+def _evaluate_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
+    """Return the id requested by an import block; None if it is invalid, with the error added to
+    `problems`.
+    """
+    value = scope.names.evaluate_expression(block.id, scope)
+    if value is None:
+        return None
+    plain = convert_to_plain(value)[0]
+    if not value.is_known:
+        problems.append(_build_unknown_error("invalid-import-id-argument", "id", block.id))
+    elif value.has_marks:
+        detail = "The import ID cannot be sensitive: it is shown in the plan."
+        problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
+    elif not isinstance(plain, str) or not plain:
+        detail = "The import ID must be a text that is not empty."
+        problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
+    else:
+        return plain
+    return None
+
+
+def _build_unknown_error(kind: str, name: str, expression: Expression) -> Diagnostic:
+    detail = (
+        f'The "{name}" of an import block must be known before anything is planned; it may refer to '
+        "variables, locals, and resources that the state holds already."
+    )
+    return build_error(kind, detail, expression.span, block="import")
+
+
+def _build_duplicate_error(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
+    location = f"{earlier.span.filename}:{earlier.span.start.line},{earlier.span.start.column}"
+    detail = (
+        f"An import block for the resource {address} was already declared at {location}. Remove one of them."
+    )
+    return build_error(
+        "duplicate-import-configuration",
+        detail,
+        block.to.span,
+        block="import",
+        headline=f'Duplicate import configuration for "{address}"',
+    )
+
+
+def _evaluate_address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
+    """Return the address of `to`, with its keys evaluated."""
+    steps = _evaluate_steps(to, scope, problems)
+    if steps is None:
+        return None
+    root = _find_root(to)
+    pattern = build_pattern(Traversal(root.root, tuple(steps), to.span), problems)
+    if pattern is None or not pattern.type:
+        return None
+    return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
+
+
+def _find_root(to: Expression) -> Traversal:
+    while not isinstance(to, Traversal):
+        assert isinstance(to, (Index, RelativeTraversal))
+        to = to.collection if isinstance(to, Index) else to.source
+    return to
+
+
+def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
+    """Return the steps of the import address, with its keys evaluated; None if one is invalid."""
+    if isinstance(to, Traversal):
+        return list(to.steps)
+    if isinstance(to, RelativeTraversal):
+        source_steps = _evaluate_steps(to.source, scope, problems)
+        return None if source_steps is None else [*source_steps, *to.steps]
+    assert isinstance(to, Index)
+    source_steps = _evaluate_steps(to.collection, scope, problems)
+    value = scope.names.evaluate_expression(to.key, scope)
+    if value is None or source_steps is None:
+        return None
+    plain = convert_to_plain(value)[0]
+    if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
+        detail = "An instance key must be a known text or whole number, and not sensitive."
+        problems.append(build_error("invalid-import-address", detail, to.key.span, block="import"))
+        return None
+    return [*source_steps, TraverseIndex(plain, to.key.span)]
+
+
+# --- imported attributes ----------------------------------------------------------------------------
+
+
+def normalize_imported(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
+    """Return an object's attributes in the shape of its type: attributes missing from the provider are null
+    or empty.
+    """
+    values = _normalize_attributes(schema, attributes)
+    if "id" in values and values["id"] is None:
+        values["id"] = object_id
+    return values
+
+
+def _normalize_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
+    for name, block in schema.blocks.items():
+        values[name] = _normalize_block(block, attributes.get(name))
+        if block.nesting is Nesting.MAP:
+            values[get_order_attribute(name)] = attributes.get(get_order_attribute(name), list(values[name]))
+    return values
+
+
+def _normalize_block(block: NestedBlock, value: Any) -> Any:
+    if block.nesting is Nesting.LIST:
+        return [_normalize_attributes(block.schema, part) for part in value or ()]
+    if block.nesting is Nesting.MAP:
+        return {label: _normalize_attributes(block.schema, part) for label, part in (value or {}).items()}
+    return None if value is None else _normalize_attributes(block.schema, value)
+
+
+def add_imports(state: State, imports: Mapping[Address, ImportedObject]) -> State:
+    """Return the state including the objects to import."""
+    if not imports:
+        return state
+    instances = {
+        **state.instances,
+        **{address: InstanceState(imported.object) for address, imported in imports.items()},
+    }
+    last = max(state.last_creation, *(imported.object.creation for imported in imports.values()))
+    return replace(state, instances=instances, last_creation=last)
+
+
+def build_missing_configuration_error(address: Address, span: Span) -> Diagnostic:
+    """Build the error for an import without a configured target."""
+    detail = (
+        f"The configuration for the given import target {address} does not exist. All target instances must "
+        "have an associated configuration to be imported. Write its block, or let -generate-config-out=FILE "
+        "write it (for resources of the root module without count and for_each)."
+    )
+    return build_error("configuration-for-import-target-does-not-exist", detail, span, block="import")

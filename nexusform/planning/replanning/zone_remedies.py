@@ -1,0 +1,362 @@
+"""Remedies for a violated separation rule: the fewest separate zones for each group. Each is tested as a
+whole plan before it is suggested.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain, islice, product
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, select_form
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan_request import Adjustment, PlanRequest
+from nexusform.planning.replanning.remedies import Remedy, build_remedy_document, count_moved_vms
+from nexusform.planning.replanning.remedy_certainty import format_certainty_note
+from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, GroupMember, OpenRule
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.plans.plan import Plan
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, VmSku
+
+# Each trial is a whole plan.
+MAXIMUM_TRIALS: Final = 40
+_MAXIMUM_POOLS: Final = 4
+
+ZoneTrial = Callable[[Sequence[Adjustment]], PlanResult | None]
+Zones = tuple[str, ...]
+
+
+class _ZoneGroup(Struct, frozen=True):
+    # A group of the rule on its site: its required zones (pinned pools, immovable VMs), its optional zones in
+    # order of preference, its minimum number of zones, and the pools to change. With `is_rewritten` the pools
+    # may get zones that are not configured now.
+    names: tuple[str, ...]
+    required_zones: Zones
+    optional_zones: Zones
+    minimum_count: int
+    members: tuple[GroupMember, ...]
+    is_rewritten: bool = False
+
+
+def add_zone_remedies(
+    request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
+) -> PlanResult:
+    """Return the result with zone sets that satisfy the rule appended to each rejection by a rule."""
+    deny_rules = [rule for rule in result.open_rules if rule.verdict.enforcement == "deny"]
+    errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    if not deny_rules or any(diagnostic.id != SEPARATION_VIOLATED for diagnostic in errors):
+        return result
+    violated_addresses = frozenset(str(rule.instance.address) for rule in deny_rules)
+    plan = result.plan
+    for rule in deny_rules:
+        # Existing violations of other rules do not count against a remedy for this one.
+        other_rules = violated_addresses - {str(rule.instance.address)}
+        remedies = list(_find_remedies(rule, result, _build_trial(request, make_plan, other_rules)))
+        plan = _add_advice(plan, rule, remedies)
+    return replace(result, plan=plan)
+
+
+def _build_trial(
+    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
+) -> ZoneTrial:
+    """Return a function that plans again with adjustments; None if the rule or anything but the `other_rules`
+    has errors then.
+    """
+    trial_request = replace(
+        request, includes_remedies=False, lint=False, includes_rejections=False, explain=()
+    )
+
+    def plan_trial(adjustments: Sequence[Adjustment]) -> PlanResult | None:
+        # Most trials fail by capacity; samples are computed only for those that fit.
+        adjusted = replace(trial_request, adjustments=tuple(adjustments))
+        outcome = make_plan(replace(adjusted, samples=0))
+        if request.samples != 0 and _is_successful(outcome, other_rules):
+            outcome = make_plan(adjusted)
+        return outcome if _is_successful(outcome, other_rules) else None
+
+    return plan_trial
+
+
+def _is_successful(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
+    """Return whether a trial has no errors except the rules at these other addresses."""
+    errors = [diagnostic for diagnostic in outcome.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    return all(
+        diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in errors
+    )
+
+
+def _add_advice(plan: Plan, rule: OpenRule, remedies: Sequence[Remedy]) -> Plan:
+    """Add the successful remedies, or the reason for none, to the diagnostic of the rule."""
+    if remedies:
+        lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
+        advice = "\n".join(["Zones that satisfy it, tried just now:", *lines])
+    elif rule.verdict.scope == "site":
+        advice = "Zones cannot part what shares a site: give one of the groups another site."
+    else:
+        advice = "No zone sets were found that satisfy it and have room for everything."
+    data = [build_remedy_document(remedy) for remedy in remedies]
+    address = str(rule.instance.address)
+    diagnostics = list(plan.diagnostics)
+    for index, diagnostic in enumerate(diagnostics):
+        if diagnostic.id == SEPARATION_VIOLATED and diagnostic.address == address:
+            detail = f"{diagnostic.detail}\n\n{advice}\nNothing was changed."
+            extra = {**diagnostic.extra, "fit": {"ways_out": data}}
+            diagnostics[index] = replace(diagnostic, detail=detail, extra=extra)
+    return replace(plan, diagnostics=tuple(diagnostics))
+
+
+def _find_remedies(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
+    """Yield the prior zones, if this plan changes them and they work; and the first successful zone sets.
+    First without moving existing VMs, then with every pool changed, then with other zones for the groups
+    unchanged by this plan.
+    """
+    yield from _try_prior_zones(rule, result, trial)
+    sites = {member.site_id for member in chain.from_iterable(rule.groups)}
+    if rule.verdict.scope == "site" or len(sites) != 1 or _has_shared_pool(rule):
+        return
+    site = result.sites[sites.pop()]
+    tested_zones: set[tuple[Zones, ...]] = set()
+    for zone_groups in _iterate_zone_groups(rule, result, site):
+        for zones in islice(_iterate_zone_sets(zone_groups), MAXIMUM_TRIALS):
+            if zones in tested_zones:
+                continue
+            tested_zones.add(zones)
+            adjustments = _build_adjustments(zone_groups, zones)
+            outcome = trial(adjustments)
+            if outcome is not None:
+                text, change = _describe_zones(zone_groups, zones, outcome.plan)
+                yield Remedy("zones", text + format_certainty_note(outcome), change, tuple(adjustments))
+                return
+
+
+def _iterate_zone_groups(rule: OpenRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
+    """Yield the possible changes of groups, the smallest first."""
+    for may_move in (False, True):
+        yield [_build_zone_group(group, site, may_move=may_move) for group in rule.groups]
+    changed_groups = [any(_has_changed_zones(member, result) for member in group) for group in rule.groups]
+    if any(changed_groups) and not all(changed_groups):
+        yield [
+            _build_zone_group(group, site, may_move=True, is_rewritten=not is_changed)
+            for group, is_changed in zip(rule.groups, changed_groups, strict=True)
+        ]
+
+
+def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
+    """Return the zones of a member's pool in state; () for all. None for a new pool."""
+    vms = result.objects[member.vm[0]]
+    pool = next((pool for pool in vms.prior_pools if pool.pool == member.pool.pool), None)
+    return None if pool is None else tuple(sorted(pool.zones or ()))
+
+
+def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
+    return _get_prior_zones(member, result) != tuple(sorted(member.pool.zones or ()))
+
+
+def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
+    """Try the prior zones of the pools with changed zones."""
+    adjustments: dict[tuple[Address, str], Adjustment] = {}
+    names: dict[Zones, dict[str, None]] = {}
+    for member in chain.from_iterable(rule.groups):
+        before = _get_prior_zones(member, result)
+        if before is None or not _is_changeable(member) or not _has_changed_zones(member, result):
+            continue
+        path = (*member.pool.path, "availability_zones")
+        address = member.vm[0]
+        adjustments[address, member.pool.pool] = Adjustment(address, path, list(before) or None)
+        names.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
+    outcome = trial(tuple(adjustments.values())) if adjustments else None
+    if outcome is None:
+        return
+    parts = [
+        f"{format_first(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
+        for zones, pools in names.items()
+    ]
+    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+    text = (
+        f"{'; '.join(parts)}, as "
+        f"now.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
+    )
+    data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in names.items()]
+    yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
+
+
+def _has_shared_pool(rule: OpenRule) -> bool:
+    """Return whether two groups have members in one pool (pods on its nodes): zones cannot separate these."""
+    pools_so_far: set[tuple[str, str]] = set()  # address and pool
+    for group in rule.groups:
+        pools = {(str(member.vm[0]), member.pool.pool) for member in group}
+        if pools & pools_so_far:
+            return True
+        pools_so_far |= pools
+    return False
+
+
+# --- zones of each group ------------------------------------------------------------------------
+
+
+def _build_zone_group(
+    group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
+) -> _ZoneGroup:
+    """Build a group of a rule with its required, optional and minimum number of zones."""
+    order = site.list_zones()
+    changed_members: list[GroupMember] = []
+    required_zones: set[str] = set()
+    for member in group:
+        if _is_fixed(member, may_move=may_move):
+            required_zones.add(member.placement.availability_zone)
+        else:
+            changed_members.append(member)
+            required_zones |= frozenset() if is_rewritten else member.pool.zones or frozenset()
+    # Zones with existing members are preferred, so that fewer of them move.
+    existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
+    optional_zones = [zone for zone in order if zone not in required_zones]
+    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])
+    names = dict.fromkeys(_get_cluster_name(member) for member in group)
+    ordered_required = [zone for zone in order if zone in required_zones]
+    minimum_count = _compute_minimum_zones([member.pool.sku for member in group], site)
+    return _ZoneGroup(
+        tuple(names),
+        tuple(ordered_required),
+        tuple(optional_zones),
+        minimum_count,
+        tuple(changed_members),
+        is_rewritten,
+    )
+
+
+def _is_fixed(member: GroupMember, *, may_move: bool) -> bool:
+    """Return whether a member keeps its zone: its argument cannot be changed, or it exists and may not
+    move.
+    """
+    is_existing = member.rank < 0
+    return not _is_changeable(member) or (is_existing and not may_move)
+
+
+def _get_cluster_name(member: GroupMember) -> str:
+    """Return the name of a member's cluster: the last part of its id."""
+    return member.cluster.rpartition(":")[2].rpartition("/")[2]
+
+
+def _is_changeable(member: GroupMember) -> bool:
+    # Zones are configured together with a count: for the pools of clusters.
+    return bool(member.pool.count_path)
+
+
+def _compute_minimum_zones(skus: Sequence[VmSku], site: SitePlan) -> int:
+    """Return a lower bound: the number of the largest zones with enough vCPUs and memory."""
+    cpus: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    for machine in site.machines.values():
+        cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
+        memory[machine.availability_zone] += machine.cells * machine.memory_gib_per_cell * MIB_PER_GIB
+    needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
+    return max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
+
+
+def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
+    """Return the number of zones, the largest first, that cover the need."""
+    count = 0
+    for amount in sorted(amounts.values(), reverse=True):
+        if need <= 0:
+            break
+        need -= amount
+        count += 1
+    return count
+
+
+def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
+    """Yield disjoint zone sets, one per group, fewest zones in total first."""
+    required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
+    if len(set(required_zones)) != len(required_zones):
+        return
+    total = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
+    ranges = [
+        range(max(len(zone_group.required_zones), zone_group.minimum_count), total + 1)
+        for zone_group in zone_groups
+    ]
+    for sizes in sorted(product(*ranges), key=lambda sizes: (sum(sizes), sizes)):
+        if sum(sizes) > total:
+            return
+        zones = _assign_zones(zone_groups, sizes, set(required_zones))
+        if zones is not None:
+            yield zones
+
+
+def _assign_zones(
+    zone_groups: Sequence[_ZoneGroup], sizes: Sequence[int], required_zones: set[str]
+) -> tuple[Zones, ...] | None:
+    """Return these numbers of zones for each group in order, preferred ones first; None if there are too few.
+    `required_zones` are the zones required by groups.
+    """
+    used = set(required_zones)
+    assigned = []
+    for zone_group, size in zip(zone_groups, sizes, strict=True):
+        missing = size - len(zone_group.required_zones)
+        new_zones = [zone for zone in zone_group.optional_zones if zone not in used][:missing]
+        if len(new_zones) < missing:
+            return None
+        used |= set(new_zones)
+        assigned.append((*zone_group.required_zones, *new_zones))
+    return tuple(assigned)
+
+
+# --- trials and messages ------------------------------------------------------------------------
+
+
+def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[Adjustment]:
+    """Return the zones of each pool, within those that it allows."""
+    adjustments: dict[tuple[str, str], Adjustment] = {}
+    for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
+        for member in zone_group.members:
+            address = member.vm[0]
+            pool_zones = None if zone_group.is_rewritten else member.pool.zones
+            allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]
+            path = (*member.pool.path, "availability_zones")
+            adjustments[str(address), member.pool.pool] = Adjustment(address, path, sorted(allowed))
+    return list(adjustments.values())
+
+
+def _describe_zones(
+    zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones], plan: Plan
+) -> tuple[str, dict[str, Any]]:
+    """Return a choice of zones as text and as data."""
+    texts, groups = [], []
+    for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
+        texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
+        groups.append(
+            {
+                "clusters": list(zone_group.names),
+                "availability_zones": list(selected_zones),
+                "pools": sorted({f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}),
+            }
+        )
+    moved_count = count_moved_vms(plan, "zones_changed", "cluster_replaced")
+    return f"{'; '.join(texts)}.{_format_cost(moved_count, plan)}", {
+        "groups": groups,
+        "replaced_vms": moved_count,
+    }
+
+
+def _format_zones(zones: Sequence[str]) -> str:
+    quoted = ", ".join(f'"{zone}"' for zone in sorted(zones, key=compute_natural_key))
+    return f"[{quoted}]"
+
+
+def _format_cost(moved_count: int, plan: Plan) -> str:
+    """Format the number of VMs that a remedy re-creates, and the rules that stay violated."""
+    cost = (
+        f" {format_count(moved_count, 'VM')} that {select_form(moved_count, 'stands is', 'stand are')} "
+        f"re-placed by it."
+        if moved_count
+        else ""
+    )
+    denying = [rule for rule in plan.separation_verdicts if rule.enforcement == "deny"]
+    open_rules = [str(rule.address) for rule in denying if rule.satisfied != "always"]
+    return cost + (f" {', '.join(open_rules)} still would not hold." if open_rules else "")

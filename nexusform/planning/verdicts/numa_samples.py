@@ -1,0 +1,211 @@
+"""Samples of unknown NUMA cells: the possible layouts of VMs, and those in which a plan fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.planning.verdicts.fit import MAXIMUM_NAMED, SiteCertainty, UnplacedPool
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import NumaSampling
+from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, run_operations
+from nexusform.scheduling.racks.uncertainty.splits import (
+    PACKED,
+    RULE_DESCRIPTIONS,
+    SPREAD,
+    Roomiest,
+    SplitChoice,
+    name_choice,
+)
+from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
+
+UNCERTAIN_FIT: Final = "fits-in-some-draws"
+
+MAXIMUM_SAMPLES: Final = 100
+
+
+def compute_numa_sampling(
+    sites: Mapping[str, SitePlan],
+    certainty: Mapping[str, SiteCertainty],
+    split_choice: SplitChoice,
+    sample_count: int,
+) -> NumaSampling | None:
+    """Return the dependency of placed VMs on unknown cells; None without any."""
+    sampled_sites = _select_sampled_sites(sites)
+    if not sampled_sites:
+        return None
+    machines = sum(
+        len(site.base.list_machines_with_unknown_cells())
+        for site in sampled_sites.values()
+        if site.base is not None
+    )
+    fits_per_sample = zip(
+        *(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True
+    )
+    fits_packed, fits_spread = (
+        all(_is_fitting(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
+    )
+    return NumaSampling(
+        machines,
+        name_choice(split_choice),
+        sum(all(fits) for fits in fits_per_sample),
+        sample_count,
+        fits_packed,
+        fits_spread,
+    )
+
+
+def format_numa_sampling(numa_sampling: NumaSampling) -> str:
+    """Format the numbers of fitting samples and machines with unknown cells."""
+    machines = format_count(numa_sampling.machines, "machine")
+    rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))
+    if not numa_sampling.sample_count:
+        layout = rule or "in one draw at least"
+        return f"{layout}, of the NUMA cells that nobody told ({machines}); no others were tried"
+    share = f"{numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,}"
+    if rule is None:
+        return f"in {share} draws of the NUMA cells that nobody told ({machines})"
+    return f"{rule}, and in {share} draws of the NUMA cells that nobody told ({machines})"
+
+
+def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
+    """Return whether the placed VMs fit in every layout of VMs in unknown cells. Exact if all VMs of a site
+    have the same demand and none is removed; otherwise not certain.
+    """
+    return all(_is_site_certain(site) for site in _select_sampled_sites(sites).values())
+
+
+def _is_site_certain(site: SitePlan) -> bool:
+    counts = _count_identical(site)
+    return counts is not None and counts[0] <= counts[1].minimum
+
+
+def _is_overcommitted(site: SitePlan) -> bool:
+    """Return whether more VMs are placed than fit in any layout, as far as that can be counted."""
+    counts = _count_identical(site)
+    return counts is not None and counts[0] > counts[1].maximum
+
+
+def _count_identical(site: SitePlan) -> tuple[int, Interval] | None:
+    """Return the numbers of VMs placed and fitting, if all have the same demand and none is removed."""
+    assert site.base is not None
+    demands = [operation.demand for operation in site.operations if isinstance(operation, PlaceOperation)]
+    is_uniform = len({(demand.sku, demand.constraints) for demand in demands}) == 1
+    # Hints depend on other VMs, and capacity is counted before any placement.
+    if not is_uniform or demands[0].hints or len(demands) < len(site.operations):
+        return None
+    return len(demands), site.base.count_free_slots(demands[0])
+
+
+def may_fail(numa_sampling: NumaSampling) -> bool:
+    """Return whether some layout of VMs exists in which not everything fits."""
+    if not numa_sampling.sample_count:
+        return numa_sampling.displayed_sample != 0  # the first fitting sample is displayed
+    return numa_sampling.fitting_count < numa_sampling.sample_count
+
+
+def check_uncertain_fit(
+    sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
+) -> Iterator[Diagnostic]:
+    """Yield a warning, at the first affected object, if not everything fits in every sample."""
+    if numa_sampling is None or not may_fail(numa_sampling):
+        return
+    placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
+    detail = (
+        f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not tell the cells of VMs that "
+        f"stand: on the "
+        f"site some of the new VMs may find no room. {_format_capacity(sites)} Lower counts are more "
+        f"certain, and "
+        "`nexusform simulate capacity` says how many of a SKU are."
+    )
+    if placing_objects:
+        share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} draws of NUMA cells"
+        condition = share if numa_sampling.sample_count else "for some ways in which VMs that stand may lie"
+        summary = f"{_format_names(placing_objects)}: everything fits {condition}"
+        yield placing_objects[0].instance.build_diagnostic(
+            Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
+        )
+
+
+def _format_capacity(sites: Mapping[str, SitePlan]) -> str:
+    """Format how many VMs of each SKU the sites accept before this plan, in any layout of existing VMs."""
+    clauses: list[str] = []
+    for site_id, site in _select_sampled_sites(sites).items():
+        clauses += (
+            f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}"
+            for demand in _list_first_demands(site)
+            if site.base is not None
+        )
+    return f"Before this plan {format_first(clauses, MAXIMUM_NAMED)}, each SKU alone."
+
+
+def _list_first_demands(site: SitePlan) -> Iterable[Demand]:
+    """Return a demand per placed SKU of the site, in order."""
+    demands = [operation.demand for operation in site.operations if isinstance(operation, PlaceOperation)]
+    demand_by_sku: dict[VmSku, Demand] = {}
+    for demand in demands:
+        demand_by_sku.setdefault(demand.sku, demand)
+    return demand_by_sku.values()
+
+
+def _is_on_sampled_site(vms: VmObject) -> bool:
+    return vms.request.site is not None and _has_sampled_placements(vms.request.site)
+
+
+def _format_names(placing_objects: Sequence[VmObject]) -> str:
+    clusters = dict.fromkeys(
+        vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None
+    )
+    return format_first(list(clusters), MAXIMUM_NAMED)
+
+
+def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
+    """Return the sites with placements that depend on sampled splits."""
+    return {site_id: site for site_id, site in sites.items() if _has_sampled_placements(site)}
+
+
+def _has_sampled_placements(site: SitePlan) -> bool:
+    if site.base is None or not site.base.is_sampled:
+        return False
+    return any(isinstance(operation, PlaceOperation) for operation in site.operations)
+
+
+def iterate_fitting_samples(
+    sites: Mapping[str, SitePlan], unplaced: Iterable[UnplacedPool], sample_count: int | None
+) -> Iterator[SplitChoice]:
+    """Yield the samples of VM layouts in which every VM of this plan fits, according to a replay: random
+    samples first, then the two rules, then the layouts with maximum capacity per machine.
+    """
+    sampled_sites = _select_sampled_sites(sites)
+    if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
+        return
+    if any(_is_overcommitted(site) for site in sampled_sites.values()):
+        return
+    samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
+    for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
+        if all(_is_fitting(site, split_choice) for site in sampled_sites.values()):
+            yield split_choice
+
+
+def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitChoice]:
+    """Return the layouts with maximum capacity per machine for the placed VMs, one for each SKU to prefer;
+    none if all cells are known.
+    """
+    demands = chain.from_iterable(map(_list_first_demands, _select_sampled_sites(sites).values()))
+    skus = list(dict.fromkeys(demand.sku for demand in demands))
+    return [Roomiest(order) for order in _rotate_skus(skus)]
+
+
+def _rotate_skus(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]:
+    """Yield the SKUs once for each of them, with that one first."""
+    for index in range(len(skus)):
+        yield (*skus[index:], *skus[:index])
+
+
+def _is_fitting(site: SitePlan, split_choice: SplitChoice) -> bool:
+    assert site.base is not None
+    return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()

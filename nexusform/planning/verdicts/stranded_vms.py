@@ -1,0 +1,363 @@
+"""Stranded VMs: a plan removes or re-creates their machine without acting on them, because they are outside
+the selection, or a destroy plan includes only the machine. Such a plan is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic
+from nexusform.diagnostics.phrases import (
+    compute_natural_key,
+    format_count,
+    format_first,
+    format_list,
+    select_form,
+)
+from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
+from nexusform.planning.vm_planning.vm_object import MACHINE_REMOVED, MACHINE_REPLACED, VmObject
+from nexusform.plans.impact.guard_rails import STRANDED
+from nexusform.plans.plan import Action, Mode
+from nexusform.plans.site_capacity.occupancy import read_recorded_vms
+from nexusform.resources.address import Address
+
+MISSING_MACHINE = "machine-is-gone-under-vms"
+SELECTION_KEY = "selection"  # key in the extra data of the error: the suggested options
+DUPLICATE_NAMES = "vms-of-these-names-run-already"
+_MAXIMUM_NAMED = 4
+_MAXIMUM_OBJECTS = 12
+FORGOTTEN_VMS_LOST = "forgotten-vms-lose-their-machine"
+LOST_VMS_KEY = "forgotten_vms"  # key in its extra data: site id, machine and name of each VM
+
+
+def check_stranded_vms(
+    objects: Iterable[VmObject],
+    instances: Mapping[Address, Instance],
+    types: Mapping[str, ResourceType],
+    selection: Selection,
+    mode: Mode,
+    sites: Mapping[str, SitePlan],
+) -> Iterator[Diagnostic]:
+    """Yield an error for every object with VMs on removed or re-created machines; a warning for VMs on
+    machines missing before.
+    """
+    affected = [vms for vms in objects if vms.request.actions.losses]
+    if not affected:
+        return
+    offering_addresses = _map_offering_addresses(instances, types)
+    for site_id, site in sites.items():
+        offering_addresses |= {
+            (site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()
+        }
+    objects_by_address: dict[str, list[VmObject]] = {}
+    for vms in affected:
+        vm_addresses = {
+            offering_addresses.get((_get_site_id(vms), machine), "") for machine in _list_lost_machines(vms)
+        }
+        for offering_address in sorted(vm_addresses):
+            objects_by_address.setdefault(offering_address, []).append(vms)
+    by_text = {str(address): instance for address, instance in instances.items()}
+    for offering_address, owners in objects_by_address.items():
+        lost_names = {
+            vms.instance.address: _list_lost_names(vms, offering_address, offering_addresses)
+            for vms in owners
+        }
+        if not offering_address:
+            yield _build_missing_warning(lost_names)
+            continue
+        instance = by_text[offering_address]
+        forgotten = {
+            address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed
+        }
+        if lost_names:
+            rejection = instance.build_error(
+                STRANDED, _format_rejection(instance, lost_names, selection, mode)
+            )
+            options = _suggest_options(lost_names, selection, mode)
+            yield replace(rejection, extra={SELECTION_KEY: options}) if options else rejection
+        if forgotten:
+            yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
+
+
+LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine: site id, machine, name
+
+
+def find_lost_forgotten_vms(
+    instances: Mapping[Address, Instance],
+    types: Mapping[str, ResourceType],
+    sites: Mapping[str, SitePlan],
+    mode: Mode,
+) -> dict[Address, list[LostVm]]:
+    """Return the running forgotten VMs that lose their machine to this plan, by the address that records
+    them, and remove them from its note. `sites` are those after the plan; a destroy plan has none.
+    """
+    recorded = {
+        address: rows for address, candidate in instances.items() if (rows := _list_forgotten_vms(candidate))
+    }
+    if not recorded:
+        return {}
+    prior_machines = _map_offering_addresses(instances, types)
+    lost_vms: dict[Address, list[LostVm]] = {}
+    for address, rows in recorded.items():
+        instance = instances[address]
+        for vm in rows:
+            site = None if mode is Mode.DESTROY else sites.get(vm[0])
+            if vm[:2] in prior_machines and _is_host_lost(instance, vm, site):
+                lost_vms.setdefault(address, []).append(vm)
+        if address in lost_vms and not (instance.is_removed or instance.is_replaced):
+            instance.private = _remove_from_note(instance, lost_vms[address])
+    return lost_vms
+
+
+def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
+    """Return the forgotten VMs recorded by a rack or machine."""
+    prior = instance.prior
+    rows = (prior.private or {}).get(FORGOTTEN_VMS) if prior is not None else None
+    if not rows or prior is None:
+        return []
+    vms = read_recorded_vms(instance.type, prior.attributes, {FORGOTTEN_VMS: rows})
+    return [(site_id, vm.machine, vm.name) for site_id, vm in vms]
+
+
+def _is_host_lost(instance: Instance, vm: LostVm, site: SitePlan | None) -> bool:
+    """Return whether a forgotten VM stops: its machine is removed, or replaced by another one."""
+    if instance.action is Action.FORGET:
+        return False
+    if site is None:
+        return instance.is_removed or instance.is_replaced
+    return site.find_machine_trigger(vm[1]) in (MACHINE_REMOVED, MACHINE_REPLACED)
+
+
+def _remove_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> Mapping[str, Any]:
+    """Return the note of a rack or machine without these VMs."""
+    prior = instance.prior.private if instance.prior is not None else None
+    note = dict(instance.private or prior or {})
+    removed_keys = {vm[1:] for vm in lost_vms}
+    remaining_rows = [row for row in note.pop(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
+    return {**note, **({FORGOTTEN_VMS: remaining_rows} if remaining_rows else {})}
+
+
+def check_lost_forgotten_vms(
+    instances: Mapping[Address, Instance], lost_vms: Mapping[Address, Sequence[LostVm]]
+) -> Iterator[Diagnostic]:
+    """Yield a warning for each resource with machines removed or re-created under forgotten VMs, which have
+    no rows.
+    """
+    for address, vms in lost_vms.items():
+        instance = instances[address]
+        names = [f"{name} on {machine}" for _, machine, name in vms]
+        verb = "loses machines"
+        if instance.is_replaced:
+            verb = "is made anew"
+        elif instance.is_removed:
+            verb = "is destroyed"
+        run_verb, removal_clause = (
+            select_form(len(names), "runs", "run"),
+            select_form(len(names), "It goes", "They go"),
+        )
+        text = (
+            f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages any "
+            f"more {run_verb} there: {format_first(names, _MAXIMUM_NAMED)}. {removal_clause} with it. Take "
+            f"them over with an "
+            f"import block, or say that one is gone: nexusform state rm '{address}:NAME'."
+        )
+        summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
+        warning = instance.build_diagnostic(
+            Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary)
+        )
+        yield replace(warning, extra={LOST_VMS_KEY: [list(vm) for vm in vms]})
+
+
+def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning for new VMs with names of unmanaged VMs running on their site: a forgotten cluster is
+    requested again.
+    """
+    for vms in objects:
+        if (
+            vms.request.site is None
+            or not vms.request.site.observed_unmanaged
+            or not vms.request.actions.additions
+        ):
+            continue
+        running = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
+        new_names = [
+            vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms
+        ]
+        duplicates = sorted(running.keys() & set(new_names), key=compute_natural_key)
+        if not duplicates:
+            continue
+        address, number = vms.instance.address, len(duplicates)
+        locations = [f"{name} on {running[name]}" for name in duplicates]
+        run_verb, subject = select_form(number, "runs", "run"), select_form(number, "it is", "they are")
+        text = (
+            f"{format_count(number, 'VM')} {run_verb} already under {select_form(number, 'a name', 'names')} "
+            f"that {address} "
+            f"gives, and no resource manages {select_form(number, 'it', 'them')}: "
+            f"{format_first(locations, _MAXIMUM_NAMED)}. A "
+            f"platform refuses a name that is taken. If {subject} meant, take "
+            f"{select_form(number, 'it', 'them')} over "
+            f"with an import block (to = {address}); if {subject} gone, say so: nexusform state rm 'ADDRESS "
+            f"OF "
+            "THE RACK:NAME'."
+        )
+        summary = (
+            f"{address}: {format_count(number, 'VM')} of the same "
+            f"{select_form(number, 'name', 'names')} {run_verb} already"
+        )
+        yield vms.instance.build_diagnostic(
+            Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary)
+        )
+
+
+def _map_offering_addresses(
+    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
+) -> dict[tuple[str, str], str]:
+    """Return the address of the resource that offers each machine before the plan, by site and name."""
+    prior_objects = [
+        (address, instance.before) for address, instance in instances.items() if instance.before is not None
+    ]
+    inventory = build_inventory(prior_objects, types)
+    sites, _ = build_sites(inventory)
+    # A removed site removes its machines, regardless of their racks.
+    removed_addresses = {str(address) for address, instance in instances.items() if instance.is_removed}
+    lost_sites = {
+        site.id: address for address, site in inventory.sites.items() if address in removed_addresses
+    }
+    addresses = {}
+    for site_id, site in sites.items():
+        for machine, address in site.offering_addresses.items():
+            addresses[site_id, machine] = (
+                address if address in removed_addresses else lost_sites.get(site_id, address)
+            )
+    return addresses
+
+
+def _get_site_id(vms: VmObject) -> str:
+    return vms.prior.demand.site_id if vms.prior.demand is not None else ""
+
+
+def _list_lost_machines(vms: VmObject) -> set[str]:
+    """Return the machines of the lost VMs of an object."""
+    return {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
+
+
+def _list_lost_names(
+    vms: VmObject, offering_address: str, offering_addresses: Mapping[tuple[str, str], str]
+) -> list[str]:
+    """Return the names of an object's lost VMs on machines offered by one resource."""
+    site_id = _get_site_id(vms)
+    return [
+        vms.prior.existing[key].name
+        for key in vms.request.actions.losses
+        if offering_addresses.get((site_id, vms.get_prior_placement(key).machine), "") == offering_address
+    ]
+
+
+def _format_owners(lost_names: Mapping[Address, Sequence[str]]) -> str:
+    """Format `5 VMs of a.b and 3 VMs of c.d`."""
+    return format_list(
+        (f"{format_count(len(names), 'VM')} of {address}" for address, names in lost_names.items()),
+        _MAXIMUM_OBJECTS,
+    )
+
+
+def _format_rejection(
+    instance: Instance, lost_names: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode
+) -> str:
+    """Format the error, and the options that fix it."""
+    address_text = str(instance.address)
+    total = sum(map(len, lost_names.values()))
+    consequence = select_form(total, "it would lose its machine", "they would lose their machines")
+    if instance.action is Action.FORGET:
+        consequence = f"nexusform would not know the {select_form(total, 'machine', 'machines')}"
+    problem = (
+        f"{_format_affected_vms(instance, lost_names)}: {consequence} and nothing would be done for "
+        f"{select_form(total, 'it', 'them')}."
+    )
+    if mode is Mode.DESTROY and selection.excludes:
+        return f"{problem} Add -exclude='{address_text}', so that the machines stay, too."
+    if mode is Mode.DESTROY:
+        return (
+            f"{problem} To take the machines out of service, take {address_text} out of the configuration "
+            f"(or set "
+            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere before it "
+            "goes."
+        )
+    result = "created again" if _is_recreated(instance) else "placed elsewhere"
+    if selection.targets:
+        options = " ".join(f"-target='{address}'" for address in lost_names)
+        return f"{problem} Add {options}, so that the VMs are {result} in the same plan."
+    options = " ".join(f"-exclude='{pattern}'" for pattern in _find_excludes(lost_names, selection))
+    return f"{problem} Drop {options}, so that the VMs are {result} in the same plan."
+
+
+def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequence[str]]) -> str:
+    """Format the resource, its change and the affected VMs."""
+    verb = "loses machines"
+    if instance.action is Action.FORGET:
+        verb = "is forgotten"
+    elif instance.is_removed:
+        verb = "goes"
+    elif _is_recreated(instance):
+        verb = "is made anew"
+    total = sum(map(len, lost_names.values()))
+    names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_key)
+    return (
+        f"{instance.address} {verb} with this plan, and {_format_owners(lost_names)} "
+        f"{select_form(total, 'stands', 'stand')} "
+        f"on its machines ({format_first(names, _MAXIMUM_NAMED)})"
+    )
+
+
+def _is_recreated(instance: Instance) -> bool:
+    return instance.is_replaced or instance.action is Action.CREATE
+
+
+def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, Sequence[str]]) -> str:
+    """Format the error for forgotten VMs that would not keep running."""
+    total = sum(map(len, forgotten.values()))
+    owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
+    blocks = select_form(len(forgotten), "the removed block", "the removed blocks")
+    return (
+        f"{_format_affected_vms(instance, forgotten)}: {owners} {select_form(len(forgotten), 'is', 'are')} "
+        f"only forgotten, and "
+        f"{select_form(total, 'the VM is', 'the VMs are')} to run on. Forget {instance.address}, too "
+        f"(`nexusform state rm '{instance.address}'`), or leave out {blocks} of {owners}, so that the VMs go."
+    )
+
+
+def _suggest_options(
+    addresses: Iterable[Address], selection: Selection, mode: Mode
+) -> Mapping[str, list[str]]:
+    """Return the suggested options: targets to add, exclusions to drop."""
+    if mode is Mode.DESTROY:
+        return {}
+    if selection.targets:
+        return {"targets": [str(address) for address in addresses]}
+    return {"excludes": _find_excludes(addresses, selection)}
+
+
+def _find_excludes(addresses: Iterable[Address], selection: Selection) -> list[str]:
+    """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
+    matching = [
+        pattern for pattern in selection.excludes if any(pattern.is_match(address) for address in addresses)
+    ]
+    return [str(pattern) for pattern in matching or selection.excludes]
+
+
+def _build_missing_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
+    total = sum(map(len, lost_names.values()))
+    detail = (
+        f"{_format_owners(lost_names)} {select_form(total, 'stands', 'stand')} on machines that neither the "
+        f"configuration nor "
+        "the state has any more, and this plan leaves them alone. A plan without -target and -exclude places "
+        "them elsewhere."
+    )
+    return build_diagnostic(Severity.WARNING, MISSING_MACHINE, detail)

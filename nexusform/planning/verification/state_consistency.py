@@ -1,0 +1,345 @@
+"""Consistency of a state: its objects do not contradict each other, and its VMs are on existing cells of
+their machines. Observed placements are never errors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.interfaces.plugins import ResourceType
+from nexusform.placements.vm_demands import PlacedVm, VmDemand
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.vm_planning.site_plans import (
+    build_inventory,
+    build_prior_context,
+    build_sites,
+    find_sku,
+)
+from nexusform.resources.address import Address
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmName, VmSku
+from nexusform.scheduling.site_inventory import Inventory
+from nexusform.state.objects import ObjectState, State
+
+MAXIMUM_NAMED: Final = 20
+OBSERVED: Final = "observed"
+
+
+class _StateVm(Struct, frozen=True):
+    address: Address
+    demand: VmDemand
+    vm: PlacedVm
+    sku: VmSku | None  # None: unknown
+
+    @property
+    def display_name(self) -> str:
+        return f'the VM "{self.vm.name}" of {self.address}'
+
+
+def check_consistency(
+    state: State, types: Mapping[str, ResourceType], providers: Collection[str]
+) -> list[Diagnostic]:
+    """Return errors for contradictions, a warning for overcommitted machines. `providers` are the existing
+    kinds of provider.
+    """
+    machines = index_state_machines(state, types)
+    vms = list(_iterate_vms(state, types))
+    invalid_cells = list(_check_cells(vms, machines))
+    contradictions = [
+        *_check_creation_numbers(state),
+        *_check_providers(state, providers),
+        *_check_cycles(state),
+        *_check_duplicates(state, types, vms),
+        *[reason for state_vm, reason in invalid_cells if state_vm.vm.provenance != OBSERVED],
+    ]
+    problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
+    if len(contradictions) > MAXIMUM_NAMED:
+        problems.append(
+            _build_contradiction_error(
+                f"{len(contradictions) - MAXIMUM_NAMED} more of its parts cannot be so."
+            )
+        )
+    impossible = [reason for state_vm, reason in invalid_cells if state_vm.vm.provenance == OBSERVED]
+    if impossible:
+        problems.append(_build_impossible_cells_warning(impossible))
+    overcommitted = [*_find_overcommitted(vms, machines), *_find_impossible_layouts(vms, machines)]
+    if overcommitted:
+        problems.append(_build_overcommit_warning(overcommitted))
+    return problems
+
+
+def check_missing_dependencies(state: State) -> list[Diagnostic]:
+    """Return a warning per referenced block without objects in state. The block may have no instance."""
+    blocks = {str(address.config_address) for address in state.instances}
+    dependents_by_block: dict[str, list[str]] = {}
+    for address, current in _iterate_objects(state):
+        for block in current.dependencies:
+            if block not in blocks:
+                dependents_by_block.setdefault(block, []).append(str(address))
+    return [
+        build_warning(
+            "dependency-on-what-is-gone",
+            f"{_format_names(addresses)} is said to depend on {block}, of which nothing stands. The next "
+            "apply writes its dependencies anew.",
+        )
+        for block, addresses in dependents_by_block.items()
+    ]
+
+
+def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
+    """Return a warning about VMs on machines that no resource in state offers, as after `state rm` of a
+    rack.
+    """
+    machines = index_state_machines(state, types)
+    missing: dict[str, list[str]] = {}
+    for state_vm in _iterate_vms(state, types):
+        machine = state_vm.vm.placement.machine
+        if machine and (state_vm.demand.site_id, machine) not in machines:
+            missing.setdefault(machine, []).append(state_vm.display_name)
+    if not missing:
+        return []
+    vm_text = _format_names(chain.from_iterable(missing.values()))
+    return [
+        build_warning(
+            "vms-without-a-machine",
+            f"No rack or machine of the state offers {_format_names(missing)}, where these stand: {vm_text}. "
+            "`nexusform import ADDRESS ID` takes a rack back; the next plan makes one that is only written "
+            "in the configuration.",
+        )
+    ]
+
+
+def _build_contradiction_error(contradiction: str) -> Diagnostic:
+    return build_error(
+        "the-state-contradicts-itself",
+        f"{contradiction} Somebody changed the state by hand, or it was damaged. `nexusform state history` "
+        f"lists the "
+        "versions that are kept, and `nexusform state rollback SERIAL` goes back to one.",
+    )
+
+
+def _format_names(names: Iterable[str]) -> str:
+    """Format the first names, and the number of further ones."""
+    all_names = list(names)
+    further_count = len(all_names) - MAXIMUM_NAMED
+    return ", ".join(all_names[:MAXIMUM_NAMED]) + (f" and {further_count} more" if further_count > 0 else "")
+
+
+def _iterate_objects(state: State) -> Iterator[tuple[Address, ObjectState]]:
+    """Yield the current objects."""
+    for address, instance in state.instances.items():
+        if instance.current is not None:
+            yield address, instance.current
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+def _check_creation_numbers(state: State) -> Iterator[str]:
+    """Yield contradictions for objects with the same creation number."""
+    name_by_number: dict[int, str] = {}
+    for address, instance in state.instances.items():
+        objects: dict[str, ObjectState] = {}
+        for key, deposed in instance.deposed.items():
+            objects[f"the deposed object {key} of {address}"] = deposed
+        if instance.current is not None:
+            objects[str(address)] = instance.current
+        for name, current in objects.items():
+            first = name_by_number.setdefault(current.creation, name)
+            if first != name:
+                yield f"Both {first} and {name} have the creation number {current.creation}."
+
+
+def _check_providers(state: State, providers: Collection[str]) -> Iterator[str]:
+    """Yield contradictions for objects of an unknown kind of provider."""
+    for address, current in _iterate_objects(state):
+        if current.provider.partition(".")[0] not in providers:
+            yield f'{address} was made by the provider "{current.provider}", which there is not.'
+
+
+def _check_cycles(state: State) -> Iterator[str]:
+    """Yield a contradiction for blocks that depend on each other in a cycle, or on such a block."""
+    needs: dict[str, set[str]] = {}
+    for address, current in _iterate_objects(state):
+        block = str(address.config_address)
+        needs.setdefault(block, set()).update(current.dependencies)
+    open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
+    needed_by: dict[str, list[str]] = {}
+    for block, block_needs in open_needs.items():
+        for need in block_needs:
+            needed_by.setdefault(need, []).append(block)
+    # Blocks without open needs are processed repeatedly; the remaining ones wait for each other.
+    ready = [block for block, block_needs in open_needs.items() if not block_needs]
+    while ready:
+        processed = ready.pop()
+        for block in needed_by.get(processed, ()):
+            open_needs[block].discard(processed)
+            if not open_needs[block]:
+                ready.append(block)
+    cyclic = [block for block, block_needs in open_needs.items() if block_needs]
+    if cyclic:
+        yield f"These depend on each other in a circle: {_format_names(cyclic)}."
+
+
+def _check_duplicates(
+    state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]
+) -> Iterator[str]:
+    """Yield contradictions for objects with the same id, and VMs with the same name or number."""
+    ids: dict[Hashable, str] = {}
+    for address, current in _iterate_objects(state):
+        object_id = current.attributes.get("id")
+        if isinstance(object_id, str) and object_id and address.type in types:
+            first = ids.setdefault((address.type, object_id), str(address))
+            if first != str(address):
+                yield f'{first} and {address} have the same id, "{object_id}".'
+    names: dict[Hashable, _StateVm] = {}
+    numbers: dict[Hashable, _StateVm] = {}
+    for state_vm in vms:
+        demand, vm = state_vm.demand, state_vm.vm
+        same_name = names.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
+        if same_name is not state_vm:
+            yield f"There are two of {state_vm.display_name}: the other is of {same_name.address}."
+        same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
+        if same_number is not state_vm:
+            yield (
+                f"{same_number.display_name} and {state_vm.display_name} have the same number in one "
+                f"pool, {vm.number}."
+            )
+
+
+# --- VMs on machines ---------------------------------------------------------------------------
+
+
+def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> Inventory:
+    """Build the inventory offered by the objects of a state."""
+    return build_inventory(
+        ((address, current.attributes) for address, current in _iterate_objects(state)), types
+    )
+
+
+def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
+    """Return the machines offered by racks and machines of the state, by site and name."""
+    sites, _ = build_sites(build_state_inventory(state, types))
+    machines: dict[tuple[str, str], Machine] = {}
+    for site in sites.values():
+        machines |= {(site.id, name): machine for name, machine in site.machines.items()}
+    return machines
+
+
+def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StateVm]:
+    """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
+    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
+    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    for address, current in _iterate_objects(state):
+        resource_type = types.get(address.type)
+        if resource_type is None or resource_type.vms is None:
+            continue
+        demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
+        if demand is None:
+            continue
+        pools = {pool.pool: pool for pool in demand.pools}
+        for vm in resource_type.vms.list_existing_vms(current.attributes):
+            pool = pools.get(vm.pool)
+            is_known = pool is not None or vm.sku_name in context.skus
+            sku = find_sku(vm, pool, context.skus) if is_known else None
+            yield _StateVm(address, demand, vm, sku)
+
+
+def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> Iterator[tuple[_StateVm, str]]:
+    """Yield the VMs with impossible cells, and the reason."""
+    for state_vm in vms:
+        cells, placement = state_vm.vm.placement.cells, state_vm.vm.placement
+        if not cells:
+            continue
+        machine = machines.get((state_vm.demand.site_id, placement.machine))
+        missing_cells = [cell for cell in cells if machine is not None and cell >= machine.cells]
+        if missing_cells:
+            yield (
+                state_vm,
+                (
+                    f"{placement.machine} has no cell {missing_cells[0]}, where {state_vm.display_name} is said "
+                    f"to be."
+                ),
+            )
+        elif len(set(cells)) != len(cells):
+            yield state_vm, f"{state_vm.display_name} is said to be twice in one cell."
+        elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
+            size = state_vm.sku.numa_cells
+            yield (
+                state_vm,
+                f"{state_vm.display_name} is said to be in {len(cells)} cells, and its size takes {size}.",
+            )
+
+
+def _find_overcommitted(
+    vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]
+) -> Iterator[str]:
+    """Yield the machines with a cell that holds more than its capacity."""
+    cpus: Counter[tuple[str, str, int]] = Counter()
+    memory: Counter[tuple[str, str, int]] = Counter()
+    vfs: Counter[tuple[str, str, int]] = Counter()
+    for state_vm in vms:
+        machine_key = state_vm.demand.site_id, state_vm.vm.placement.machine
+        if state_vm.sku is not None and machine_key in machines:
+            for cell in state_vm.vm.placement.cells:
+                cpus[*machine_key, cell] += state_vm.sku.cpus_in_cell
+                memory[*machine_key, cell] += state_vm.sku.mib_in_cell
+                vfs[*machine_key, cell] += state_vm.sku.vfs_in_cell
+    overcommitted = set()
+    for site_id, name, cell in cpus:
+        machine = machines[site_id, name]
+        is_exceeded = cpus[site_id, name, cell] > machine.cpus_per_cell
+        is_exceeded |= vfs[site_id, name, cell] > machine.vfs_per_cell
+        is_exceeded |= memory[site_id, name, cell] > machine.memory_gib_per_cell * MIB_PER_GIB
+        if is_exceeded and name not in overcommitted:
+            overcommitted.add(name)
+            yield name
+
+
+def _find_impossible_layouts(
+    vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]
+) -> Iterator[str]:
+    """Yield the machines without a valid layout for their VMs in unknown cells."""
+    by_site: dict[str, list[_StateVm]] = {}
+    for state_vm in vms:
+        by_site.setdefault(state_vm.demand.site_id, []).append(state_vm)
+    for site_id, on_site in sorted(by_site.items()):
+        without_cells = [
+            state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells
+        ]
+        uncertain_names = sorted({vm.placement.machine for vm in without_cells})
+        uncertain_machines = [
+            machines[site_id, name] for name in uncertain_names if (site_id, name) in machines
+        ]
+        scheduler = RackScheduler(uncertain_machines)
+        names = {machine.name for machine in uncertain_machines}
+        for number, state_vm in enumerate(on_site):
+            placement = state_vm.vm.placement
+            if state_vm.sku is not None and placement.machine in names:
+                scheduler.add_existing(VmName("standing", "standing", "", number), state_vm.sku, placement)
+        yield from scheduler.list_overfull_machines()
+
+
+def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
+    more = f" {len(reasons) - 1} more are so." if len(reasons) > 1 else ""
+    return build_warning(
+        "cells-that-cannot-be",
+        f"{reasons[0]}{more} That was observed. These cells count as not known, and the room is held.",
+    )
+
+
+def _build_overcommit_warning(names: list[str]) -> Diagnostic:
+    return build_warning(
+        "more-stands-than-fits",
+        f"More VMs are said to stand in a cell than it has room for, on {_format_names(names)}. That is so "
+        f"after a "
+        "machine was made smaller, an import or a pinned VM; otherwise somebody changed the state. They "
+        "are counted; the cells take no new VM until there is room again.",
+    )

@@ -1,0 +1,235 @@
+"""Checks of a state against the rules: placement filters, groups, separation. A site may legally violate them
+(a rule moves no existing VM), so all results are warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
+from nexusform.planning.instances.instance import Arguments, Decision, Instance
+from nexusform.planning.phases import list_workloads
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.verdicts.fit import check_groups
+from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, evaluate_rules, format_violation
+from nexusform.planning.verification.state_consistency import build_state_inventory
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_prior_context, build_sites
+from nexusform.planning.vm_planning.vm_context import HintTargets
+from nexusform.planning.vm_planning.vm_object import PriorVms, VmActions, VmObject, VmPlacements, VmRequest
+from nexusform.plans.plan import SeparationVerdict
+from nexusform.resources.address import Address
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
+from nexusform.scheduling.racks.vms import Demand
+from nexusform.state.objects import State
+
+VIOLATES_RULE: Final = "stands-against-a-rule"
+_MAXIMUM_NAMED: Final = 5
+
+
+def check_state_rules(state: State, registries: Registries) -> list[Diagnostic]:
+    """Return a warning for each rule violated by the current state."""
+    instances = _build_instances(state, registries)
+    objects = _build_vm_objects(state, instances, registries)
+    sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
+    diagnostics = [*_check_filters(objects.values(), sites), *check_groups(objects.values())]
+    diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
+    return [*diagnostics, *_check_separation(state, instances, objects, registries)]
+
+
+def _build_instances(state: State, registries: Registries) -> list[Instance]:
+    """Build an unchanged instance for every object in state."""
+    instances = []
+    for address, recorded in state.instances.items():
+        resource_type = registries.resource_types.get(address.type)
+        if resource_type is None or recorded.current is None:
+            continue
+        attributes = dict(recorded.current.attributes)
+        instances.append(
+            Instance(
+                address,
+                resource_type,
+                recorded.current,
+                arguments=Arguments(attributes),
+                decision=Decision(planned=attributes),
+            )
+        )
+    return instances
+
+
+def _build_vm_objects(
+    state: State, instances: Iterable[Instance], registries: Registries
+) -> dict[Address, VmObject]:
+    """Build the VM objects of a state, with their demands: hints see the current locations of their
+    targets.
+    """
+    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
+    types = registries.resource_types
+    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    objects: dict[Address, VmObject] = {}
+    for instance in instances:
+        family = instance.type.vms
+        if family is not None and instance.config is not None:
+            vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(instance.config)}
+            request = VmRequest(actions=VmActions(unchanged=list(vms_by_key)))
+            vms = VmObject(instance, PriorVms(existing=vms_by_key), request, VmPlacements(vms=vms_by_key))
+            objects[instance.address] = vms
+    targets = HintTargets(build_state_inventory(state, types))
+    targets.add_objects(objects.values())
+    context.find_targets = targets
+    for vms in objects.values():
+        family, config = vms.instance.type.vms, vms.instance.config
+        if family is not None and config is not None:
+            demand, _ = family.build_demand(config, context, vms.instance.address)
+            vms.request = replace(vms.request, demand=demand)
+    return objects
+
+
+def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
+    return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
+
+
+def _format_heal(address: Address, vms: Iterable[PlacedVm]) -> str:
+    """Format a sentence with the options to re-create these VMs of one object."""
+    options = [f"-replace='{address}:{vm.name}'" for vm in vms]
+    return f"A rule moves no VM that stands. To place anew: {format_first(options, _MAXIMUM_NAMED, ' ')}."
+
+
+# --- the filters of placement ------------------------------------------------------------------
+
+
+class _ExistingVm(Struct, frozen=True):
+    """Existing VM, its current demand, and its handle on its site."""
+
+    vms: VmObject
+    pool: PoolDemand
+    vm: PlacedVm
+    demand: Demand
+    handle: int
+
+
+def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
+    """Yield a warning per pool and reason: VMs whose own machine a filter would reject."""
+    by_site = _place_existing(objects, sites)
+    violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
+    for site_id, site_vms in by_site.items():
+        scheduler = sites[site_id].scheduler
+        for existing_vm in site_vms:
+            scheduler.release(existing_vm.handle)
+            for rule, reason in scheduler.list_rejections(
+                existing_vm.vm.placement.machine, existing_vm.demand
+            ):
+                # Its capacity is reserved already and its machine need not accept it again.
+                if not isinstance(rule, (MachineFilter, CapacityFilter)):
+                    key = existing_vm.vms.instance.address, existing_vm.pool.pool, reason
+                    violations.setdefault(key, []).append(existing_vm)
+            scheduler.add_existing(existing_vm.demand.vm, existing_vm.demand.sku, existing_vm.vm.placement)
+    for (address, pool, reason), rejected_vms in violations.items():
+        vms = [existing_vm.vm for existing_vm in rejected_vms]
+        locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
+        yield _build_warning(
+            rejected_vms[0].vms,
+            f"{pool} in {address}: {reason}. Against it {select_form(len(locations), 'stands', 'stand')} "
+            f"{format_first(locations, _MAXIMUM_NAMED)}. {_format_heal(address, vms)}",
+        )
+
+
+def _place_existing(
+    objects: Iterable[VmObject], sites: Mapping[str, SitePlan]
+) -> dict[str, list[_ExistingVm]]:
+    """Place all VMs on their machines and return them by site id."""
+    by_site: dict[str, list[_ExistingVm]] = {}
+    for vms in objects:
+        site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
+        if site is None or vms.request.demand is None:
+            continue
+        pools = {pool.pool: pool for pool in vms.pools}
+        for vm in vms.placements.vms.values():
+            pool = pools.get(vm.pool)
+            if pool is None or vm.placement.machine not in site.machines:
+                continue
+            demand = build_demand(vms.request.demand, _remove_idle_hints(pool), vm.number)
+            handle = site.scheduler.add_existing(demand.vm, demand.sku, vm.placement)
+            by_site.setdefault(site.id, []).append(_ExistingVm(vms, pool, vm, demand, handle))
+    return by_site
+
+
+def _remove_idle_hints(pool: PoolDemand) -> PoolDemand:
+    """Return the pool without hints that match no existing VM."""
+    hints = tuple(hint for hint in pool.constraints.hints if hint.racks)
+    return replace(pool, constraints=replace(pool.constraints, hints=hints))
+
+
+# --- groups of one object ----------------------------------------------------------------------
+
+
+def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
+    """Yield warnings for hard affinity groups with VMs at several locations. Anti-affinity is checked
+    elsewhere.
+    """
+    for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
+        locations = _list_locations(vms, group) if group.is_affinity and group.is_hard else set()
+        if len(locations) > 1:
+            name, location_text = (
+                group.name.removeprefix("the others of "),
+                format_first(sorted(locations), _MAXIMUM_NAMED),
+            )
+            yield _build_warning(
+                vms,
+                f"{name} keeps its VMs on one {group.scope}, and they stand on {location_text}. A rule moves "
+                f"no VM "
+                "that stands; heal those that are to move, with -replace.",
+            )
+
+
+def _list_locations(vms: VmObject, group: GroupRule) -> set[str]:
+    """Return the machines or racks of the group's VMs, by its scope."""
+    placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
+    if group.scope == "machine":
+        return {placement.machine for placement in placements}
+    return {placement.rack for placement in placements} if group.scope == "rack" else set()
+
+
+# --- separation --------------------------------------------------------------------------------
+
+
+def _check_separation(
+    state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: Registries
+) -> Iterator[Diagnostic]:
+    """Yield a warning per violated separation rule."""
+    standing_rules = [
+        instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE
+    ]
+    rules = {rule.address: rule for rule in standing_rules}
+    if not rules:
+        return
+    groups = chain.from_iterable((rule.config or {}).get("group") or () for rule in rules.values())
+    selects_pods = any(group.get("workload_selector") for group in groups)
+    pods = list_workloads(state, registries) if selects_pods else []
+    verdicts = evaluate_rules(rules.values(), objects, {}, {}, pods)
+    for problem in verdicts.diagnostics:
+        if problem.id != SEPARATION_VIOLATED:
+            yield replace(problem, severity=Severity.WARNING)
+    for verdict in verdicts.verdicts:
+        if verdict.violations:
+            yield rules[verdict.address].build_diagnostic(
+                Problem((), SEPARATION_VIOLATED, _format_separation(verdict), Severity.WARNING)
+            )
+
+
+def _format_separation(verdict: SeparationVerdict) -> str:
+    count = len(verdict.violations)
+    noun = select_form(count, verdict.scope)
+    lines = [f"{verdict.address} does not hold as things stand. Its groups share {count} {noun}:"]
+    lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
+    if count > _MAXIMUM_NAMED:
+        lines.append(f" - and {count - _MAXIMUM_NAMED} more")
+    return "\n".join(lines)

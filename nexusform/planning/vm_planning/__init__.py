@@ -1,0 +1,11 @@
+"""Phase 4: removed, re-created and new VMs, and their placement. Start at vm_passes.py."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "forgotten_vms": "list_forgotten_vms release_forgotten_vm add_forgotten_vms",
+    "site_plans": (
+        "build_sites build_demand SiteLayout build_inventory build_site_layout place_unmanaged_vms SitePlan "
+        "find_sku SiteObject build_vm_name"
+    ),
+    "vm_object": "get_left_machine record_placed PLACED_KEY find_placement_origin VmKey VmObject",
+}

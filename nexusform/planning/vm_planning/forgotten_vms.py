@@ -1,0 +1,121 @@
+"""VMs that keep running unmanaged, recorded in the note of their rack or machine. Later plans therefore do
+not allocate their capacity (docs/decisions/0046).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, Registries
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout, find_sku
+from nexusform.planning.vm_planning.vm_context import VmContext
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.site_capacity.occupancy import build_note
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import VmSku
+from nexusform.scheduling.site_inventory import OccupiedCapacity
+from nexusform.state.objects import InstanceState, State
+
+Note: TypeAlias = Mapping[str, Any]
+
+
+def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, context: VmContext) -> None:
+    """Record the VMs forgotten by this plan in the resources that offer their machines."""
+    by_text = {str(address): instance for address, instance in blocks.instances.items()}
+    forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
+    for vms in objects:
+        site = context.sites.get(vms.prior.demand.site_id) if vms.prior.demand is not None else None
+        pools = {pool.pool: pool for pool in vms.prior_pools}
+        for key in vms.request.actions.forgets:
+            vm = vms.prior.existing.get(key)
+            offering_address = (
+                site.offering_addresses.get(vm.placement.machine)
+                if site is not None and vm is not None
+                else None
+            )
+            if vm is not None and offering_address is not None:
+                sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
+                forgotten.setdefault(offering_address, []).append(_build_occupied(vm, sku))
+    for offering_address, vms_to_record in forgotten.items():
+        instance = by_text[offering_address]
+        prior_note = instance.prior.private if instance.prior is not None else None
+        instance.private = _merge_note(instance.private or prior_note, vms_to_record)
+
+
+def add_forgotten_vms(state: State, removed: Collection[Address], registries: Registries) -> State:
+    """Return the state with the VMs of `removed` objects recorded in racks and machines."""
+    present = [(address, current.current) for address, current in state.instances.items() if current.current]
+    site_objects = [
+        SiteObject(address, current.attributes, current.creation, current.private)
+        for address, current in present
+    ]
+    layout = build_site_layout(site_objects, registries, state.catalogue or "")
+    forgotten: dict[str, list[OccupiedCapacity]] = {}  # by what makes their machine
+    for kind, site_object in layout.objects:
+        if kind.vms is None or site_object.address not in removed:
+            continue
+        site = layout.sites.get(str(site_object.attributes.get("id")).partition("/")[0])
+        for vm in kind.vms.list_existing_vms(site_object.attributes) if site is not None else ():
+            offering_address = site.offering_addresses.get(vm.placement.machine) if site is not None else None
+            if offering_address is not None:
+                sku = find_sku(vm, None, layout.skus)
+                forgotten.setdefault(offering_address, []).append(_build_occupied(vm, sku))
+    return replace(state, instances=_add_notes(state.instances, forgotten)) if forgotten else state
+
+
+def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
+    """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there."""
+    instance = state.instances.get(address)
+    current = instance.current if instance is not None else None
+    rows = list((current.private or {}).get(FORGOTTEN_KEY) or ()) if current is not None else []
+    remaining_rows = [row for row in rows if row[1] != name]
+    if instance is None or current is None or len(remaining_rows) == len(rows):
+        return None
+    other_notes = {key: value for key, value in (current.private or {}).items() if key != FORGOTTEN_KEY}
+    private = {**other_notes, **({FORGOTTEN_KEY: remaining_rows} if remaining_rows else {})} or None
+    return state.replace_instance(address, replace(instance, current=replace(current, private=private)))
+
+
+def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
+    """Yield the forgotten VMs recorded in a state, each with the address that records it."""
+    for address, instance in state.instances.items():
+        private = instance.current.private if instance.current is not None else None
+        yield from ((address, str(row[1])) for row in (private or {}).get(FORGOTTEN_KEY) or ())
+
+
+def _add_notes(
+    instances: Mapping[Address, InstanceState], forgotten: Mapping[str, Iterable[OccupiedCapacity]]
+) -> dict[Address, InstanceState]:
+    """Return the instances with the VMs to record in each of them."""
+    updated = dict(instances)
+    for address, instance in instances.items():
+        vms = forgotten.get(str(address))
+        if vms is not None and instance.current is not None:
+            current = replace(instance.current, private=_merge_note(instance.current.private, vms))
+            updated[address] = replace(instance, current=current)
+    return updated
+
+
+def _build_occupied(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
+    """Return a VM as occupied capacity of its machine."""
+    return OccupiedCapacity(
+        vm.placement.machine,
+        vm.name,
+        sku.host_vcpus,
+        -(-int(sku.memory_gib * 1024) // 1024),
+        sku.disk_gib,
+        sku.numa_cells,
+        tuple(vm.placement.cells),
+    )
+
+
+def _merge_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
+    """Return a note with these VMs; existing entries are replaced."""
+    new_entries = {(vm.machine, vm.name): vm for vm in vms}
+    rows = [row for row in (note or {}).get(FORGOTTEN_KEY) or () if (row[0], row[1]) not in new_entries]
+    return {**(note or {}), FORGOTTEN_KEY: [*rows, *build_note(list(new_entries.values()))[UNMANAGED_KEY]]}

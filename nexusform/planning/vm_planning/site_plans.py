@@ -1,0 +1,477 @@
+"""Sites of one plan: a scheduler each, their VMs, and every operation since the removals, so that certainty
+can be measured by replaying them. `PlanContext` answers the queries of resource types: SKUs, clusters by id,
+and targets of placement hints. `build_site_layout` builds empty sites from the attributes of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.interfaces.plugins import PlanningKind, Registries, ResourceType
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.plans.site_capacity.occupancy import UnmanagedVm, add_recorded_vms
+from nexusform.resources.address import Address
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, get_catalogue
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Explanation, Shortage
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    OccupyOperation,
+    Operation,
+    PlaceOperation,
+    ReleaseOperation,
+)
+from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
+from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.site_inventory import (
+    Inventory,
+    InventoryMachine,
+    InventoryRack,
+    MachineConflict,
+    OccupiedCapacity,
+    UpdateStrategy,
+    merge_site_machines,
+)
+
+
+class MachineRecreation(Struct, frozen=True):
+    """Re-creation of a machine: its cause (an address), and whether the hardware is the same."""
+
+    cause: str
+    has_same_hardware: bool
+
+
+class SitePlan(Struct):
+    """One site during planning. `base` is a copy of the scheduler after the removals; `operations` are the
+    ones since then. Handles are the scheduler's. `recreated_machines` are those re-created by this plan.
+    """
+
+    id: str
+    name: str
+    scheduler: RackScheduler
+    machines: Mapping[str, Machine]
+    racks: tuple[InventoryRack, ...]
+    evacuating_machines: frozenset[str]
+    offering_addresses: Mapping[str, str]
+    configured_unmanaged: tuple[OccupiedCapacity, ...] = ()
+    observed_unmanaged: tuple[OccupiedCapacity, ...] = ()
+    update_strategy: UpdateStrategy | None = None
+    base: RackScheduler | None = None
+    operations: list[Operation] = field(default_factory=list)
+    recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
+
+    def find_machine_trigger(self, machine: str) -> str:
+        """Return the trigger to re-create a VM on this machine, or ""."""
+        if machine not in self.machines:
+            return "machine_removed"
+        if machine in self.evacuating_machines:
+            return "machine_evacuated"
+        return "machine_replaced" if machine in self.recreated_machines else ""
+
+    def add_vm(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
+        """Add an existing (or pinned) VM to its machine, whether it fits or not."""
+        return self.scheduler.add_existing(vm, sku, placement)
+
+    def place_existing(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
+        """Place an existing VM on its machine and return its handle and placement, with the machine's current
+        rack and zone. None if the machine is missing. Impossible cells count as unknown: the capacity is used
+        nevertheless.
+        """
+        machine = self.machines.get(placement.machine)
+        if machine is None:
+            return None
+        current_placement = update_location(machine, placement)
+        reserved_placement = (
+            current_placement
+            if can_use_cells(machine, sku, current_placement.cells)
+            else replace(current_placement, cells=())
+        )
+        return self.add_vm(vm, sku, reserved_placement), current_placement
+
+    def start_recording(self) -> None:
+        """Start recording operations, after the removals."""
+        self.base = self.scheduler.copy()
+
+    def release(self, handle: int) -> None:
+        """Release a VM."""
+        self.scheduler.release(handle)
+        if self.base is not None:
+            self.operations.append(ReleaseOperation(handle=handle))
+
+    def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | Shortage:
+        """Place a VM by the rule. A VM with `is_decided` location is fixed: it has the same location under
+        every seed.
+        """
+        answer = self.scheduler.place(demand)
+        if isinstance(answer, tuple) and self.base is not None:
+            handle, placement = answer
+            operation = OccupyOperation(handle, demand.vm, demand.sku, placement)
+            self.operations.append(operation if is_decided else PlaceOperation(handle, demand))
+        elif not isinstance(answer, tuple):
+            self.record_failure(demand)
+        return answer
+
+    def record_failure(self, demand: Demand) -> None:
+        """Record a VM without capacity. In another sample of splits it may fit."""
+        if self.base is not None and self.scheduler.is_sampled:
+            self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
+
+    def place_pinned(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
+        """Place a VM on the machine named by the user; return its handle, placement, and the rule's reason to
+        reject that machine ("" for none).
+        """
+        refusal = self.scheduler.find_rejection(machine, demand)
+        host = self.machines[machine]
+        cells = self.scheduler.select_cells(demand.sku, machine)
+        placement = Placement(host.name, host.rack, host.availability_zone, cells)
+        handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
+        if self.base is not None:
+            self.operations.append(
+                OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True)
+            )
+        return handle, placement, refusal
+
+    def restore(
+        self, demand: Demand, placement: Placement, *, is_unchanged: bool
+    ) -> tuple[int, Placement] | None:
+        """Place a VM on its re-created machine again: in its cells if hardware and VM (`is_unchanged`) are
+        unchanged, else in those chosen by the rule. None if the rule rejects the machine.
+        """
+        machine = self.machines[placement.machine]
+        if machine.unschedulable_reason or (
+            demand.zones is not None and machine.availability_zone not in demand.zones
+        ):
+            return None
+        new_placement = update_location(machine, placement)
+        if not (is_unchanged and self.recreated_machines[machine.name].has_same_hardware):
+            if self.scheduler.find_rejection(machine.name, demand):
+                return None
+            new_placement = replace(
+                new_placement, cells=self.scheduler.select_cells(demand.sku, machine.name)
+            )
+        handle = self.scheduler.add_existing(demand.vm, demand.sku, new_placement)
+        self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, new_placement))
+        return handle, new_placement
+
+    def explain(self, demand: Demand) -> Explanation:
+        """Explain the placement that `place` would choose now."""
+        return self.scheduler.explain(demand)
+
+    def list_zones(self) -> tuple[str, ...]:
+        """Return the availability zones of the site's racks, in byte order, without planned racks."""
+        return tuple(
+            sorted({rack.availability_zone for rack in self.racks if not rack.is_planned}, key=str.encode)
+        )
+
+
+def build_sites(
+    inventory: Inventory, split_choice: SplitChoice = 0
+) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
+    """Build a scheduler per site from the offers of phases 1 to 3; machines described twice are clashes.
+    `split_choice` selects the splits of machines with VMs in unknown cells.
+    """
+    sites: dict[str, SitePlan] = {}
+    clashes: list[MachineConflict] = []
+    racks: dict[str, list[InventoryRack]] = {}
+    for rack in inventory.racks.values():
+        racks.setdefault(rack.site_id, []).append(rack)
+    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    # site -> address -> a machine with its own block
+    offers_by_site: dict[str, dict[str, InventoryMachine]] = {}
+    for address, offer in inventory.machines.items():
+        offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer
+    for site in inventory.sites.values():
+        all_racks = sorted(racks.get(site.id, ()), key=lambda rack: rack.name)
+        active = [rack for rack in all_racks if not rack.is_planned]
+        offers = offers_by_site.get(site.id, {})
+        machines, site_clashes = merge_site_machines(site.id, active, offers)
+        clashes += site_clashes
+        by_name = {machine.name: machine for machine in machines}
+        occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
+        sites[site.id] = SitePlan(
+            id=site.id,
+            name=site.name,
+            scheduler=RackScheduler(machines, site.spread, site.seed, split_choice=split_choice),
+            machines=by_name,
+            racks=tuple(all_racks),
+            evacuating_machines=_find_evacuating_machines(active, offers.values()),
+            offering_addresses=_map_offering_addresses(inventory, active, offers),
+            configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
+            observed_unmanaged=_select_unmanaged(inventory.unmanaged.get(site.id, ()), occupied, by_name),
+            update_strategy=site.update_strategy,
+        )
+    return sites, clashes
+
+
+def _select_unmanaged(
+    observed: Iterable[OccupiedCapacity], occupied: Iterable[OccupiedCapacity], machines: Container[str]
+) -> tuple[OccupiedCapacity, ...]:
+    """Return the VMs seen by a provider, without duplicates and configured `occupied` entries."""
+    configured = {(entry.machine, entry.name) for entry in occupied}
+    on_machines = [entry for entry in observed if entry.machine in machines]
+    by_key = {(entry.machine, entry.name): entry for entry in on_machines}
+    return tuple(entry for key, entry in by_key.items() if key not in configured)
+
+
+def _find_evacuating_machines(
+    racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]
+) -> frozenset[str]:
+    """Return the machines to evacuate; a machine's own block precedes its rack."""
+    machines = set(chain.from_iterable(rack.evacuating_machines for rack in racks))
+    for offer in offers:
+        if offer.is_evacuating:
+            machines.add(offer.machine.name)
+        else:
+            machines.discard(offer.machine.name)
+    return frozenset(machines)
+
+
+def _map_offering_addresses(
+    inventory: Inventory, racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine]
+) -> dict[str, str]:
+    """Return the address of the resource that offers each machine."""
+    address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
+    addresses: dict[str, str] = {}
+    for rack in racks:
+        addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
+    for address, offer in offers.items():
+        addresses[offer.machine.name] = address
+    return addresses
+
+
+def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
+    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and
+    name. A VM observed without its owner may be managed by now: `existing_names` are the names of existing
+    VMs.
+    """
+    entries = [
+        *site.configured_unmanaged,
+        *(observed for observed in site.observed_unmanaged if observed.name not in existing_names),
+    ]
+    with_cells = [entry for entry in entries if entry.cell_numbers]
+    without_cells = [entry for entry in entries if not entry.cell_numbers]
+    without_cells.sort(key=lambda entry: (entry.machine, entry.name.encode()))
+    return [_place_unmanaged_vm(site, entry) for entry in (*with_cells, *without_cells)]
+
+
+def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
+    """Place one unmanaged VM on its machine, as a pool of its own."""
+    name, machine = entry.name, site.machines[entry.machine]
+    sku = VmSku(
+        name=name,
+        vcpus=entry.cpu_cores,
+        emulator_vcpus=0,
+        memory_gib=entry.memory_gib,
+        disk_gib=entry.disk_gib,
+        numa_cells=max(entry.cells, 1),
+    )
+    placement = Placement(machine.name, machine.rack, machine.availability_zone, entry.cell_numbers)
+    site.add_vm(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
+    return UnmanagedVm(name, sku, placement)
+
+
+def can_use_cells(machine: Machine, sku: VmSku, cells: Sequence[int]) -> bool:
+    """Return whether a VM of the SKU can use these cells of the machine, ignoring other VMs."""
+    return len(set(cells)) == len(cells) == sku.numa_cells and all(cell < machine.cells for cell in cells)
+
+
+def update_location(machine: Machine, placement: Placement) -> Placement:
+    """Return the placement with the current rack and zone of its machine."""
+    if (machine.rack, machine.availability_zone) == (placement.rack, placement.availability_zone):
+        return placement
+    return Placement(machine.name, machine.rack, machine.availability_zone, placement.cells)
+
+
+def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
+    """Return the SKU of an existing VM: the recorded one if it is known, else its pool's; one with zeros if
+    nothing is known.
+    """
+    if pool is not None and pool.sku.name == vm.sku_name:
+        return pool.sku
+    known_sku = skus.get(vm.sku_name)
+    if known_sku is not None:
+        return known_sku
+    if pool is not None:
+        return pool.sku
+    return VmSku(vm.sku_name, 0, 0, 0, 0, max(len(vm.placement.cells), 1))
+
+
+def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
+    """Return the VM name in terms of the placement rule."""
+    if pool is None or not pool.rule_pool:
+        return VmName(demand.owner, demand.cluster, pool_name, number)
+    rule_number = number if pool.rule_number is None else pool.rule_number
+    return VmName(demand.owner, demand.cluster, pool.rule_pool, rule_number)
+
+
+def build_demand(
+    vm_demand: VmDemand,
+    pool: PoolDemand,
+    number: int | str,
+    last_resort: str | None = None,
+    group_hints: Iterable[Hint] = (),
+) -> Demand:
+    """Build the scheduler's demand for one VM."""
+    name = build_vm_name(vm_demand, pool, pool.pool, number)
+    extra_hints = tuple(group_hints)
+    constraints = (
+        replace(pool.constraints, hints=(*pool.constraints.hints, *extra_hints))
+        if extra_hints
+        else pool.constraints
+    )
+    return Demand(name, pool.sku, constraints, last_resort)
+
+
+Targets: TypeAlias = tuple[frozenset[str], frozenset[str]]
+
+
+def _find_no_targets(_resource_id: str) -> Targets | None:
+    return None
+
+
+class PlanContext(Struct):
+    """Context of resource types at one moment of a plan (a Surroundings of the ports)."""
+
+    skus: Mapping[str, VmSku]
+    clusters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    find_targets: Callable[[str], Targets | None] = _find_no_targets
+    sites: Mapping[str, Sequence[Machine]] = field(default_factory=dict)
+
+    def find_sku(self, name: str) -> VmSku | None:
+        """Return a VM SKU by name."""
+        return self.skus.get(name)
+
+    def list_sku_names(self) -> Sequence[str]:
+        """Return all known SKU names, sorted."""
+        return sorted(self.skus)
+
+    def find_cluster(self, cluster_id: str) -> Mapping[str, Any] | None:
+        """Return the attributes of the cluster with this id."""
+        return self.clusters.get(cluster_id)
+
+    def find_hint_targets(self, resource_id: str) -> Targets | None:
+        """Return the machines and racks of a hint's resource_id."""
+        return self.find_targets(resource_id)
+
+    def list_machines(self, site_id: str) -> Sequence[Machine] | None:
+        """Return the machines of a site."""
+        return self.sites.get(site_id)
+
+
+def collect_vm_skus(request: PlanRequest, inventory: Inventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
+    """Return all VM SKUs: the catalogue's of the plan's version, and the user's own."""
+    version = get_catalogue_version(request)
+    sku_catalogue = get_catalogue(version)
+    problems = []
+    if sku_catalogue is None:
+        known = ", ".join(sorted(CATALOGUES))
+        detail = f'There is no SKU catalogue "{version}".{suggest_name(version, CATALOGUES)} Known: {known}.'
+        span = request.configuration.settings.sku_catalogue_span
+        problems.append(build_error("unknown-sku-catalogue", detail, span))
+        sku_catalogue = CATALOGUES[NEWEST]
+    declared = {sku.name: sku for sku in inventory.skus.values()}
+    return {**sku_catalogue.vm_skus, **declared}, problems
+
+
+def get_catalogue_version(request: PlanRequest) -> str:
+    """Return the catalogue version of the plan, recorded in state."""
+    return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
+
+
+def build_prior_context(
+    prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
+) -> PlanContext:
+    """Build the context of prior arguments: SKUs and clusters before the plan."""
+    inventory = Inventory()
+    clusters: dict[str, Mapping[str, Any]] = {}
+    for address in prior.instances:
+        resource_type, current = types.get(address.type), prior.get_object(address)
+        if resource_type is None or current is None:
+            continue
+        if resource_type.kind is PlanningKind.CLUSTER:
+            clusters.setdefault(resource_type.identify(current.attributes), current.attributes)
+        elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
+            resource_type.add_to_inventory(current.attributes, str(address), inventory)
+    # For a SKU that is still declared, the current figures count.
+    prior_skus = {sku.name: sku for sku in inventory.skus.values()}
+    return PlanContext({**prior_skus, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
+
+
+def build_inventory(
+    objects: Iterable[tuple[Address, Mapping[str, Any]]], types: Mapping[str, ResourceType]
+) -> Inventory:
+    """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
+    inventory = Inventory()
+    known = [(types[address.type], address, values) for address, values in objects if address.type in types]
+    for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):
+        if kind.add_to_inventory is not None:
+            kind.add_to_inventory(values, str(address), inventory)
+    return inventory
+
+
+def list_machines(inventory: Inventory) -> frozenset[tuple[str, str]]:
+    """Return the offered machines of sites, schedulable or not: site and name."""
+    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    rack_machines = {
+        (rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines
+    }
+    own_machines = {
+        (site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()
+    }
+    site_ids = inventory.list_site_ids()
+    return frozenset((site_id, name) for site_id, name in rack_machines | own_machines if site_id in site_ids)
+
+
+# --- sites built from objects ------------------------------------------------------------------
+
+
+class SiteObject(Struct, frozen=True):
+    """One object: its address, attributes (plain data), creation number, and its type's private note."""
+
+    address: Address
+    attributes: Mapping[str, Any]
+    creation: int
+    note: Mapping[str, Any] | None = None
+
+
+class SiteLayout(Struct, frozen=True):
+    """Sites described by objects, by id and without VMs. `objects` are those of known types, in input order,
+    with their type. `skus` are all VM SKUs; `context` is the context of the objects' demands.
+    """
+
+    sites: Mapping[str, SitePlan]
+    objects: tuple[tuple[ResourceType, SiteObject], ...]
+    skus: Mapping[str, VmSku]
+    context: PlanContext
+
+
+def build_site_layout(
+    objects: Iterable[SiteObject], registries: Registries, catalogue: str = ""
+) -> SiteLayout:
+    """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
+    types = registries.resource_types
+    known = tuple(
+        (types[site_object.address.type], site_object)
+        for site_object in objects
+        if site_object.address.mode == "managed" and site_object.address.type in types
+    )
+    inventory = Inventory()
+    for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):
+        if kind.add_to_inventory is not None:
+            kind.add_to_inventory(site_object.attributes, str(site_object.address), inventory)
+            add_recorded_vms(inventory, kind, site_object.attributes, site_object.note)
+    catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
+    skus = {**catalogue_skus, **{sku.name: sku for sku in inventory.skus.values()}}
+    # Hint targets are irrelevant here: all VMs are placed.
+    context = PlanContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
+    for kind, site_object in known:
+        if kind.kind is PlanningKind.CLUSTER:
+            context.clusters.setdefault(kind.identify(site_object.attributes), site_object.attributes)
+    return SiteLayout(build_sites(inventory)[0], known, skus, context)

@@ -1,0 +1,403 @@
+"""Context of planning VMs: the sites, the prior and current context of arguments, and the demand of VMs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, suggest_name
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.placements.vm_demands import PoolDemand, VmDemand
+from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.vm_planning.site_plans import (
+    PlanContext,
+    SitePlan,
+    Targets,
+    build_inventory,
+    build_prior_context,
+    build_sites,
+    collect_vm_skus,
+    list_machines,
+)
+from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import Hint, HintScope
+from nexusform.scheduling.site_inventory import Inventory, MachineConflict
+
+# Owner of a hard hint, its index among the hints, and the attributes of its block.
+_ConfiguredHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
+
+
+class HintTargets:
+    """Machines and racks by the ids of hint targets: a VM, a cluster or VNF, a machine, a rack."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._racks = {rack.id: rack for rack in inventory.racks.values()}
+        self._machines: dict[str, tuple[str, str]] = {}  # id -> names of machine and rack
+        for rack in self._racks.values():
+            for machine in rack.machines:
+                self._machines[f"{rack.id}/{machine.name}"] = (machine.name, rack.name)
+        for offer in inventory.machines.values():
+            machine = offer.machine
+            self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
+        self._objects: dict[str, VmObject] = {}
+        # By the id of the hint target and the address of the hint owner.
+        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
+
+    def add_objects(self, objects: Iterable[VmObject]) -> None:
+        """Add the VMs of these objects as hint targets."""
+        for vms in objects:
+            values = vms.instance.config or vms.instance.planned
+            if values is not None and not vms.is_removed:
+                self._objects[vms.instance.type.identify(values)] = vms
+                self._record_hints(vms, values)
+
+    def _record_hints(self, vms: VmObject, values: Mapping[str, Any]) -> None:
+        """Record the hard hints of an object by target, replacing its previous ones."""
+        by_target: dict[str, list[_ConfiguredHint]] = {}
+        for index, hint in _iterate_hard_hints(values):
+            if isinstance(hint["resource_id"], str):
+                by_target.setdefault(hint["resource_id"], []).append((vms, index, hint))
+        for target, hints in by_target.items():
+            self._hints_by_target.setdefault(target, {})[vms.instance.address] = hints
+
+    def list_incoming_hints(self, vms: VmObject) -> list[HardHint]:
+        """Return the hard hints of other VMs that target this object, from the current locations of those
+        VMs. Affinity to a cluster means any of its VMs, so such a hint binds only an object with a single VM.
+        """
+        values = vms.instance.config or vms.instance.planned
+        if not self._hints_by_target or values is None or vms.request.demand is None:
+            return []
+        hints_by_owner = self._hints_by_target.get(vms.instance.type.identify(values), {})
+        is_single = sum(len(pool.numbers) for pool in vms.request.demand.pools) == 1
+        hints = []
+        for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
+            if not owner.placements.vms or owner is vms:
+                continue
+            hint = _invert_hint(owner, attributes)
+            if is_single or not hint.is_affinity:
+                name = next(iter(owner.placements.vms.values())).name
+                is_existing = not owner.request.actions.recreations
+                hints.append(HardHint(owner.instance.address, name, index, hint, is_existing=is_existing))
+        return hints
+
+    def list_own_hints(self, vms: VmObject) -> list[HardHint]:
+        """Return the hard hints of an object with one VM, each with its index."""
+        if vms.request.demand is None or vms.instance.config is None:
+            return []
+        pool = vms.request.demand.pools[0]
+        hints_by_attributes = {
+            (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
+        }
+        hints = []
+        for index, attributes in _iterate_hard_hints(vms.instance.config):
+            affinity = attributes["hint_type"] == "Affinity"
+            hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
+            if hint is not None:
+                hints.append(HardHint(vms.instance.address, pool.names[0], index, hint, is_existing=False))
+        return hints
+
+    def __call__(self, resource_id: str) -> Targets | None:
+        """Return the names of machines and racks, or None if nothing has this id."""
+        vms = self._objects.get(resource_id)
+        if vms is not None:
+            placements = [vm.placement for vm in vms.placements.vms.values()]
+            return frozenset(placement.machine for placement in placements), frozenset(
+                placement.rack for placement in placements
+            )
+        if resource_id in self._machines:
+            machine, rack = self._machines[resource_id]
+            return frozenset({machine}), frozenset({rack})
+        offer = self._racks.get(resource_id)
+        if offer is not None:
+            return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
+        return None
+
+
+def _invert_hint(owner: VmObject, attributes: Mapping[str, Any]) -> Hint:
+    """Return a hard hint as it binds its target: with, or away from, the owner's VMs."""
+    placements = [vm.placement for vm in owner.placements.vms.values()]
+    return Hint(
+        is_affinity=attributes["hint_type"] == "Affinity",
+        is_hard=True,
+        scope=HintScope(attributes["scope"]),
+        machines=frozenset(placement.machine for placement in placements),
+        racks=frozenset(placement.rack for placement in placements),
+        target=f"{owner.instance.address}, whose hint names it",
+    )
+
+
+def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the hard hints of a VM with their indexes."""
+    hints = values.get("placement_hint")
+    for index, hint in enumerate(hints if isinstance(hints, list) else ()):
+        if hint["scheduling_execution"] == "Hard":
+            yield index, hint
+
+
+class VmContext(Struct, frozen=True):
+    """Context of placing the VMs of a plan. `prior_context` belongs to prior arguments, `current_context` to
+    current ones; `hints` resolves hint targets. `healed_names` are the VMs to re-create by the address of
+    their object (text), `explain` the (address, name) of VMs to explain; None = every placed VM.
+    `is_recorded_machine(site, machine)`: state contains the resource of a machine, and this plan does not
+    merely forget it.
+    """
+
+    sites: Mapping[str, SitePlan]
+    prior_context: PlanContext
+    current_context: PlanContext
+    hints: HintTargets
+    healed_names: Mapping[str, frozenset[str]]
+    explain: frozenset[tuple[str, str]] | None
+    is_recorded_machine: Callable[[str, str], bool]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def start_recording(self) -> None:
+        """Start recording operations on all sites, after the removals."""
+        for site in self.sites.values():
+            site.start_recording()
+
+
+def build_vm_context(blocks: BlockPlanner) -> VmContext:
+    """Build the context from the racks and machines planned so far."""
+    request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
+    sites, clashes = build_sites(inventory, request.split_choice)
+    _mark_recreated_machines(sites, blocks)
+    skus, problems = collect_vm_skus(request, inventory)
+    hints = HintTargets(inventory)
+    machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
+    heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
+    return VmContext(
+        sites=sites,
+        prior_context=build_prior_context(blocks.prior, skus, request.registries.resource_types),
+        current_context=PlanContext(skus, find_targets=hints, sites=machines),
+        hints=hints,
+        healed_names=heal if selection.heal else {},
+        explain=None if request.includes_rejections else frozenset(request.explain),
+        is_recorded_machine=_build_machine_lookup(blocks),
+        diagnostics=(*[_build_clash_error(clash, blocks.instances) for clash in clashes], *problems),
+    )
+
+
+def _mark_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
+    """Mark the machines re-created by this plan."""
+    missing = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()
+    offering_instances = [
+        instance for instance in blocks.instances.values() if instance.type.add_to_inventory is not None
+    ]
+    if not missing and not any(
+        instance.is_replaced or instance.action is Action.DELETE for instance in offering_instances
+    ):
+        return
+    from nexusform.planning.vm_planning.machine_recreation import find_recreated_machines
+
+    for site_id, machines in find_recreated_machines(blocks, sites).items():
+        sites[site_id].recreated_machines = machines
+
+
+def build_destroy_context(blocks: BlockPlanner) -> VmContext:
+    """Build the context of a destroy plan, without sites."""
+    skus, _ = collect_vm_skus(blocks.request, blocks.inventory)
+    before = build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
+    is_recorded_machine = _build_machine_lookup(blocks)
+    return VmContext({}, before, before, HintTargets(blocks.inventory), {}, frozenset(), is_recorded_machine)
+
+
+def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
+    """Return a lazy lookup of machines recorded in state, except those that this plan forgets."""
+
+    @cache
+    def list_recorded_machines() -> frozenset[tuple[str, str]]:
+        forgotten = {
+            candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET
+        }
+        recorded = [
+            (address, instance.current.attributes)
+            for address, instance in blocks.prior.state.instances.items()
+            if instance.current is not None and address not in forgotten
+        ]
+        return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))
+
+    return lambda site_id, machine: (site_id, machine) in list_recorded_machines()
+
+
+def _build_clash_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
+    """Build the error for two descriptions of one machine, at the second."""
+    if clash.attribute == "name":
+        detail = (
+            f'The machine "{clash.name}" stands twice on site {clash.site_id}: {clash.first} and '
+            f"{clash.second} both describe it. A machine is known by its site and name; give one of them "
+            "another name, or remove it."
+        )
+    else:
+        detail = (
+            f"{clash.first} and {clash.second} describe the same slot of one rack. Give one of them "
+            "another slot."
+        )
+    by_text = {str(address): instance for address, instance in instances.items()}
+    second = by_text.get(clash.second)
+    if second is None:
+        return build_error("duplicate-machine", detail)
+    at_argument = second.type.kind is PlanningKind.MACHINE  # racks have no machine names
+    argument = "name" if clash.attribute == "name" else "slot"
+    return second.build_error("duplicate-machine", detail, (argument,) if at_argument else ())
+
+
+# --- demand ------------------------------------------------------------------------------------
+
+
+def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
+    """Compute the demand of an instance; None if it is removed or invalid. Without a demand it is marked
+    invalid.
+    """
+    instance = vms.instance
+    family = instance.type.vms
+    attributes = instance.config if instance.config is not None else instance.planned
+    if instance.is_removed or instance.is_invalid or attributes is None or family is None:
+        return None, []
+    demand, problems = family.build_demand(attributes, context.current_context, instance.address)
+    if demand is not None and instance.block is not None:
+        demand_problems = list(_check_demand(demand, vms, context))
+        problems = [*problems, *demand_problems]
+        if any(problem.severity is Severity.ERROR for problem in demand_problems):
+            demand = None
+    instance.is_invalid |= demand is None
+    return demand, [instance.build_diagnostic(problem) for problem in problems]
+
+
+def _check_demand(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterator[Problem]:
+    """Yield problems for missing sites, zones and machines."""
+    site = context.sites.get(demand.site_id)
+    if site is None:
+        yield _build_unknown_site_problem(demand, sorted(context.sites))
+        return
+    zones = site.list_zones()
+    for pool in demand.pools:
+        missing = sorted((pool.zones or frozenset()) - set(zones))
+        if missing:
+            problem = _build_unknown_zones_problem(pool, demand.site_id, missing, zones)
+            yield (
+                replace(problem, severity=Severity.WARNING)
+                if _has_unchanged_zones(pool, vms, site)
+                else problem
+            )
+        if pool.pinned_machine and pool.pinned_machine not in site.machines:
+            yield _build_unknown_machine_problem(pool, site)
+
+
+def _has_unchanged_zones(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
+    """Return whether a pool had these zones before, and all of its VMs stay: a real site may report a pool
+    with zones of removed racks.
+    """
+    if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
+        return False
+    machines = [vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool]
+    return all(machine in site.machines for machine in machines)
+
+
+def _build_unknown_site_problem(demand: VmDemand, known: Sequence[str]) -> Problem:
+    hint = suggest_name(demand.site_id, known) if demand.site_id else ""
+    known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
+    return Problem(
+        () if demand.parent_id else ("site_id",),
+        "unknown-site",
+        f'No site has the id "{demand.site_id}".{hint}{known_text}',
+    )
+
+
+def _build_unknown_zones_problem(
+    pool: PoolDemand, site_id: str, missing: Iterable[str], zones: Iterable[str]
+) -> Problem:
+    zone_text = ", ".join(f'"{zone}"' for zone in zones) or "none"
+    names = ", ".join(f'"{zone}"' for zone in missing)
+    return Problem(
+        (*pool.path, "availability_zones"),
+        "unknown-availability-zone",
+        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. "
+        "Name one of these, or leave availability_zones out to allow all.",
+    )
+
+
+def _build_unknown_machine_problem(pool: PoolDemand, site: SitePlan) -> Problem:
+    hint = suggest_name(pool.pinned_machine, site.machines)
+    return Problem(
+        ("machine",), "unknown-machine", f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
+    )
+
+
+# --- the last System pool ----------------------------------------------------------------------
+
+
+def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+    """Yield errors for the replacement of a cluster's only System pool, warnings for clusters that lose all
+    System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
+    needs a System pool at all times.
+    """
+    yield from _check_replaced_system_pools(objects)
+    yield from _check_lost_system_pools(objects)
+
+
+def _check_replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+    """Yield errors for replaced pools that are the only System pool of an unchanged cluster."""
+    existing = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None]
+    system_pools: Counter[str] = Counter()
+    for _, prior in existing:
+        system_pools[prior.owner] += sum(pool.is_system for pool in prior.pools)
+    for vms, prior in existing:
+        is_unchanged = not vms.instance.is_replaced and vms.instance.block is not None
+        if vms.request.demand is None or not is_unchanged or system_pools[prior.owner] != 1:
+            continue
+        pools = {pool.pool: pool for pool in vms.request.demand.pools}
+        for pool in prior.pools:
+            if pool.is_system and pool.pool in pools and _is_replaced(vms, pool, pools[pool.pool]):
+                yield _build_system_pool_error(vms.instance, prior.cluster, pool)
+
+
+def _check_lost_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+    """Yield warnings for remaining clusters that lose all System pools, of their own blocks or others'."""
+    before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
+    after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
+    for vms in objects:
+        prior, instance = vms.prior.demand, vms.instance
+        is_unchanged = (
+            vms.request.demand is not None and instance.block is not None and not instance.is_replaced
+        )
+        if prior is None or prior.parent_id or not is_unchanged:
+            continue
+        if before[prior.owner] and not after[prior.owner]:
+            detail = (
+                f"The change leaves {prior.cluster} without a pool of mode System, and Azure does not "
+                "delete the last: a cluster needs one at all times. Keep one, or add another."
+            )
+            warning = Problem((), "cluster-loses-its-system-pools", detail, Severity.WARNING)
+            yield instance.build_diagnostic(warning)
+
+
+def _iterate_system_pool_owners(demands: Iterable[VmDemand | None]) -> Iterator[str]:
+    for demand in demands:
+        if demand is not None:
+            yield from (demand.owner for pool in demand.pools if pool.is_system)
+
+
+def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
+    """Return whether the pool is replaced, even if VMs have another trigger of higher precedence."""
+    exists = any(name == pool.pool for name, _ in vms.prior.existing)
+    return exists and bool(find_changed_argument(prior, pool))
+
+
+def _build_system_pool_error(instance: Instance, cluster: str, pool: PoolDemand) -> Diagnostic:
+    return instance.build_error(
+        "last-system-pool-cannot-be-replaced",
+        f"The change deletes and creates {pool.pool}, the only pool of {cluster} with mode System, and a "
+        "cluster needs one at all times. Take two steps: add a second pool with mode System and apply; then "
+        f"change {pool.pool} and apply again.",
+        pool.path,
+    )

@@ -1,0 +1,466 @@
+"""VMs of one instance during planning, and the reasons to add, remove or re-create each. State records for
+each VM the trigger and the serial of the apply that placed it, in the object's private note as {"placed":
+[[serial, trigger, [names...]], ...]}, oldest first: one entry for all VMs placed together, so that a large
+pool costs little more than its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.interfaces.plugins import UnplacedVms
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.explanation import Explanation, Shortage
+from nexusform.scheduling.racks.vms import Hint, Placement
+
+ROLLING = "kubernetes_version_changed"
+MACHINE_REMOVED = "machine_removed"
+MACHINE_REPLACED = "machine_replaced"
+MACHINE_FORGOTTEN = "machine_forgotten"
+
+VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
+MACHINE_EVACUATED = "machine_evacuated"
+HEAL = "heal"
+PLACED_KEY = "placed"
+LEFT_KEY = "left"
+
+
+class VmActions(Struct, frozen=True):
+    """Actions on the VMs of one resource instance, each with its trigger. `removals`: deleted. `recreations`:
+    re-created under the same name (removed first, except for an upgrade of Kubernetes). `additions`: new.
+    `unchanged`: no action. Pools in the order of the demand, numbers ascending. `waiting` are VMs without a
+    machine on the platform and without a trigger to re-create them. `losses`: no step acts on them, and their
+    machine is missing or another one after the plan. `forgets`: they keep running unmanaged.
+    """
+
+    removals: dict[VmKey, str] = field(default_factory=dict)
+    recreations: dict[VmKey, str] = field(default_factory=dict)
+    additions: dict[VmKey, str] = field(default_factory=dict)
+    unchanged: list[VmKey] = field(default_factory=list)
+    waiting: list[VmKey] = field(default_factory=list)
+    losses: dict[VmKey, str] = field(default_factory=dict)
+    forgets: dict[VmKey, str] = field(default_factory=dict)
+
+
+class HardHint(Struct, frozen=True):
+    """Hard hint that restricts the location of a VM: its own, or that of another VM with this VM as its
+    target. `address` is the owner of the hint, `name` its name, `index` its index among the `placement_hint`
+    blocks. `is_existing`: the owner is another VM that stays.
+    """
+
+    address: Address
+    name: str
+    index: int
+    hint: Hint
+    is_existing: bool
+
+
+class PriorVms(Struct, frozen=True):
+    """VMs of one instance before the plan. `demand` is that of the prior arguments, `existing` are the VMs in
+    state, `unplaced` those without a machine, `recorded_placements` the placements in state of VMs observed
+    elsewhere.
+    """
+
+    demand: VmDemand | None = None
+    existing: Mapping[VmKey, PlacedVm] = field(default_factory=dict)
+    unplaced: UnplacedVms = field(default_factory=dict)
+    recorded_placements: Mapping[VmKey, Placement] = field(default_factory=dict)
+
+
+class VmRequest(Struct, frozen=True):
+    """Requested VMs (`demand`: None while unknown), their `site`, and the resulting actions."""
+
+    demand: VmDemand | None = None
+    site: SitePlan | None = None
+    actions: VmActions = field(default_factory=VmActions)
+
+
+class VmPlacements(Struct, frozen=True):
+    """Placements of VMs, filled VM by VM by vm_phase.py alone. `reservations` is the capacity used by VMs of
+    before: site and handle. `vms` are the VMs after the plan, `tokens` the handles of those it placed itself,
+    `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
+    behind failures. `explanations` are the requested decisions, `pin_rejections` the reasons against pinned
+    VMs. `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
+    re-created at their location on re-created machines, without a placement decision.
+    """
+
+    reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
+    vms: dict[VmKey, PlacedVm] = field(default_factory=dict)
+    tokens: dict[VmKey, int] = field(default_factory=dict)
+    failures: dict[VmKey, Shortage] = field(default_factory=dict)
+    pool_shortages: dict[str, Shortage] = field(default_factory=dict)
+    binding_hints: list[HardHint] = field(default_factory=list)
+    explanations: dict[VmKey, Explanation] = field(default_factory=dict)
+    pin_rejections: list[str] = field(default_factory=list)
+    relocated: set[VmKey] = field(default_factory=set)
+    restored: set[VmKey] = field(default_factory=set)
+
+
+class VmObject(Struct):
+    """VMs of one instance: before the plan (`prior`), as requested (`request`), and as placed (`placements`).
+    The instance of a waiting block is set later.
+    """
+
+    instance: Instance
+    prior: Final[PriorVms] = field(default_factory=PriorVms)
+    request: VmRequest = field(default_factory=VmRequest)
+    placements: Final[VmPlacements] = field(default_factory=VmPlacements)
+
+    @property
+    def pools(self) -> tuple[PoolDemand, ...]:
+        """Requested pools; none while unknown."""
+        return self.request.demand.pools if self.request.demand is not None else ()
+
+    @property
+    def prior_pools(self) -> tuple[PoolDemand, ...]:
+        """Pools of the prior arguments; none for a new instance."""
+        return self.prior.demand.pools if self.prior.demand is not None else ()
+
+    @property
+    def waiting_vms(self) -> UnplacedVms:
+        """VMs without a machine that exist after the plan."""
+        return {key: self.prior.unplaced[key] for key in self.request.actions.waiting}
+
+    @property
+    def existing_names(self) -> Iterator[str]:
+        """Names of the VMs in state, both nexusform's and the platform's."""
+        return chain.from_iterable(vm.names for vm in self.prior.existing.values())
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the object and all of its VMs stay unchanged."""
+        actions = self.request.actions
+        return not (
+            self.instance.is_replaced
+            or actions.removals
+            or actions.recreations
+            or actions.additions
+            or actions.forgets
+            or self.placements.relocated
+            or len(actions.waiting) < len(self.prior.unplaced)
+        )
+
+    @property
+    def keeps_old_vms(self) -> bool:
+        """Whether the old VMs use their capacity while the new ones are placed."""
+        return self.instance.action is Action.REPLACE_CREATE_FIRST
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the whole instance is removed."""
+        return self.instance.is_removed
+
+    def get_trigger(self, key: VmKey) -> str:
+        """Return the trigger of placing a VM, "" for an unchanged one."""
+        return self.request.actions.recreations.get(key) or self.request.actions.additions.get(key) or ""
+
+    def get_prior_placement(self, key: VmKey) -> Placement:
+        """Return the placement of a VM before the plan."""
+        return self.prior.existing[key].placement
+
+    def get_placement(self, key: VmKey) -> Placement:
+        """Return the placement of a VM after the plan."""
+        return self.placements.vms[key].placement
+
+    def list_prior_names(self) -> list[str]:
+        """Return all names of the VMs before the plan, including those without a machine."""
+        names = list(chain.from_iterable(vm.names for vm in self.prior.existing.values()))
+        for record in self.prior.unplaced.values():
+            names += [name for name in (record["name"], record.get("platform_name")) if name]
+        return names
+
+    def list_names(self) -> list[str]:
+        """Return the names of the VMs after the plan, pools in order, numbers ascending."""
+        return [vm.name for vm in self.list_placed_vms()]
+
+    def list_failed_names(self) -> list[str]:
+        """Return the names of the VMs without capacity."""
+        if not self.placements.failures:
+            return []
+        names: list[str] = []
+        for pool in self.pools:
+            numbered = zip(pool.numbers, pool.names, strict=True)
+            names += [name for number, name in numbered if (pool.pool, number) in self.placements.failures]
+        return names
+
+    def list_placed_names(self) -> list[tuple[str, str]]:
+        """Return the names and triggers of the VMs placed by this plan, in order of placement."""
+        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
+
+    def map_left_machines(self) -> dict[str, str]:
+        """Return by VM name the machines that VMs leave because these are missing, evacuated or unhealthy for
+        the VM.
+        """
+        hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
+        return {
+            self.placements.vms[key].name: self.prior.existing[key].placement.machine
+            for key in self.placements.tokens
+            if key in self.prior.existing and self.get_trigger(key) in hardware_triggers
+        }
+
+    def keep_all(self, demand: VmDemand | None = None) -> None:
+        """Keep every VM at its location; `demand` is the continuing demand."""
+        self.placements.vms.clear()
+        self.placements.vms.update(self.prior.existing)
+        actions = VmActions(unchanged=list(self.prior.existing), waiting=list(self.prior.unplaced))
+        self.request = replace(self.request, demand=demand or self.request.demand, actions=actions)
+
+    def keep_outside_selection(self, find_trigger: Callable[[str], str]) -> None:
+        """Keep the VMs of an object outside the selection, except those with a missing or re-created
+        machine.
+        """
+        self.keep_all()
+        losses = {}
+        for key, vm in self.prior.existing.items():
+            trigger = find_trigger(vm.placement.machine)
+            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
+                losses[key] = trigger
+        stay = [key for key in self.prior.existing if key not in losses]
+        self.request = replace(
+            self.request, actions=replace(self.request.actions, unchanged=stay, losses=losses)
+        )
+
+    def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
+        """Forget the object while its VMs keep running and using capacity. VMs with a removed or re-created
+        machine are lost.
+        """
+        before = self.prior
+        actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
+        for key, vm in before.existing.items():
+            machine_trigger = find_trigger(vm.placement.machine)
+            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
+                actions.losses[key] = machine_trigger
+                del actions.forgets[key]
+        self.request = VmRequest(actions=actions)
+
+    def list_placed_vms(self) -> list[PlacedVm]:
+        """Return every VM after the plan, pools in order, numbers ascending."""
+        vms: list[PlacedVm] = []
+        for pool in self.pools:
+            keys = [(pool.pool, number) for number in pool.numbers]
+            vms += [self.placements.vms[key] for key in keys if key in self.placements.vms]
+        return vms
+
+    def list_vms(self) -> Sequence[PlacedVm]:
+        """Return every VM after the plan; with an unknown demand all prior VMs."""
+        if self.is_removed:
+            return ()
+        return tuple(self.prior.existing.values()) if self.request.demand is None else self.list_placed_vms()
+
+    def list_prior_racks(self) -> frozenset[str]:
+        """Return the racks of the VMs before the plan."""
+        return frozenset(vm.placement.rack for vm in self.prior.existing.values())
+
+    def list_racks(self) -> frozenset[str]:
+        """Return the racks of the VMs after the plan."""
+        return frozenset(vm.placement.rack for vm in self.list_vms())
+
+    def list_remaining_vms(self) -> list[PlacedVm]:
+        """Return the prior VMs after a release step: unchanged ones, and those that roll later."""
+        return [vm for key, vm in self.prior.existing.items() if not self.is_released_early(key)]
+
+    def is_released_early(self, key: VmKey) -> bool:
+        """Return whether a VM of an updated object is removed before anything is placed. Rolling ones are
+        not: they free capacity when their own object is updated.
+        """
+        return (
+            key in self.request.actions.removals
+            or self.request.actions.recreations.get(key, ROLLING) != ROLLING
+        )
+
+
+# --- actions on VMs and their triggers -----------------------------------------------------------
+
+
+class VmSituation(Struct, frozen=True):
+    """Conditions of the VMs of one instance besides its arguments. `common_trigger` is the trigger of every
+    VM ("cluster_replaced", "requested", or the one of a removal), "" for none. `healed_names` are the VMs to
+    re-create on request. `find_machine_trigger(machine)` returns "machine_removed", "machine_forgotten",
+    "machine_evacuated", "machine_replaced" or "". `unplaced` are the VMs without a machine.
+    """
+
+    common_trigger: str = ""
+    healed_names: frozenset[str] = frozenset()
+    find_machine_trigger: Callable[[str], str] = lambda _machine: ""
+    unplaced: UnplacedVms = field(default_factory=dict)
+
+
+def compute_actions(
+    existing_vms: tuple[PlacedVm, ...],
+    prior_demand: VmDemand | None,
+    demand: VmDemand | None,
+    situation: VmSituation,
+) -> VmActions:
+    """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to
+    find changed arguments and nodes deleted outside nexusform); `demand` None means that the resource is
+    removed.
+    """
+    actions = VmActions()
+    existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
+    pools = {pool.pool: pool for pool in demand.pools} if demand else {}
+    numbers = {name: frozenset(pool.numbers) for name, pool in pools.items()}
+    for key in (*existing_by_key, *situation.unplaced):
+        pool_name, vm_number = key
+        if pool_name not in pools:
+            actions.removals[key] = "pool_removed" if demand else situation.common_trigger
+        elif vm_number not in numbers[pool_name]:
+            actions.removals[key] = situation.common_trigger or "scale_in"
+    prior_pools = {pool.pool: pool for pool in prior_demand.pools} if prior_demand else {}
+    is_upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
+    for pool in pools.values():
+        prior = prior_pools.get(pool.pool)
+        changed_trigger = find_changed_argument(prior, pool)
+        prior_numbers = set(prior.numbers) if prior else set()
+        for number in pool.numbers:
+            key = (pool.pool, number)
+            existing_vm = existing_by_key.get(key)
+            if existing_vm is not None:
+                _add_existing(
+                    actions, key, _find_trigger(existing_vm, situation, is_upgraded, changed_trigger)
+                )
+            elif key in situation.unplaced:
+                _add_waiting(actions, key, situation, is_upgraded, changed_trigger)
+            else:
+                _add_missing(actions, key, situation, prior, was_there=number in prior_numbers)
+    return actions
+
+
+def _add_existing(actions: VmActions, key: VmKey, trigger: str) -> None:
+    """Add an existing VM: unchanged, unless a trigger re-creates it."""
+    if trigger:
+        actions.recreations[key] = trigger
+    else:
+        actions.unchanged.append(key)
+
+
+def _add_missing(
+    actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
+) -> None:
+    """Add a missing VM: new, or re-created if the prior arguments requested it already."""
+    if situation.common_trigger:
+        actions.recreations[key] = situation.common_trigger
+    elif was_there:
+        actions.recreations[key] = "node_deleted"
+    else:
+        actions.additions[key] = "scale_out" if prior else "new"
+
+
+def _add_waiting(
+    actions: VmActions, key: VmKey, situation: VmSituation, is_upgraded: bool, changed_trigger: str
+) -> None:
+    """Add a VM without a machine: still waiting, unless a trigger re-creates it."""
+    trigger = situation.common_trigger or (ROLLING if is_upgraded else changed_trigger)
+    record = situation.unplaced[key]
+    if not situation.healed_names.isdisjoint({record["name"], record.get("platform_name")}):
+        trigger = HEAL
+    if trigger:
+        actions.recreations[key] = trigger
+    else:
+        actions.waiting.append(key)
+
+
+def _find_trigger(vm: PlacedVm, situation: VmSituation, is_upgraded: bool, changed_trigger: str) -> str:
+    """Return the first applicable trigger to re-create an existing VM, "" for none."""
+    if not situation.healed_names.isdisjoint(vm.names):
+        return HEAL
+    if situation.common_trigger:
+        return situation.common_trigger
+    machine_trigger = situation.find_machine_trigger(vm.placement.machine)
+    if machine_trigger:
+        return machine_trigger
+    return ROLLING if is_upgraded else changed_trigger
+
+
+def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
+    """Return the first changed argument of the pool in order of precedence; "" for none, or for a new
+    pool.
+    """
+    if prior is None:
+        return ""
+    prior_values = dict(prior.triggers)
+    return next((name for name, value in pool.triggers if prior_values.get(name) != value), "")
+
+
+def record_placed(
+    prior: Mapping[str, Any] | None,
+    placed_vms: Sequence[tuple[str, str]],
+    present: Collection[str],
+    serial: int,
+) -> dict[str, Any] | None:
+    """Return the object's note after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
+    the plan, `present` all VMs afterwards, `serial` that of the state after apply.
+    """
+    unchanged_names = set(present) - {name for name, _ in placed_vms}
+    note = dict(prior) if isinstance(prior, Mapping) else {}
+    groups: list[list[Any]] = []
+    for prior_serial, trigger, names in _read_entries(note.pop(PLACED_KEY, ())):
+        remaining_names = [name for name in names if name in unchanged_names]
+        if remaining_names:
+            groups.append([prior_serial, trigger, remaining_names])
+    names_by_trigger: dict[str, list[str]] = {}
+    for name, trigger in placed_vms:
+        names_by_trigger.setdefault(trigger, []).append(name)
+    groups += [[serial, trigger, names] for trigger, names in names_by_trigger.items()]
+    if groups:
+        note[PLACED_KEY] = groups
+    return note or None
+
+
+def record_left_machines(
+    note: Mapping[str, Any] | None,
+    left_machines: Mapping[str, str],
+    placed_names: Collection[str],
+    present: Collection[str],
+) -> dict[str, Any] | None:
+    """Return the note with the machines left by VMs because these failed or were evacuated, by VM name, until
+    the VM is placed elsewhere (`placed_names`).
+    """
+    remaining = {
+        name: machine
+        for name, machine in _read_left_machines(note).items()
+        if name in present and name not in placed_names
+    }
+    machines = {**remaining, **left_machines}
+    other_notes = {key: value for key, value in (note or {}).items() if key != LEFT_KEY}
+    return {**other_notes, **({LEFT_KEY: machines} if machines else {})} or None
+
+
+def get_left_machine(private: Mapping[str, Any] | None, name: str) -> str:
+    """Return the machine that a VM had to leave; "" for none."""
+    return _read_left_machines(private).get(name, "")
+
+
+def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the left machines in a note, ignoring invalid entries: state may have been edited."""
+    entries = private.get(LEFT_KEY) if isinstance(private, Mapping) else None
+    if not isinstance(entries, Mapping):
+        return {}
+    return {name: machine for name, machine in entries.items() if isinstance(machine, str)}
+
+
+def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
+    """Return the trigger and serial of a VM's placement; None if unknown."""
+    entries = private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ()
+    for serial, trigger, names in reversed(_read_entries(entries)):
+        if name in names:
+            return trigger, serial
+    return None
+
+
+def _read_entries(entries: Any) -> list[tuple[int, str, list[str]]]:
+    """Return the valid entries of a note: state may have been edited."""
+    valid_entries: list[tuple[int, str, list[str]]] = []
+    for entry in entries if isinstance(entries, list | tuple) else ():
+        match entry:
+            case [int(serial), str(trigger), [*names]] if all(isinstance(name, str) for name in names):
+                valid_entries.append((serial, trigger, names))
+    return valid_entries

@@ -1,0 +1,474 @@
+"""Two passes over phase 4, and the pass of a destroy plan. Pass one, with unknown placements: the demand of
+every block, so that all removals happen and all VMs without a machine are placed before new ones. Pass two,
+block by block: the new VMs, each with the previous placements known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.configuration.declarations.limits import build_limit_error
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import has_unknown
+from nexusform.placements.vm_demands import VmDemand
+from nexusform.planning.instances.argument_evaluation import find_unknown_placement_arguments
+from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
+from nexusform.planning.instances.difference import has_equal_values, plan_attributes
+from nexusform.planning.instances.instance import REPLACED_WITH_HOST, Decision, Instance
+from nexusform.planning.name_resolution.evaluation import Evaluation, build_resource_key
+from nexusform.planning.name_resolution.repetition import ResourceView
+from nexusform.planning.plan_request import Stage
+from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.vm_planning import vm_phase
+from nexusform.planning.vm_planning.site_plans import (
+    PlanContext,
+    SitePlan,
+    build_inventory,
+    build_sites,
+    place_unmanaged_vms,
+)
+from nexusform.planning.vm_planning.vm_context import (
+    VmContext,
+    build_destroy_context,
+    check_system_pools,
+    compute_demand,
+)
+from nexusform.planning.vm_planning.vm_object import VmObject, record_left_machines, record_placed
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address, ConfigAddress, compute_address_order
+from nexusform.resources.graph import find_reachable
+
+
+class PlannedVms(Struct, frozen=True):
+    """VMs of a plan by the address of their object, and the evaluation with known placements."""
+
+    objects: Mapping[Address, VmObject]
+    evaluation: Evaluation
+    diagnostics: list[Diagnostic]
+
+
+def plan_vms(
+    vm_blocks: Sequence[ResourceBlock],
+    orphans: Sequence[Instance],
+    context: VmContext,
+    blocks: BlockPlanner,
+    evaluation: Evaluation,
+) -> PlannedVms:
+    """Plan the blocks of phase 4; `orphans` are VM instances without a block."""
+    planner = _VmPlanner(blocks, context)
+    first = evaluation.create_fork()
+    # instances of waiting blocks are unknown yet
+    instances_by_block = planner.run_first_pass(vm_blocks, first)
+    early = [*chain.from_iterable(instances_by_block.values()), *orphans]
+    waiting_blocks = [block for block in vm_blocks if block.address not in instances_by_block]
+    planner.add_prior_vms([*early, *planner.iterate_prior_instances(waiting_blocks)])
+    planner.decide_actions(early, first)
+    planner.release_and_replace(early)
+    second = evaluation.create_fork()
+    for block in vm_blocks:
+        if block.address in instances_by_block:
+            _copy_views(block, first, second)
+            planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
+        else:
+            planner.run_second_pass(planner.plan_waiting_block(block, second), second)
+    for instance in orphans:
+        blocks.add_instance(instance, second)
+    if any(vms.request.actions.forgets for vms in planner.objects.values()):
+        from nexusform.planning.vm_planning.forgotten_vms import record_forgotten_vms
+
+        record_forgotten_vms(planner.objects.values(), blocks, context)
+    placed_evaluation = second.create_reporting_copy([*second.diagnostics, *evaluation.diagnostics])
+    return PlannedVms(planner.objects, placed_evaluation, planner.diagnostics)
+
+
+def _copy_views(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
+    """Give the block the shape of pass one, also without instances."""
+    for module in second.list_module_instances(block.address.module):
+        block_key = build_resource_key(block.address, module.path)
+        view = first.resources[block_key]
+        unknown = {key: item for key, item in view.items.items() if item.attributes is None}
+        second.resources[block_key] = ResourceView(view.shape, unknown)
+
+
+class _VmPlanner:
+    """Planner of phase 4: the objects so far, and the diagnostics."""
+
+    def __init__(self, blocks: BlockPlanner, context: VmContext) -> None:
+        self.blocks = blocks
+        self.context = context
+        self.objects: dict[Address, VmObject] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self._demand_count = 0
+        self._new_count = self._placed_count = 0  # new VMs, and those processed so far
+
+    def _get_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
+        return [self.objects[instance.address] for instance in instances]
+
+    # --- pass one: the demand of every block ---
+
+    def run_first_pass(
+        self, vm_blocks: Sequence[ResourceBlock], evaluation: Evaluation
+    ) -> dict[ConfigAddress, list[Instance]]:
+        """Return the instances of blocks independent of placements. The others wait for pass two; their
+        problems are not reported yet, because they may disappear.
+        """
+        early_instances: dict[ConfigAddress, list[Instance]] = {}
+        for block in vm_blocks:
+            if not evaluation.has_known_modules(block.address.module):
+                continue
+            # Only problems of count and for_each are reported from this pass: these are not evaluated again,
+            # unlike modules.
+            expansion_evaluation = evaluation.create_reporting_copy()
+            expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
+            if expanded is None:
+                continue
+            problems = self._evaluate_arguments(expanded.instances, evaluation)
+            if problems is not None:
+                early_instances[block.address] = expanded.instances
+                self.blocks.diagnostics += expanded.diagnostics
+                self.diagnostics += [*expansion_evaluation.diagnostics, *problems]
+        return early_instances
+
+    def _evaluate_arguments(
+        self, instances: Sequence[Instance], evaluation: Evaluation
+    ) -> list[Diagnostic] | None:
+        """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer
+        to the instances with unknown placements.
+        """
+        diagnostics: list[Diagnostic] = []
+        for instance in instances:
+            if instance.is_configured:
+                diagnostics += self.blocks.evaluate(instance, evaluation)
+                if find_unknown_placement_arguments(instance):
+                    return None
+                instance.decision = Decision(planned=_plan_without_placement(instance))
+            if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
+                expose_instance(instance, evaluation)
+        return diagnostics
+
+    # --- existing VMs and their actions ---
+
+    def iterate_prior_instances(self, waiting_blocks: Iterable[ResourceBlock]) -> Iterator[Instance]:
+        """Yield the prior instances of blocks waiting for pass two."""
+        for block in waiting_blocks:
+            for address in self.blocks.prior.by_block.get(block.address, ()):
+                yield self.blocks.build_unchanged(address)
+
+    def add_prior_vms(self, instances: Iterable[Instance]) -> None:
+        """Reserve the capacity of all prior VMs, then of unmanaged VMs."""
+        for instance in instances:
+            recorded = self.blocks.prior.state.instances.get(instance.address)
+            current = recorded.current if recorded is not None else None
+            attributes = current.attributes if current is not None else None
+            self.objects[instance.address] = vm_phase.build_vm_object(instance, self.context, attributes)
+        names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
+        for site in self.context.sites.values():
+            place_unmanaged_vms(site, names)
+
+    def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
+        """Decide the actions on the VMs of all instances; a separate pool follows its cluster, also into a
+        replacement.
+        """
+        self.context.hints.add_objects(self.objects.values())
+        clusters = [
+            instance
+            for instance in instances
+            if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
+        ]
+        for cluster in clusters:
+            attributes = cluster.config if cluster.config is not None else cluster.planned
+            if attributes is not None and not cluster.is_invalid:
+                self.context.current_context.clusters[cluster.type.identify(attributes)] = attributes
+        followers: list[tuple[VmObject, VmDemand]] = []
+        for vms in self._get_objects(instances):
+            demand = self._compute_demand(vms)
+            if demand is not None and demand.parent_id:
+                followers.append((vms, demand))
+            else:
+                self._decide_object(vms, demand, evaluation)
+        replaced_ids = {
+            cluster.type.identify(cluster.config)
+            for cluster in clusters
+            if cluster.is_replaced and cluster.config
+        }
+        for vms, demand in followers:
+            instance = vms.instance
+            if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
+                instance.forced_reason = REPLACED_WITH_HOST
+            self._decide_object(vms, demand, evaluation)
+        self.diagnostics += check_system_pools(self._get_objects(instances))
+
+    def _compute_demand(self, vms: VmObject) -> VmDemand | None:
+        """Compute the demand of an instance. Raises DiagnosticsError if the total exceeds the limit."""
+        demand, problems = compute_demand(vms, self.context)
+        if demand is not None:
+            self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
+        maximum = self.blocks.request.limits.vms
+        if self._demand_count > maximum:
+            raise build_limit_error("VMs", "vms", maximum)
+        self.diagnostics += problems
+        return demand
+
+    def _decide_object(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
+        """Decide which VMs of an instance stay, are removed, added or re-created."""
+        instance = vms.instance
+        if instance.is_configured and instance.config is not None:
+            self.blocks.predict_action(instance, evaluation)
+            self.blocks.record_decision(instance)
+        if instance.is_invalid or (demand is None and not instance.is_removed):
+            # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.
+            vms.keep_all(vms.prior.demand)
+            return
+        vm_phase.decide_actions(vms, demand, self.context)
+        self._new_count += len(vms.request.actions.additions)
+        if instance.block is None and instance.action is Action.NO_OP:
+            # Outside the selection: it keeps its VMs at their locations.
+            vms.keep_outside_selection(vm_phase.build_machine_trigger(self.context, vms))
+
+    def release_and_replace(self, instances: Sequence[Instance]) -> None:
+        """Release all removed VMs; then place VMs without a machine again, oldest object first."""
+        objects = self._get_objects(instances)
+        for vms in objects:
+            vm_phase.release_vms(vms)
+        self.context.start_recording()
+        objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
+        objects_to_place.sort(
+            key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0
+        )
+        for vms in objects_to_place:
+            vm_phase.restore_vms(vms)
+        for vms in objects_to_place:
+            self._refresh_hints(vms)
+            vm_phase.place_recreated(vms, self.context)
+            self.context.hints.add_objects([vms])
+
+    def _refresh_hints(self, vms: VmObject) -> None:
+        """Update hints to the current locations of their targets."""
+        instance, family = vms.instance, vms.instance.type.vms
+        if vms.request.demand is None or instance.config is None or family is None:
+            return
+        has_hints = any(pool.hints for pool in vms.request.demand.pools)
+        if has_hints or "placement_hint" in instance.config:
+            demand, _ = family.build_demand(instance.config, self.context.current_context, instance.address)
+            vms.request = replace(vms.request, demand=demand or vms.request.demand)
+
+    # --- pass two: new VMs ---
+
+    def plan_waiting_block(self, block: ResourceBlock, evaluation: Evaluation) -> Sequence[Instance]:
+        """Plan the removals and re-creations of a waiting block, and return its instances."""
+        expanded = self.blocks.expand(block, evaluation)
+        assert expanded is not None
+        self.blocks.diagnostics += expanded.diagnostics
+        instances = expanded.instances
+        for instance in instances:
+            if instance.is_configured:
+                self.diagnostics += self.blocks.evaluate_known(instance, evaluation)
+            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance
+        self.decide_actions(instances, evaluation)
+        objects = self._get_objects(instances)
+        for vms in objects:
+            vm_phase.release_vms(vms)
+        for vms in objects:
+            vm_phase.restore_vms(vms)
+        for vms in objects:
+            vm_phase.place_recreated(vms, self.context)
+        return instances
+
+    def run_second_pass(
+        self, instances: Sequence[Instance], evaluation: Evaluation, *, needs_evaluation: bool = False
+    ) -> None:
+        """Place the new VMs of a block and decide finally. With `needs_evaluation`, arguments that referred
+        to placements are re-evaluated with known values (none of these determines a placement).
+        """
+        for vms in self._get_objects(instances):
+            instance = vms.instance
+            if (
+                needs_evaluation
+                and instance.config is not None
+                and not instance.is_removed
+                and has_unknown(instance.config)
+            ):
+                self.blocks.evaluate(instance, evaluation)
+            if instance.config is not None and not instance.is_removed and not instance.is_invalid:
+                self._refresh_hints(vms)
+                vm_phase.place_new(vms, self.context)
+                self.context.hints.add_objects([vms])
+                self._placed_count += len(vms.request.actions.additions)
+                self.blocks.request.progress(Stage.VMS, self._placed_count, self._new_count)
+            if instance.is_configured and instance.config is not None:
+                self._decide_finally(vms, evaluation)
+            self.blocks.add_instance(instance, evaluation)
+
+    def _decide_finally(self, vms: VmObject, evaluation: Evaluation) -> None:
+        """Decide the action of an instance after placement of its VMs."""
+        instance = vms.instance
+        computed = self._compute_attributes(vms)
+        unresolved = frozenset(computed) if vms.placements.failures else frozenset()
+        self.blocks.decide_action(instance, computed, evaluation, unresolved)
+        if instance.action is Action.NO_OP and vms.placements.tokens:
+            # Re-created at the same location: the values are unchanged, but a step is needed.
+            instance.decision = replace(instance.decision, action=Action.UPDATE)
+        if not vms.is_unchanged and vms.request.demand is not None:
+            instance.private = _build_note(vms, self.blocks.request.state.serial + 1)
+
+    def _compute_attributes(self, vms: VmObject) -> dict[str, Any]:
+        """Return the computed attributes with the placements; none for unchanged objects."""
+        instance, family = vms.instance, vms.instance.type.vms
+        if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
+            return {}
+        is_existing = instance.prior is not None and not _has_changed_argument(instance)
+        if is_existing and vms.is_unchanged and not self.blocks.inventory.skus:
+            return {}
+        arguments = {**_get_prior_computed(instance), **instance.config}
+        return family.assemble(
+            arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms
+        )
+
+
+def _has_changed_argument(instance: Instance) -> bool:
+    """Return whether a configured argument differs from the prior object; arguments filled by nexusform do
+    not count.
+    """
+    schema = instance.type.schema
+    computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
+    config = instance.config or {}
+    arguments = {
+        name: value for name, value in config.items() if value is not None or name not in computed_names
+    }
+    return not has_equal_values(schema, arguments, instance.before or {})
+
+
+def _get_prior_computed(instance: Instance) -> Mapping[str, Any]:
+    """Return the prior computed attributes; none for a new or replaced object."""
+    before = instance.before
+    if before is None or instance.is_replaced:
+        return {}
+    attributes = instance.type.schema.attributes.items()
+    computed = [name for name, attribute in attributes if not attribute.is_configurable]
+    return {name: before[name] for name in computed if name in before}
+
+
+def _plan_without_placement(instance: Instance) -> dict[str, Any]:
+    """Return the planned attributes with unknown placements: of computed attributes only the id is known."""
+    assert instance.config is not None
+    computed = {} if instance.is_invalid else {"id": instance.type.identify(instance.config)}
+    return plan_attributes(instance.type.schema, instance.config, None, computed)
+
+
+def _build_note(vms: VmObject, serial: int) -> dict[str, Any] | None:
+    """Build the note with the origin of each VM's placement."""
+    prior = vms.instance.prior.private if vms.instance.prior is not None else None
+    placed_vms, present = vms.list_placed_names(), vms.list_names()
+    note = record_placed(prior, placed_vms, present, serial)
+    return record_left_machines(note, vms.map_left_machines(), {name for name, _ in placed_vms}, present)
+
+
+# --- a destroy plan ----------------------------------------------------------------------------
+
+
+def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanContext]:
+    """Destroy the selected instances and their dependents. Return the VMs of prior objects, and the prior
+    context.
+    """
+    _decide_instances(blocks)
+    context = build_destroy_context(blocks)
+    remaining_context = (
+        replace(context, sites=_build_remaining_sites(blocks)) if blocks.selection.is_partial else context
+    )
+    objects: dict[Address, VmObject] = {}
+    for address, instance in blocks.instances.items():
+        if instance.type.vms is None or instance.prior is None:
+            continue
+        vms = objects[address] = vm_phase.build_vm_object(instance, context)
+        if vms.is_removed:
+            vm_phase.decide_actions(vms, None, context)
+        else:
+            vms.keep_outside_selection(vm_phase.build_machine_trigger(remaining_context, vms))
+    return objects, context.prior_context
+
+
+def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
+    """Build the sites with the machines remaining after a destroy plan."""
+    remaining = [
+        (instance.address, instance.before)
+        for instance in blocks.instances.values()
+        if not instance.is_removed
+    ]
+    objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
+    return build_sites(build_inventory(objects, blocks.request.registries.resource_types))[0]
+
+
+def _decide_instances(blocks: BlockPlanner) -> None:
+    """Decide for every prior instance whether it is destroyed or unchanged."""
+    configured = {block.address: block for block in blocks.order.blocks}
+    destroyed = _select_destroyed(blocks.selection, blocks.prior)
+    for address in sorted(blocks.prior.instances, key=compute_address_order):
+        if address.type not in blocks.request.registries.resource_types:
+            continue
+        block = configured.get(address.config_address)
+        is_destroyed = address in destroyed
+        blocks.instances[address] = (
+            blocks.build_deleted(address, "", block)
+            if is_destroyed
+            else blocks.build_unchanged(address, block)
+        )
+
+
+def _select_destroyed(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
+    """Return the instances to destroy: the selected ones and their dependents."""
+    if not selection.is_partial:
+        return prior.instances.keys()
+    if selection.targets:
+        targets = [address for address in prior.instances if selection.is_direct_target(address)]
+        return _add_dependents(targets, prior)
+    remaining = [address for address in prior.instances if not selection.has(address)]
+    return prior.instances.keys() - _add_needs(remaining, prior)
+
+
+def _add_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
+    """Return the objects and all their direct and indirect dependents."""
+    dependents: dict[str, list[Address]] = {}
+    for address in prior.instances:
+        for need in prior.get_dependencies(address, "", ()):
+            dependents.setdefault(need, []).append(address)
+
+    def find_dependents(address: Address) -> Iterator[Address]:
+        for dependent in dependents.get(str(address.config_address), ()):
+            if _may_depend(address, dependent):
+                yield dependent
+
+    return find_reachable(addresses, find_dependents)
+
+
+def _add_needs(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
+    """Return the objects and all their direct and indirect dependencies."""
+    by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
+
+    def find_needs(address: Address) -> Iterator[Address]:
+        for need in prior.get_dependencies(address, "", ()):
+            for needed in by_text.get(need, ()):
+                if _may_depend(address, needed):
+                    yield needed
+
+    return find_reachable(remaining, find_needs)
+
+
+def _may_depend(address: Address, dependency: Address) -> bool:
+    """Return whether one object may depend on the other. State records dependencies without instance keys,
+    and instances of one module are independent.
+    """
+    for step, other_step in zip(address.module, dependency.module, strict=False):
+        if step.name != other_step.name:
+            return True
+        if step.key != other_step.key:
+            return False
+    return True

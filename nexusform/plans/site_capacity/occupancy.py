@@ -1,0 +1,282 @@
+"""Site records of a plan: machines, their VMs before and after, and spare capacity. Frozen and part of a
+saved plan: readers of a plan compute none of it again. Counts for reports (changed racks, shared machines)
+are computed here, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
+from nexusform.diagnostics.phrases import compute_natural_key
+from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningKind, ResourceType
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import Interval, Machine, Placement, VmSku
+from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity
+
+
+class PoolVms(Struct, frozen=True):
+    """VMs of one pool of a resource with the same SKU. `unchanged` VMs run before and after the plan,
+    `removed` ones only before, `added` ones only after: a VM that moves is in both of the latter, under one
+    name. Each is ordered by number.
+    """
+
+    address: Address
+    cluster: str
+    pool: str
+    sku: VmSku
+    unchanged: tuple[PlacedVm, ...] = ()
+    removed: tuple[PlacedVm, ...] = ()
+    added: tuple[PlacedVm, ...] = ()
+
+    @property
+    def before(self) -> Iterator[PlacedVm]:
+        """VMs before the plan."""
+        yield from self.unchanged
+        yield from self.removed
+
+    @property
+    def after(self) -> Iterator[PlacedVm]:
+        """VMs after the plan."""
+        yield from self.unchanged
+        yield from self.added
+
+
+class UnmanagedVm(Struct, frozen=True):
+    """VM not managed by nexusform: capacity of an `occupied` block, or used capacity seen by a provider.
+    `is_lost`: it was forgotten, and the plan removes its machine.
+    """
+
+    name: str
+    sku: VmSku
+    placement: Placement
+    is_lost: bool = False
+
+
+class SiteRack(Struct, frozen=True):
+    """Rack after the plan (before it, if the plan deletes it); `is_planned` racks take no VM yet."""
+
+    name: str
+    zone: str
+    is_planned: bool = False
+
+
+class SiteMachine(Struct, frozen=True):
+    """Machine after the plan (before it, if the plan deletes it), and the sides on which it exists."""
+
+    facts: Machine
+    exists_before: bool = True
+    exists_after: bool = True
+
+
+class SiteVms(Struct, frozen=True):
+    """Site with all its VMs, pools in the plan's order. For a plan with errors also the VMs it would have
+    placed.
+    """
+
+    id: str
+    name: str
+    racks: tuple[SiteRack, ...] = ()
+    machines: tuple[SiteMachine, ...] = ()
+    pools: tuple[PoolVms, ...] = ()
+    unmanaged_vms: tuple[UnmanagedVm, ...] = ()
+
+    @property
+    def lost_unmanaged_count(self) -> int:
+        """Number of unmanaged VMs that lose their machine."""
+        return sum(vm.is_lost for vm in self.unmanaged_vms)
+
+
+class Capacity(Struct, frozen=True):
+    """Spare capacity of a site for one VM SKU at one moment, with no other VMs placed. `free` VMs fit;
+    `free_after_rack_loss` of them remain if the rack with the most of them is lost (`worst_rack`, "" if no
+    rack has any): the VMs of a lost rack are not re-created elsewhere. If the cells of VMs are unknown these
+    are minimums, and `maximum_free` and `maximum_free_after_rack_loss` fit in the split with the most
+    capacity (None: the same). `clusters` are those with a pool of the SKU, in the plan's order, and
+    `no_surge_clusters` those without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters`
+    that depends on unknown cells.
+    """
+
+    free: int
+    free_after_rack_loss: int
+    worst_rack: str = ""
+    clusters: tuple[str, ...] = ()
+    no_surge_clusters: tuple[str, ...] = ()
+    maximum_free: int | None = None
+    maximum_free_after_rack_loss: int | None = None
+    uncertain_surge_clusters: tuple[str, ...] = ()
+
+    @property
+    def free_interval(self) -> Interval:
+        """Interval of the number of VMs that fit."""
+        return Interval(self.free, self.free if self.maximum_free is None else self.maximum_free)
+
+    @property
+    def free_interval_after_rack_loss(self) -> Interval:
+        """Interval of the number of VMs that fit if any one rack is lost."""
+        maximum = (
+            self.free_after_rack_loss
+            if self.maximum_free_after_rack_loss is None
+            else self.maximum_free_after_rack_loss
+        )
+        return Interval(self.free_after_rack_loss, maximum)
+
+
+class SiteCapacity(Struct, frozen=True):
+    """Capacity of one site for one VM SKU in use that spans `cells` NUMA cells; None if the site does not
+    exist on that side.
+    """
+
+    site_id: str
+    site: str
+    sku: str
+    cells: int
+    before: Capacity | None = None
+    after: Capacity | None = None
+
+
+class MachineCount(Struct, frozen=True):
+    """VMs on one machine, None on a side without the machine; `is_closed` machines take no new VM."""
+
+    before: int | None
+    after: int | None
+    is_closed: bool
+
+
+class RackCounts(Struct, frozen=True):
+    """Rack with its machines by slot; `removed_count` VMs of before the plan leave it."""
+
+    site: str
+    name: str
+    machines: tuple[MachineCount, ...]
+    removed_count: int
+
+    @property
+    def existed_before(self) -> bool:
+        """Whether the rack has a machine before the plan."""
+        return any(machine.before is not None for machine in self.machines)
+
+
+def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackCounts, ...]:
+    """Return the racks with added or removed VMs: those with most removed VMs first, then by name."""
+    racks: list[RackCounts] = []
+    for site in sites:
+        racks += _list_site_changes(site)
+    return tuple(sorted(racks, key=_build_sort_key))
+
+
+def _build_sort_key(rack: RackCounts) -> tuple[object, ...]:
+    return -rack.removed_count, rack.site, compute_natural_key(rack.name)
+
+
+def _list_site_changes(site: SiteVms) -> list[RackCounts]:
+    """Return the changed racks of one site."""
+    unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
+    removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
+    added: Counter[str] = Counter()
+    for pool in site.pools:
+        unchanged.update(_list_machines(pool.unchanged))
+        removed.update(_list_machines(pool.removed))
+        added.update(_list_machines(pool.added))
+    machines: dict[str, list[SiteMachine]] = {}
+    for machine in site.machines:
+        machines.setdefault(machine.facts.rack, []).append(machine)
+    racks = []
+    for rack, members in machines.items():
+        names = [machine.facts.name for machine in members]
+        if not any(removed[name] or added[name] for name in names):
+            continue
+        counts = [
+            _count_vms(machine, unchanged, removed, added) for machine in sorted(members, key=_build_slot_key)
+        ]
+        racks.append(RackCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
+    return racks
+
+
+def _build_slot_key(machine: SiteMachine) -> tuple[object, ...]:
+    return machine.facts.slot, compute_natural_key(machine.facts.name)
+
+
+def _count_vms(
+    machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
+) -> MachineCount:
+    """Return the VMs of one machine before and after (None: it does not exist); the counters are by
+    machine.
+    """
+    name = machine.facts.name
+    before = unchanged[name] + removed[name] if machine.exists_before else None
+    after = unchanged[name] + added[name] if machine.exists_after else None
+    return MachineCount(before, after, bool(machine.facts.unschedulable_reason))
+
+
+def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
+    """Return the resources without VMs added to a machine that hosts another VM of them."""
+    vms_after: dict[str, Counter[tuple[str, str]]] = {}
+    added: dict[str, set[tuple[str, str]]] = {}
+    for site in sites:
+        for pool in site.pools:
+            address = str(pool.address)
+            arrivals = [(site.id, machine) for machine in _list_machines(pool.added)]
+            unchanged = [(site.id, machine) for machine in _list_machines(pool.unchanged)]
+            vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
+            added.setdefault(address, set()).update(arrivals)
+    without_sharing = set()
+    for address, machines in added.items():
+        most_on_a_machine = max((vms_after[address][machine] for machine in machines), default=0)
+        if most_on_a_machine <= 1:
+            without_sharing.add(address)
+    return frozenset(without_sharing)
+
+
+def _list_machines(vms: Iterable[PlacedVm]) -> list[str]:
+    """Return the machines of VMs, one entry per VM."""
+    return [vm.placement.machine for vm in vms]
+
+
+# --- unmanaged VMs on machines ------------------------------------------------------------------
+
+
+def add_recorded_vms(
+    inventory: Inventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> None:
+    """Add the unmanaged VMs recorded in the note of a rack or machine to the inventory."""
+    for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):
+        inventory.unmanaged.setdefault(site_id, []).append(unmanaged_vm)
+
+
+def read_recorded_vms(
+    kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> list[tuple[str, OccupiedCapacity]]:
+    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id."""
+    rows = [*((note or {}).get(UNMANAGED_KEY) or ()), *((note or {}).get(FORGOTTEN_KEY) or ())]
+    if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
+        return []
+    rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
+    site_id = rack_id.partition("/")[0]
+    return [(site_id, _parse_row(row)) for row in rows]
+
+
+def _parse_row(row: Sequence[Any]) -> OccupiedCapacity:
+    return replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))
+
+
+def build_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
+    """Build the note of a rack or machine that records its unmanaged VMs."""
+    return {UNMANAGED_KEY: _build_rows(vms)}
+
+
+def _build_rows(vms: Iterable[OccupiedCapacity]) -> list[list[Any]]:
+    """Build the rows of a note from VMs on machines."""
+    rows: list[list[Any]] = []
+    for vm in vms:
+        cells = [list(vm.cell_numbers)] if vm.cell_numbers else []
+        rows.append([*astuple(vm)[:_FIELDS], *cells])
+    return rows
+
+
+_FIELDS: Final = 6  # of such a row, before the numbers of the cells

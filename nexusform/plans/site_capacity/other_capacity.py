@@ -1,0 +1,428 @@
+"""Capacity of a site besides machines, against its users: addresses for nodes and pods, and storage. A
+provider that reads a site records its supplies with the site (`build_supplies_note`); plans and questions
+read them from there. Values that were not captured are unknown and never count as sufficient. The platform
+reserves some addresses and does not report which: spare capacity is an upper limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct, convert, field, json
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
+
+# Key of the supplies in the note of a site.
+SUPPLIES: Final = "supplies"
+# Calico assigns whole blocks of pod addresses to every node, of this size by default (/26).
+POD_BLOCK: Final = 64
+_MIB_OF_GIB: Final = 1024
+_MIB: Final = 1024**2
+_GIB: Final = 1024**3
+_MAXIMUM_NAMES: Final = 3
+
+
+class OtherResourceKind(StrEnum):
+    """Resources that may run out besides vCPUs, memory and disk of machines."""
+
+    NODE_ADDRESSES = "l3_network"
+    POD_BLOCKS = "pod_cidr"
+    BALANCER_ADDRESSES = "bgp_pool"
+    STORAGE = "storage_appliance"
+    VOLUMES = "volumes"
+    CLAIMS = "claims"
+
+
+UNITS: Final[Mapping[OtherResourceKind, str]] = {
+    OtherResourceKind.NODE_ADDRESSES: "addresses",
+    OtherResourceKind.POD_BLOCKS: "blocks",
+    OtherResourceKind.BALANCER_ADDRESSES: "addresses",
+    OtherResourceKind.STORAGE: "GiB",
+    OtherResourceKind.VOLUMES: "GiB",
+    OtherResourceKind.CLAIMS: "GiB",
+}
+
+
+LABELS: Final[Mapping[OtherResourceKind, str]] = {
+    OtherResourceKind.NODE_ADDRESSES: "addresses for nodes",
+    OtherResourceKind.POD_BLOCKS: "blocks of pod addresses",
+    OtherResourceKind.BALANCER_ADDRESSES: "addresses for load balancers",
+    OtherResourceKind.STORAGE: "storage",
+    OtherResourceKind.VOLUMES: "promised to volumes",
+    OtherResourceKind.CLAIMS: "storage for claims of pods",
+}
+
+
+class NetworkSupply(Struct, frozen=True, array_like=True):
+    """L3 network: its IPv4 addresses for hosts (None: no such prefix), and the VMs attached to it."""
+
+    name: str
+    addresses: int | None
+    vms: int
+
+
+class StorageSupply(Struct, frozen=True, array_like=True):
+    """Storage appliance: GiB in total and used; None if unknown."""
+
+    name: str
+    capacity: int | None
+    used: int | None
+
+
+class ClusterNetworks(Struct, frozen=True, array_like=True):
+    """Networks of a cluster: the network of its node addresses, the number of its pod IPv4 addresses, its
+    load balancer pools, and the number of observed nodes.
+    """
+
+    cluster: str
+    network: str
+    pod_addresses: int | None
+    load_balancer_pools: tuple[tuple[str, int], ...]
+    nodes: int
+
+
+class RuntimeUpgradeOffer(Struct, frozen=True, array_like=True):
+    """Version offered by the platform for a site's machines, with its description ("" if none)."""
+
+    version: str
+    duration: str = ""
+    workload_impact: str = ""
+    impact: str = ""
+    supported_until: str = ""
+
+
+class RuntimeVersion(Struct, frozen=True, array_like=True):
+    """Version of a site's machines ("" if unknown), and the available upgrades."""
+
+    version: str
+    offers: tuple[RuntimeUpgradeOffer, ...] = ()
+
+
+class Supplies(Struct, frozen=True):
+    """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
+    of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
+    `supported_until`: the end of support of those with a known date; `runtime`: the version of its machines.
+    """
+
+    networks: tuple[NetworkSupply, ...] | None = None
+    storage: tuple[StorageSupply, ...] | None = None
+    volumes: tuple[int, int] | None = None
+    versions: tuple[str, ...] | None = None
+    clusters: tuple[ClusterNetworks, ...] = ()
+    runtime: RuntimeVersion | None = None
+    supported_until: tuple[tuple[str, str], ...] = ()
+    volume_sizes: tuple[tuple[int, int], ...] = ()
+
+
+class OtherCapacity(Struct, frozen=True):
+    """One resource that may run out on a site. None is unknown: `total`, `used_before` and `used` if not
+    captured. `surge` is the maximum additional use of an upgrade.
+    """
+
+    site_id: str
+    site: str
+    kind: OtherResourceKind
+    name: str
+    total: int | None = None
+    used_before: int | None = None
+    used: int | None = None
+    surge: int = 0
+
+    @property
+    def free_before(self) -> int | None:
+        """Upper limit of the spare amount before the plan."""
+        return _subtract(self.total, self.used_before)
+
+    @property
+    def free(self) -> int | None:
+        """Upper limit of the spare amount."""
+        return _subtract(self.total, self.used)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the amounts."""
+        return UNITS[self.kind]
+
+    @property
+    def is_insufficient(self) -> bool:
+        """Whether the amount is too small for current use, or for an upgrade."""
+        return self.free is not None and self.free < self.surge
+
+
+class NodeCounts(Struct, frozen=True):
+    """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade.
+    `networks`: the configured networks of nodes. `claims`: the storage claimed by pods, for clusters with
+    known workloads.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    surge: Mapping[str, int] = field(default_factory=dict)
+    networks: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, ClaimDemand] = field(default_factory=dict)
+
+
+def format_spare(row: OtherCapacity, free: int | None) -> str:
+    """Format `3 of 30 (net-a)` or `not captured`, with a shortage for an upgrade."""
+    if free is None:
+        return "not captured"
+    shortage = f", an upgrade takes {row.surge:,}" if free < row.surge and row.surge else ""
+    return f"{free:,} of {row.total:,} ({row.name}{shortage})"
+
+
+def format_shortage(row: OtherCapacity) -> str:
+    """Format `addresses for nodes of net-a: 3 of 30 are left, and an upgrade takes 5`."""
+    free = row.free or 0
+    of = f" of {row.name}" if row.name else ""
+    if free < 0:
+        gib = " GiB" if row.unit == "GiB" else ""
+        return f"{LABELS[row.kind]}{of}: {row.used:,}{gib} are needed, and there are {row.total:,} at most"
+    spare = f"{free:,} of {row.total:,} are left at most"
+    return f"{LABELS[row.kind]}{of}: {spare}, and an upgrade takes {row.surge:,}"
+
+
+def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
+    """Build the note of a site with its supplies."""
+    document = json.decode(json.encode(supplies))  # lists, as in a state that was read
+    if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
+        del document["runtime"]
+    for name in ("supported_until", "volume_sizes"):
+        if not document[name]:
+            del document[name]
+    return {SUPPLIES: document}
+
+
+def read_recorded_supplies(note: Mapping[str, Any] | None) -> Supplies | None:
+    """Return the supplies recorded in the note of an object; None without them."""
+    document = (note or {}).get(SUPPLIES)
+    return None if document is None else convert(document, Supplies)
+
+
+def count_nodes(
+    pools: Iterable[tuple[VmDemand, PoolDemand]],
+    networks: Mapping[str, str] | None = None,
+    claims_by_cluster: Mapping[str, ClaimDemand] | None = None,
+) -> NodeCounts:
+    """Count the nodes of pools; `claims_by_cluster` are the claims of pods, by cluster id."""
+    counts: Counter[str] = Counter()
+    surge: dict[str, int] = {}
+    claims: dict[str, ClaimDemand] = {}
+    for owner, pool in pools:
+        counts[owner.cluster] += len(pool.numbers)
+        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
+        claim = (claims_by_cluster or {}).get(owner.owner.partition(":")[2])
+        if claim is not None:
+            claims[owner.cluster] = claim
+    return NodeCounts(counts, surge, networks or {}, claims)
+
+
+def find_declared_network(attributes: Mapping[str, Any]) -> str:
+    """Return the name of the node network in the azure block of a cluster, "" for none."""
+    part: Any = attributes
+    for name in ("azure", "body", "properties", "networkConfiguration", "cniNetworkId"):
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part.rstrip("/").rpartition("/")[2] if isinstance(part, str) else ""
+
+
+def compute_other_capacity(
+    site_id: str, site: str, supplies: Supplies, before: NodeCounts, after: NodeCounts
+) -> tuple[OtherCapacity, ...]:
+    """Return the resources of a site that may run out, kind by kind."""
+    observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
+    managed = before.counts.keys() | after.counts.keys()
+    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed}
+    counter = _SiteNodes(
+        {**unmanaged, **before.counts},
+        {**unmanaged, **after.counts},
+        after.surge,
+        _resolve_networks(observed_clusters, after),
+    )
+    rows = [
+        *_compute_node_addresses(supplies, counter),
+        *_compute_pod_blocks(supplies, counter),
+        *_compute_load_balancer_addresses(supplies),
+        *_compute_storage(supplies),
+        _compute_claims(supplies, before, after),
+    ]
+    return tuple(replace(row, site_id=site_id, site=site) for row in rows)
+
+
+class _SiteNodes(Struct, frozen=True):
+    """Nodes by cluster before and after, the surge of upgrades, and the network of each cluster."""
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    surge: Mapping[str, int]
+    networks: Mapping[str, str]
+
+
+def _resolve_networks(observed_clusters: Mapping[str, ClusterNetworks], after: NodeCounts) -> dict[str, str]:
+    """Return the network of every cluster: observed, else configured."""
+    return {
+        **after.networks,
+        **{name: cluster.network for name, cluster in observed_clusters.items() if cluster.network},
+    }
+
+
+def _compute_node_addresses(supplies: Supplies, counter: _SiteNodes) -> Iterator[OtherCapacity]:
+    """Compute the networks of nodes and VMs by name; those not observed are unknown."""
+    known = {item.name: item for item in supplies.networks or ()}
+    clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
+    named = {counter.networks[cluster] for cluster in clusters} | known.keys()
+    for name in sorted(named):
+        own = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
+        network = known.get(name)
+        vms = network.vms if network is not None else 0
+        is_used = bool(own or vms)
+        if network is not None and network.addresses is None and not is_used:
+            continue  # IPv6 alone
+        yield OtherCapacity(
+            site_id="",
+            site="",
+            kind=OtherResourceKind.NODE_ADDRESSES,
+            name=name,
+            total=network.addresses if network is not None else None,
+            # The use of a network without nodes and VMs is unknown.
+            used_before=vms + sum(counter.before.get(item, 0) for item in own) if is_used else None,
+            used=vms + sum(counter.after.get(item, 0) for item in own) if is_used else None,
+            surge=max((counter.surge.get(item, 0) for item in own), default=0),
+        )
+    if supplies.networks is None:
+        yield OtherCapacity("", "", OtherResourceKind.NODE_ADDRESSES, "")
+    for cluster in sorted((counter.before.keys() | counter.after.keys()) - clusters):
+        yield OtherCapacity(
+            "", "", OtherResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
+        )
+
+
+def _compute_pod_blocks(supplies: Supplies, counter: _SiteNodes) -> Iterator[OtherCapacity]:
+    """Compute the blocks of pod addresses of each cluster against its nodes: at least one per node."""
+    pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
+    for cluster in sorted(counter.before.keys() | counter.after.keys()):
+        addresses = pod_addresses.get(cluster)
+        yield OtherCapacity(
+            site_id="",
+            site="",
+            kind=OtherResourceKind.POD_BLOCKS,
+            name=cluster,
+            total=None if addresses is None else addresses // POD_BLOCK,
+            used_before=counter.before.get(cluster, 0),
+            used=counter.after.get(cluster, 0),
+            surge=counter.surge.get(cluster, 0),
+        )
+
+
+def _compute_load_balancer_addresses(supplies: Supplies) -> Iterator[OtherCapacity]:
+    """Compute the address pools of load balancers. No Azure response lists the services with an address."""
+    for cluster in supplies.clusters:
+        for pool, addresses in cluster.load_balancer_pools:
+            yield OtherCapacity(
+                "", "", OtherResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses
+            )
+
+
+def _compute_storage(supplies: Supplies) -> Iterator[OtherCapacity]:
+    """Compute the appliances, and the volumes promised against all of them."""
+    for appliance in supplies.storage or ():
+        yield OtherCapacity(
+            "",
+            "",
+            OtherResourceKind.STORAGE,
+            appliance.name,
+            total=appliance.capacity,
+            used_before=appliance.used,
+            used=appliance.used,
+        )
+    if supplies.storage is None:
+        yield OtherCapacity("", "", OtherResourceKind.STORAGE, "")
+    count, mib = supplies.volumes or (0, 0)
+    promised = None if supplies.volumes is None else -(-mib // _MIB_OF_GIB)
+    name = "" if supplies.volumes is None else format_count(count, "volume")
+    total = _sum_appliance_capacity(supplies)
+    yield OtherCapacity(
+        "", "", OtherResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised
+    )
+
+
+def _sum_appliance_capacity(supplies: Supplies) -> int | None:
+    """Return the GiB of all appliances together; None if any is unknown."""
+    capacities = [appliance.capacity for appliance in supplies.storage or ()]
+    return sum(appliance or 0 for appliance in capacities) if capacities and None not in capacities else None
+
+
+def _compute_claims(supplies: Supplies, before: NodeCounts, after: NodeCounts) -> OtherCapacity:
+    """Compute the claims of pods and the promised volumes against all appliances. Unknown without a cluster
+    with known workloads.
+    """
+    claims = {**before.claims, **after.claims}
+    unknown = [cluster for cluster in after.counts if cluster not in claims]
+    unsized = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
+    notes = [f"not of {format_first(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
+    notes += [f"{unsized[0]} does not say how much"] if unsized else []
+    name = format_first(sorted(claims), _MAXIMUM_NAMES)
+    return OtherCapacity(
+        site_id="",
+        site="",
+        kind=OtherResourceKind.CLAIMS,
+        name=f"{name}; {'; '.join(notes)}" if notes else name,
+        total=_sum_appliance_capacity(supplies),
+        used_before=_compute_claimed(supplies, before.claims.values()) if claims else None,
+        used=_compute_claimed(supplies, after.claims.values()) if claims else None,
+    )
+
+
+def _compute_claimed(supplies: Supplies, claims: Collection[ClaimDemand]) -> int | None:
+    """Return the minimum GiB needed by volumes and claims: a claim may use an existing volume, unless it is
+    new. None if a claim cannot be read, or if no volume was captured, unless claims alone are too many.
+    """
+    total = _sum_appliance_capacity(supplies)
+    if any(claim.unsized_claim for claim in claims):
+        return None
+    claimed_bytes = sum(claim.size for claim in claims)
+    if supplies.volumes is None:
+        alone = -(-claimed_bytes // _GIB)
+        return alone if total is not None and alone > total else None
+    _, mib = supplies.volumes
+    waiting = sum(claim.unbound_size for claim in claims)
+    if supplies.volume_sizes:
+        waiting += _sum_claims_without_volume(
+            supplies.volume_sizes, chain.from_iterable(x.unverified_sizes for x in claims)
+        )
+    return -(-max(mib * _MIB + waiting, claimed_bytes) // _GIB)
+
+
+def _sum_claims_without_volume(sizes: Iterable[tuple[int, int]], claims: Iterable[int]) -> int:
+    """Return the bytes of claims without an existing volume of their size, for any assignment of volumes."""
+    volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in sizes))
+    missing = 0
+    for size in sorted(claims, reverse=True):
+        if volumes and volumes[-1] >= size:
+            volumes.pop()
+        else:
+            missing += size
+    return missing
+
+
+def find_tightest(rows: Iterable[OtherCapacity], kind: OtherResourceKind) -> OtherCapacity | None:
+    """Return the row of a kind with the smallest spare amount after an upgrade's surge; unknown counts as
+    less. None if a site has nothing of the kind.
+    """
+    of_kind = [row for row in rows if row.kind is kind]
+    known = [row for row in of_kind if row.free is not None]
+    lacking = [row for row in known if row.is_insufficient]
+    if lacking:
+        return min(lacking, key=lambda row: (row.free or 0) - row.surge)
+    # A network with unknown use is no evidence about nodes.
+    unknown = [row for row in of_kind if row.free is None and (row.total is None or not known)]
+    if unknown:
+        return unknown[0]
+    return min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
+
+
+def _subtract(total: int | None, used: int | None) -> int | None:
+    return None if total is None or used is None else total - used

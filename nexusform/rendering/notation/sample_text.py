@@ -1,0 +1,49 @@
+"""Text of counts with bounds and of samples of unknown NUMA cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.plans.plan import NumaSampling
+from nexusform.scheduling.racks.vms import Interval
+
+if TYPE_CHECKING:  # loaded for what-ifs only
+    from nexusform.snapshots.availability import SampledCapacity
+
+
+def describe_fit(count: Interval) -> str:
+    """Return `fits` or `fit`; with bounds only, add the certain number: `fit, certain: 1`."""
+    verb = select_form(count.maximum, "fits", "fit")
+    return verb if count.is_exact else f"{verb}, certain: {count.minimum:,}"
+
+
+def describe_samples(sampling: NumaSampling | None) -> str:
+    """Describe how far a plan depends on unknown NUMA cells; "" without unknown cells."""
+    if sampling is None:
+        return ""
+    unknown_cells = f"not known on {format_count(sampling.machines, 'machine')}"
+    is_sample = isinstance(sampling.displayed_sample, int)
+    shown_sample = (
+        f"draw {sampling.displayed_sample} is shown"
+        if is_sample
+        else f"the run `{sampling.displayed_sample}` is shown"
+    )
+    if not sampling.sample_count:
+        return f"{unknown_cells}; {shown_sample}, no others were tried."
+    fits = (
+        f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} draws of them, "
+        f"{shown_sample}"
+    )
+    return f"{unknown_cells}; {fits}. Shares are of these draws, samples that make no place there sure."
+
+
+def describe_sampled_capacity(sampled_capacity: SampledCapacity) -> str:
+    """Describe how far a what-if depends on unknown NUMA cells, and how many VMs do not fit."""
+    if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:
+        return describe_samples(sampled_capacity.numa_sampling)
+    scope = "however VMs lie there" if sampled_capacity.is_exact else "over these draws"
+    return (
+        f"{describe_samples(sampled_capacity.numa_sampling)} VMs without room, {scope}: "
+        f"{sampled_capacity.missing_count}."
+    )

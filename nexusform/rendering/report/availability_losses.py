@@ -1,0 +1,196 @@
+"""Availability impact of a plan: lost quorums, last replicas and ended separation rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.placement_kinds.kinds import KINDS, VM
+from nexusform.placements.vm_demands import compute_number_key
+from nexusform.plans.impact.effects import (
+    DISRUPTIVE_EFFECTS,
+    Effect,
+    Node,
+    compute_effect,
+    get_source_node,
+    index_upgrade_nodes,
+)
+from nexusform.plans.plan import Action, PlacementChange, Plan
+
+_CONTROL_PLANE: Final = "control-plane"
+_RULE: Final = "nexus_separation_rule"
+# Changes in batches: most objects are up at any time.
+_ROLLING_TRIGGERS: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
+_REMOVALS: Final = (Action.DELETE, Action.FORGET)
+_MAX_FRAGILE: Final = 2  # control-plane VMs without redundancy
+# Jobs run to completion, so they are never up or down.
+_JOB: Final = "/Job/"
+
+
+def find_availability_losses(plan: Plan) -> Iterator[str]:
+    """Yield clauses about forgotten VMs without a machine, control planes without quorum, pools without nodes
+    and workloads without replicas.
+    """
+    yield from describe_lost_vms(plan)
+    yield from _find_lost_quorums(plan)
+    yield from _find_empty_pools(plan)
+    yield from _find_lost_workloads(plan)
+
+
+def describe_lost_vms(plan: Plan) -> list[str]:
+    """Return `3 forgotten VMs lose their machine` if there are any; such VMs have no row."""
+    lost_count = plan.lost_unmanaged_count
+    verb = select_form(lost_count, "loses its machine", "lose their machine")
+    return [f"{format_count(lost_count, 'forgotten VM')} {verb}"] if lost_count else []
+
+
+def _find_lost_quorums(plan: Plan) -> Iterator[str]:
+    down: Counter[tuple[str, str]] = Counter()
+    growth: Counter[tuple[str, str]] = Counter()
+    for row in plan.placements:
+        if row.kind != VM or row.pool != _CONTROL_PLANE:
+            continue
+        cluster, effect = (row.site_id, row.cluster), compute_effect(row)
+        down[cluster] += effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS
+        growth[cluster] += (effect is Effect.PLACED) - (effect in (Effect.REMOVED, Effect.LOST))
+    for table in plan.placement_tables:
+        cluster = (table.site_id, table.cluster)
+        lost, after = down[cluster], table.total_count
+        before = after - growth[cluster]
+        if table.pool != _CONTROL_PLANE or not after:
+            continue
+        if lost and lost * 2 >= after:
+            yield f"{table.cluster} loses its quorum: {lost} of {after} control-plane VMs at once"
+        elif after <= _MAX_FRAGILE < before:
+            remaining = f"{format_count(after, 'control-plane VM')} of {before}"
+            yield f"{table.cluster} keeps {remaining}: its quorum survives no lost machine from now on"
+
+
+def _find_empty_pools(plan: Plan) -> Iterator[str]:
+    """Yield pools without any node at some time. Control planes are reported as lost quorums."""
+    for upgrade in plan.upgrades:
+        for pool in upgrade.pools:
+            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
+                nodes = select_form(pool.vms, "its only node is", f"all {pool.vms:,} are")
+                yield f"{upgrade.cluster}/{pool.pool} has no node for a while: {nodes} made anew at once"
+
+
+# --- workloads -----------------------------------------------------------------------------------
+
+# Time of the removal of a node: the upgrade batch of its pool, or immediately.
+_RemovalTime: TypeAlias = tuple[str, str, str, int]
+_IMMEDIATE: Final[_RemovalTime] = ("", "", "", 0)
+
+
+class _Replicas(Struct):
+    """The pods of a workload on one cluster: pods up throughout, and the removal times and effects of the
+    others. `removed` pods are deleted, `new` ones are created.
+    """
+
+    up: int = 0
+    removed: int = 0
+    new: int = 0
+    removal_times: set[_RemovalTime] = field(default_factory=set)
+    effects: Counter[Effect] = field(default_factory=Counter)
+
+
+def _find_lost_workloads(plan: Plan) -> Iterator[str]:
+    """Yield workloads without any pod for some time or permanently."""
+    removal_times = _compute_removal_times(plan)
+    workloads: dict[tuple[str, str], _Replicas] = {}
+    for row in plan.placements:
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
+            _count_pod(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
+    protected_workloads = {
+        f"{upgrade.cluster}/{name}" for upgrade in plan.upgrades for name in upgrade.protected_workloads
+    }
+    for (_, name), replicas in workloads.items():
+        if not replicas.up and replicas.removed and replicas.new and not replicas.effects:
+            replica_text = select_form(
+                replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
+            )
+            yield f"{name} is down for a while: {replica_text} made anew"
+        if replicas.up or not replicas.effects:
+            continue
+        text = _describe_effects(replicas.effects)
+        if not (replicas.effects[Effect.MOVED] or replicas.effects[Effect.RECREATED]):
+            yield f"{name} has no replica left: {text}"
+        elif len(replicas.removal_times) == 1 and not (
+            name in protected_workloads and _IMMEDIATE not in replicas.removal_times
+        ):
+            yield f"{name} is down for a while: {text}"
+
+
+def _count_pod(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
+    effect = compute_effect(pod)
+    if effect in (Effect.UNCHANGED, Effect.UPDATED) or (
+        pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
+    ):
+        replicas.up += 1
+    elif effect is Effect.REMOVED:
+        replicas.removed += 1
+    elif effect is Effect.PLACED:
+        replicas.new += 1
+    elif effect in DISRUPTIVE_EFFECTS:
+        replicas.removal_times.add(removal_times.get(get_source_node(pod), _IMMEDIATE))
+        replicas.effects[effect] += 1
+
+
+def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
+    """Return the removal time of each node in a batched upgrade."""
+    sizes = {
+        (upgrade.site_id, upgrade.cluster, pool.pool): max(pool.batch or pool.concurrent_vms, 1)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+        if upgrade.is_rolling
+    }
+    removed_counts: Counter[tuple[str, str, str]] = Counter()
+    batches: dict[int, _RemovalTime] = {}
+    nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
+    rows = {id(row): row for row in nodes.values()}
+    for row in sorted(rows.values(), key=lambda row: compute_number_key(row.number)):
+        pool = (row.site_id, row.cluster, row.pool)
+        batches[id(row)] = (*pool, removed_counts[pool] // sizes[pool])
+        removed_counts[pool] += 1
+    return {node: batches[id(row)] for node, row in nodes.items()}
+
+
+_VERBS: Final = {
+    Effect.MOVED: ("moves", "move"),
+    Effect.RECREATED: ("is made anew", "are made anew"),
+    Effect.UNPLACED: ("loses its node", "lose their nodes"),
+    Effect.LOST: ("loses its node", "lose their nodes"),
+}
+
+
+def _describe_effects(effects: Mapping[Effect, int]) -> str:
+    """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose
+    ...`.
+    """
+    verbs: Counter[tuple[str, str]] = Counter()
+    for effect, count in effects.items():
+        verbs[_VERBS[effect]] += count
+    total = sum(verbs.values())
+    if len(verbs) == 1:
+        ((verb, plural_verb),) = verbs
+        return select_form(
+            total, f"its only replica {verb}", f"all of its {format_count(total, 'replica')} {plural_verb}"
+        )
+    texts = [f"{count:,} {select_form(count, *verb)}" for verb, count in verbs.items()]
+    return f"of its {format_count(total, 'replica')} {format_list(texts)}"
+
+
+def find_weakened_rules(plan: Plan) -> Iterator[str]:
+    """Yield separation rules that are removed or only warn from now on."""
+    for change in plan.changes:
+        if change.address.type != _RULE:
+            continue
+        before, after = change.before or {}, change.after or {}
+        if change.action in _REMOVALS:
+            yield f"Separation rule {change.address} ends"
+        elif before.get("enforcement") == "deny" and after.get("enforcement") == "warn":
+            yield f"Separation rule {change.address} only warns from now on"

@@ -1,0 +1,385 @@
+"""Format-neutral report of a plan; renderers draw it and compute nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.interfaces.plugins import Registries
+from nexusform.json_data.plain_data import Path
+from nexusform.placement_kinds.kinds import KINDS, MAPS, get_order
+from nexusform.plans.impact.effects import compute_effect, describe_state
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    Drift,
+    Mode,
+    NumaSampling,
+    OutputChange,
+    PlacementAction,
+    PlacementTable,
+    Plan,
+    SeparationVerdict,
+    is_fully_decided,
+)
+from nexusform.rendering.notation.hcl_text import Marks
+from nexusform.rendering.report import wording
+from nexusform.rendering.report.body_difference import compare_objects
+from nexusform.rendering.report.difference_tree import (
+    ABSENT,
+    CHANGED,
+    DELETED,
+    Difference,
+    DifferenceOptions,
+    compare_values,
+)
+from nexusform.rendering.report.entries import Finding, collect_findings
+from nexusform.rendering.report.placement_rows import (
+    OUTCOMES,
+    Detail,
+    PlacementGroup,
+    PlacementSummary,
+    build_placement_groups,
+    build_summaries,
+    describe_outcome,
+)
+from nexusform.resources.address import Address
+from nexusform.schemas.block_schema import BlockSchema
+
+if TYPE_CHECKING:  # few plans have rollouts
+    from nexusform.rendering.report.rollout_rows import RolloutTable
+
+# Machines follow from the arguments of a rack, so they are listed only if they change.
+_MACHINES: Final = "machines"
+
+# A status per cluster follows from the bindings; `show` prints it in full.
+_STATUSES: Final = "placement_statuses"
+_CONDITIONS: Final = "conditions"
+
+SchemaLookup = Callable[[Address], BlockSchema | None]
+
+
+class Stanza(Struct, frozen=True):
+    """The change of one object: `address headline`, comments, block header and body. `symbol` is "+", "-",
+    "~", "-/+", "+/-", "<=", "." or "" (only moved or imported).
+    """
+
+    address: str
+    symbol: str
+    headline: str
+    comments: tuple[str, ...]
+    header: str
+    body: Difference
+
+
+class Report(Struct, frozen=True):
+    """All data for rendering a plan. `verdict` is the `Plan:` line or the `No changes.` sentence;
+    `comparison` then describes the comparison. `is_rejected` means that the plan may not be applied.
+    `summaries` starts with the total. `tables` are those of changed pools (all of them with the detail
+    `all`). `is_decided` means that no placed VM is predicted.
+    """
+
+    mode: Mode
+    is_errored: bool
+    is_rejected: bool
+    has_changes: bool
+    verdict: str
+    actions: frozenset[Action]
+    stanzas: tuple[Stanza, ...]
+    drift: tuple[Stanza, ...]
+    outputs: tuple[Difference, ...]
+    summaries: tuple[PlacementSummary, ...]
+    groups: tuple[PlacementGroup, ...]
+    tables: tuple[PlacementTable, ...]
+    samples: int
+    numa_sampling: NumaSampling | None
+    placed_vms: int
+    racks_certain: int
+    machines_certain: int
+    is_decided: bool
+    has_folded_lines: bool
+    diagnostics: tuple[Diagnostic, ...]
+    findings: tuple[Finding, ...] = ()
+    comparison: str = ""
+    separations: tuple[SeparationVerdict, ...] = ()
+    rollouts: tuple[RolloutTable, ...] = ()
+
+
+def create_schema_lookup(registries: Registries) -> SchemaLookup:
+    """Return a function that finds the schema of an address."""
+
+    def find_schema(address: Address) -> BlockSchema | None:
+        table = registries.data_sources if address.mode == "data" else registries.resource_types
+        resource_type = table.get(address.type)
+        return resource_type.schema if resource_type else None
+
+    return find_schema
+
+
+def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> Report:
+    """Build the report of a plan. Linear in the size of the changes."""
+    find_schema = create_schema_lookup(registries)
+    placement_counts = _count_placements(plan)
+    placements_follow = detail is not Detail.NONE
+    stanzas = []
+    for change in plan.changes:
+        if is_reported(change):
+            counts = placement_counts.get(change.address, _NO_PLACEMENTS)
+            stanzas.append(_build_stanza(change, find_schema, counts, placements_follow=placements_follow))
+    groups = build_placement_groups(plan, detail)
+    return Report(
+        mode=plan.mode,
+        is_errored=plan.errored,
+        is_rejected=plan.is_rejected,
+        has_changes=plan.has_changes,
+        verdict=wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0],
+        comparison=wording.describe_no_changes(plan)[1],
+        actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
+        stanzas=tuple(stanzas),
+        drift=tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan)),
+        outputs=tuple(compare_output(output) for output in plan.outputs if output.action is not Action.NO_OP),
+        summaries=build_summaries(plan),
+        groups=groups,
+        tables=tuple(group.table for group in groups if group.table is not None),
+        samples=plan.samples,
+        numa_sampling=plan.numa_sampling,
+        placed_vms=sum(table.placed for table in plan.placement_tables) if placements_follow else 0,
+        racks_certain=sum(table.racks_certain for table in plan.placement_tables),
+        machines_certain=sum(table.machines_certain for table in plan.placement_tables),
+        is_decided=is_fully_decided(plan.placement_tables),
+        has_folded_lines=any(_has_folded_lines(group) for group in groups),
+        diagnostics=plan.diagnostics,
+        findings=collect_findings(plan),
+        separations=plan.separation_verdicts,
+        rollouts=build_rollouts(plan) if placements_follow else (),
+    )
+
+
+def select_drift(plan: Plan) -> tuple[Drift, ...]:
+    """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
+    if plan.mode is Mode.REFRESH_ONLY:
+        return plan.drift
+    return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
+
+
+def _has_folded_lines(group: PlacementGroup) -> bool:
+    return any(line.count > 1 for line in group.lines)
+
+
+def is_reported(change: Change) -> bool:
+    """Return whether the report contains the change: an action, an import or a move."""
+    is_moved = change.previous_address is not None and change.previous_address != change.address
+    return change.action is not Action.NO_OP or bool(change.importing) or is_moved
+
+
+def format_block_header(address: Address) -> str:
+    """Return `resource "type" "name"`, as in the configuration."""
+    keyword = "data" if address.mode == "data" else "resource"
+    return f'{keyword} "{address.type}" "{address.name}"'
+
+
+def _build_stanza(
+    change: Change, find_schema: SchemaLookup, counts: _PlacementCounts, *, placements_follow: bool
+) -> Stanza:
+    after = change.before if change.action is Action.FORGET else change.after
+    body = compare_objects(
+        change.before,
+        after,
+        find_schema(change.address),
+        marks=Marks.create(change.sensitive_before, change.sensitive_after, change.replace_paths),
+        options=DifferenceOptions(show_unchanged=bool(change.importing)),
+        condensed_texts=_build_condensed_texts(
+            change.before, change.after, counts, placements_follow=placements_follow
+        ),
+    )
+    return Stanza(
+        address=wording.format_headline_address(change),
+        symbol=wording.SYMBOLS[change.action],
+        headline=wording.format_headline(change),
+        comments=wording.build_comments(change),
+        header=format_block_header(change.address),
+        body=body,
+    )
+
+
+def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
+    is_deleted = drift.after is None
+    # For a deleted object the number of its placements matters, not their locations.
+    condensed = (
+        _build_condensed_texts(drift.before, None, _NO_PLACEMENTS, placements_follow=False)
+        if is_deleted
+        else {}
+    )
+    body = compare_objects(
+        drift.before,
+        drift.after,
+        find_schema(drift.address),
+        marks=Marks.create(drift.sensitive, drift.sensitive),
+        condensed_texts=condensed,
+    )
+    return Stanza(
+        address=str(drift.address),
+        symbol=DELETED if is_deleted else CHANGED,
+        headline="has been deleted" if is_deleted else "has changed",
+        comments=(),
+        header=format_block_header(drift.address),
+        body=body,
+    )
+
+
+def compare_output(output: OutputChange) -> Difference:
+    """Return the change of an output as a tree."""
+    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()
+    marks = Marks.create(sensitive_paths, sensitive_paths)
+    before = ABSENT if output.action is Action.CREATE else output.before
+    after = ABSENT if output.action is Action.DELETE else output.after
+    return compare_values(output.name, before, after, output.type, marks=marks, options=DifferenceOptions())
+
+
+# --- placements in a stanza --------------------------------------------------------------------
+
+
+class _PlacementCounts:
+    """Placement counts of one resource by kind and outcome, and its objects with a row."""
+
+    __slots__ = ("counts", "objects")
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.objects: set[tuple[str, str]] = set()
+
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds of objects with a row."""
+        return {kind for kind, _ in self.counts}
+
+    def describe_kind(self, kind: str) -> list[str]:
+        """Return the outcomes of the objects of a kind: `53 placed`, `2 moved`."""
+        return [f"{count:,} {outcome}" for count, outcome in self.list_counts(kind)]
+
+    def list_counts(self, kind: str) -> list[tuple[int, str]]:
+        """Return the nonzero numbers of objects of a kind by outcome."""
+        outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
+        counts = [(self.counts[kind, outcome], outcome) for outcome in outcomes]
+        return [(count, outcome) for count, outcome in counts if count]
+
+
+_NO_PLACEMENTS: Final = _PlacementCounts()
+
+_OUTCOME_ORDER: Final = tuple(OUTCOMES.values())  # in this order, then objects that do not run
+
+
+def _count_placements(plan: Plan) -> dict[Address, _PlacementCounts]:
+    """Count the changed placements by resource."""
+    by_address: dict[Address, _PlacementCounts] = {}
+    for row in plan.placements:
+        if row.action is not PlacementAction.KEEP:
+            counts = by_address.setdefault(row.address, _PlacementCounts())
+            counts.counts[row.kind, describe_outcome(compute_effect(row), describe_state(row))] += 1
+            counts.objects.add((row.kind, row.object))
+    return by_address
+
+
+def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
+    """Return clauses such as `2 VMs moved` by resource with changed placements."""
+    clauses_by_address: dict[Address, tuple[str, ...]] = {}
+    for address, counts in _count_placements(plan).items():
+        clauses = []
+        for kind in sorted(counts.kinds, key=get_order):
+            noun = KINDS[kind].short_noun or KINDS[kind].noun
+            clauses += [
+                f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)
+            ]
+        clauses_by_address[address] = tuple(clauses)
+    return clauses_by_address
+
+
+# The attributes of an object on one side of a change, or None.
+_Side: TypeAlias = Mapping[str, Any] | None
+
+
+def _build_condensed_texts(
+    before: _Side, after: _Side, counts: _PlacementCounts, *, placements_follow: bool
+) -> dict[str, str]:
+    """Return texts such as `(53 placed, see below)` for the placement maps of one object. A map with changes
+    in observed figures only is shown in full.
+    """
+    texts: dict[str, str] = {}
+    for name, kind in MAPS.items():
+        old, new = _get_map(before, name), _get_map(after, name)
+        changes = counts.describe_kind(kind)
+        if changes and (old or new):
+            # Nested placements cannot be counted here.
+            if not KINDS[kind].is_nested:
+                changes += _describe_unlisted(kind, old, new, counts)
+            hint = ", see below" if placements_follow else ""
+            texts[name] = f"({', '.join(changes)}{hint})"
+        elif new and not before:
+            texts[name] = f"({len(new):,} placed)"
+        elif old and not after:
+            texts[name] = f"({len(old):,} removed)"
+    return (
+        texts
+        | _format_conditions(before, after)
+        | _format_statuses(before, after)
+        | _format_machines(before, after)
+    )
+
+
+def _describe_unlisted(
+    kind: str, old: Mapping[str, Any], new: Mapping[str, Any], counts: _PlacementCounts
+) -> list[str]:
+    """Describe objects on both sides without a row: kept or otherwise changed."""
+    names = [name for name in new if name in old and (kind, name) not in counts.objects]
+    kept = sum(1 for name in names if old[name] == new[name])
+    changed = len(names) - kept
+    count_pairs = [(kept, "kept"), (changed, "otherwise changed")]
+    return [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
+
+
+def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
+    """Return the predicted last condition, reached once everything that starts is ready."""
+    conditions = (after or {}).get(_CONDITIONS)
+    if not isinstance(conditions, list) or not conditions or conditions == (before or {}).get(_CONDITIONS):
+        return {}
+    last_condition = conditions[-1]
+    return {
+        _CONDITIONS: (
+            f"(predicted: {last_condition.get('type')} {last_condition.get('status')}, "
+            f"{last_condition.get('reason')})"
+        )
+    }
+
+
+def _format_statuses(before: _Side, after: _Side) -> dict[str, str]:
+    statuses = (after or {}).get(_STATUSES)
+    if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
+        return {}
+    return {_STATUSES: f"({len(statuses):,} {select_form(len(statuses), 'cluster')})"}
+
+
+def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
+    machines = _get_map(before, _MACHINES) or _get_map(after, _MACHINES)
+    is_kept = before is not None and after is not None
+    if is_kept or not machines:
+        return {}
+    return {_MACHINES: f"({len(machines):,} {select_form(len(machines), 'machine')})"}
+
+
+def _get_map(side: _Side, name: str) -> dict[str, Any]:
+    plain = (side or {}).get(name)
+    return plain if plain.__class__ is dict else {}
+
+
+def build_rollouts(plan: Plan) -> tuple[RolloutTable, ...]:
+    """Return the rollouts of a plan as tables, in plan order."""
+    if not plan.rollouts:
+        return ()
+    from nexusform.rendering.report.rollout_rows import build_rollout_tables
+
+    return build_rollout_tables(plan)

@@ -1,0 +1,163 @@
+"""Sentences about cluster upgrades: feasibility, batches and disruptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.plans.plan import Plan, PoolUpgrade, Upgrade
+
+ROLLING: Final = "kubernetes_version_changed"
+AT_ONCE: Final = "re-created all at once:"
+# Triggers that re-create all nodes of a pool, and the text before the new locations.
+RECREATION_VERBS: Final[Mapping[str, str]] = {
+    ROLLING: "upgraded batch by batch, re-created",
+    **dict.fromkeys(
+        ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"),
+        AT_ONCE,
+    ),
+}
+_MAX_NAMES: Final = 4
+_MAX_TITLE_NAMES: Final = 2
+
+
+def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
+    """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create
+    any.
+    """
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, pool.pool)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+        if upgrade.is_rolling and pool.vms > 1 and pool.batches == 1 and not pool.surges
+    )
+
+
+def build_upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
+    """Return a heading and a sentence for every upgraded cluster or cluster with re-created pools."""
+    return [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
+
+
+def describe_upgrade(upgrade: Upgrade) -> str:
+    """Return `cluster-b is upgraded to 1.33.1` or the number of re-created nodes of the cluster."""
+    if upgrade.is_rolling:
+        return f"{upgrade.cluster} is upgraded to {upgrade.after}"
+    return (
+        f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} "
+        f"{select_form(upgrade.vms, 'is', 'are')} made anew"
+    )
+
+
+def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
+    """Return one clause per upgrade, or one per version for several clusters."""
+    upgrades_by_version: dict[str, list[Upgrade]] = {}
+    blocked_clauses = describe_blocked_upgrades(upgrades)
+    for upgrade in upgrades:
+        if is_blocked(upgrade):
+            continue
+        upgrades_by_version.setdefault(upgrade.after if upgrade.is_rolling else "", []).append(upgrade)
+    recreations = upgrades_by_version.pop("", [])
+    clauses = blocked_clauses
+    for version, version_upgrades in upgrades_by_version.items():
+        names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
+        clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in version_upgrades})
+        cluster_text = (
+            format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
+        )
+        clauses.append(f"{cluster_text} {select_form(clusters, 'is', 'are')} upgraded to {version}")
+    if len(recreations) <= _MAX_TITLE_NAMES:
+        return [*clauses, *map(describe_upgrade, recreations)]
+    nodes = sum(upgrade.vms for upgrade in recreations)
+    clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in recreations})
+    return [*clauses, f"{format_count(nodes, 'node')} of {format_count(clusters, 'cluster')} are made anew"]
+
+
+def is_blocked(upgrade: Upgrade) -> bool:
+    """Return whether the upgrade is known to stop halfway."""
+    return upgrade.is_rolling and (bool(upgrade.budgets) or any(pool.failed_batch for pool in upgrade.pools))
+
+
+def describe_blocked_upgrades(upgrades: Iterable[Upgrade]) -> list[str]:
+    """Return clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is held up`."""
+    blocked_upgrades = [upgrade for upgrade in upgrades if is_blocked(upgrade)]
+    if len(blocked_upgrades) > _MAX_TITLE_NAMES:
+        return [f"the upgrades of {len(blocked_upgrades):,} clusters do not go through"]
+    return [
+        f"the upgrade of {blocked.cluster} to {blocked.after} {_format_verdict(blocked)}"
+        for blocked in blocked_upgrades
+    ]
+
+
+def format_upgrade_heading(upgrade: Upgrade) -> str:
+    """Return the heading of the sentence of an upgrade."""
+    return f"{'Upgrade of' if upgrade.is_rolling else 'Made anew in'} {upgrade.cluster}"
+
+
+def format_versions(upgrade: Upgrade) -> str:
+    """Return the old and the new version, or only the new one: `to 1.30.1`."""
+    if not upgrade.before:
+        return f"to {upgrade.after or 'no version'}"
+    return f"{upgrade.before} -> {upgrade.after or 'no version'}"
+
+
+def describe_upgrade_course(upgrade: Upgrade) -> str:
+    """Return sentences about the course of an upgrade and its disruptions."""
+    sentences = [_describe_rolling(upgrade) if upgrade.is_rolling else _describe_recreation(upgrade)]
+    if upgrade.budgets:
+        names = format_first(upgrade.budgets, _MAX_NAMES)
+        sentences.append(f"{select_form(len(upgrade.budgets), 'Budget')} {names}: no pod may be evicted.")
+    if upgrade.single_replicas:
+        count, names = len(upgrade.single_replicas), format_first(upgrade.single_replicas, _MAX_NAMES)
+        verb = select_form(count, "is down while its only pod moves", "are down while their only pods move")
+        sentences.append(f"{names} {verb}.")
+    return " ".join(sentences)
+
+
+def _describe_rolling(upgrade: Upgrade) -> str:
+    batches = sum(pool.batches for pool in upgrade.pools)
+    nodes = f"{format_count(upgrade.vms, 'node')} in {format_count(batches, 'batch', 'batches')}"
+    return f"{format_versions(upgrade)} {_format_verdict(upgrade)}: {nodes}, {_describe_pace(upgrade)}."
+
+
+def _describe_recreation(upgrade: Upgrade) -> str:
+    """Return `pool2: all 24 nodes are away at once (sku_changed).`."""
+    pools = []
+    for pool in upgrade.pools:
+        node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
+        remaining_note = f", {pool.minimum_up:,} stay" if pool.minimum_up else ""
+        blocked_note = ", and not all find room again" if pool.failed_batch else ""
+        pools.append(
+            f"{pool.pool}: {node_text} {select_form(pool.vms, 'is', 'are')} away at "
+            f"once{remaining_note}{blocked_note}"
+        )
+    return f"{'; '.join(pools)} ({upgrade.trigger})."
+
+
+def _format_verdict(upgrade: Upgrade) -> str:
+    blocked_pool = next((pool for pool in upgrade.pools if pool.failed_batch), None)
+    if blocked_pool is not None:
+        return f"stops at batch {blocked_pool.failed_batch} of {blocked_pool.pool}"
+    uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
+    if uncertain_pools:
+        selection = f"which VMs of {format_first(uncertain_pools, _MAX_NAMES)} the platform takes"
+        budget_note = "is held up, and " if upgrade.budgets else ""
+        return f"{budget_note}may find no room: that hangs on {selection}"
+    return "is held up" if upgrade.budgets else "goes through"
+
+
+def _describe_pace(upgrade: Upgrade) -> str:
+    """Return the number of simultaneously unavailable nodes and the minimum available."""
+    pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
+    if not pools_without_surge:
+        maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
+        return (
+            f"{maximum_surge:,} new before {maximum_surge:,} old "
+            f"{select_form(maximum_surge, 'leaves', 'leave')}, so none is missing"
+        )
+    return "; ".join(_describe_unavailable(pool) for pool in pools_without_surge[:_MAX_NAMES])
+
+
+def _describe_unavailable(pool: PoolUpgrade) -> str:
+    return f"{pool.pool}: {pool.concurrent_vms:,} away at once, never fewer than {pool.minimum_up:,} up"

@@ -1,0 +1,229 @@
+"""`kubelet` block: node reservations, extended resources, and NUMA cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.resource_types.shared_arguments import is_known
+from nexusform.scheduling.kubelet import (
+    EVICTION_MEMORY,
+    MAX_CELLS,
+    STORAGE,
+    Kubelet,
+    Platform,
+    Reserve,
+    TopologyPolicy,
+)
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
+
+_MAXIMUM_CPUS: Final = 4096
+_RESERVE_ARGUMENTS: Final = ("kube_reserved", "system_reserved")
+_RESERVABLE_RESOURCES: Final = ("cpu", "memory", STORAGE)
+_RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
+_RESOURCE: Final = re.compile(
+    r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?|hugepages-[0-9]+[KMG]i)\Z",
+    re.ASCII,
+)
+
+
+def _build_argument(kind: Any, description: str, **more: Any) -> AttributeSchema:
+    return AttributeSchema(kind, description, optional=True, decides_placement=True, **more)
+
+
+EXTENDED: Final = _build_argument(
+    DYNAMIC,
+    'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, or a '
+    "list per NUMA cell. Hugepages reduce memory.",
+)
+KUBELET_BLOCK: Final = NestedBlock(
+    BlockSchema(
+        {
+            "eviction_memory": _build_argument(
+                STRING,
+                "Hard eviction threshold (evictionHard memory.available). Default: 100Mi.",
+            ),
+            "kube_reserved": _build_argument(
+                MapType(STRING),
+                'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
+            ),
+            "system_reserved": _build_argument(
+                MapType(STRING),
+                'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
+            ),
+            "reserved_cpus": _build_argument(
+                STRING,
+                'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: "0-1" on '
+                "NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.",
+            ),
+            "extended_resources": EXTENDED,
+            "topology_manager_policy": _build_argument(
+                STRING,
+                "topologyManagerPolicy. If set, pods rejected by kubelet are Failed.",
+                choices=tuple(policy.value for policy in TopologyPolicy),
+            ),
+            "numa_nodes": _build_argument(
+                NUMBER,
+                "NUMA cells of a node. Default: those of its VM SKU.",
+                minimum=1,
+                maximum=MAX_CELLS,
+            ),
+        }
+    ),
+    Nesting.SINGLE,
+    "Reserved and extra resources of the nodes. Applies to new pods; moves no VM.",
+    max_items=1,
+)
+
+
+# --- checks ------------------------------------------------------------------------------------
+
+
+def check_kubelet(values: Any, path: Path) -> list[Problem]:
+    """Return the problems of a kubelet block; `path` is its location."""
+    if not isinstance(values, Mapping):
+        return []
+    problems: list[Problem] = []
+    amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
+    for name in _RESERVE_ARGUMENTS:
+        reserve = values.get(name)
+        items = reserve.items() if isinstance(reserve, Mapping) else ()
+        amounts += [((name, key), amount) for key, amount in items]
+        problems += [
+            _build_problem(
+                (*path, name, key),
+                f'"{key}" cannot be reserved; write {_format_alternatives(_RESERVABLE_RESOURCES)}.',
+            )
+            for key, _ in items
+            if key not in _RESERVABLE_RESOURCES
+        ]
+    for amount_path, amount in amounts:
+        if isinstance(amount, str) and _parse_amount(amount) is None:
+            problems.append(
+                _build_problem((*path, *amount_path), f'"{amount}" is no amount such as "100Mi" or "500m".')
+            )
+    cpus = values.get("reserved_cpus")
+    if isinstance(cpus, str) and _parse_cpu_list(cpus) is None:
+        text = f'"{cpus}" is no list of CPU numbers such as "0-1" or "0,8" (the first CPU is 0).'
+        problems.append(_build_problem((*path, "reserved_cpus"), text))
+    return problems + check_extended_resources(
+        values.get("extended_resources"), (*path, "extended_resources")
+    )
+
+
+def check_extended_resources(values: Any, path: Path) -> list[Problem]:
+    """Return the problems of a map of extended resources."""
+    if not is_known(values):
+        return []
+    if not isinstance(values, Mapping):
+        return [_build_problem(path, 'extended_resources is a map, such as { "nvidia.com/gpu" = 2 }.')]
+    problems = []
+    for name, amount in values.items():
+        if not _RESOURCE.match(name):
+            text = (
+                f'"{name}" is no extended resource: write its full name, such as "nvidia.com/gpu", or '
+                '"hugepages-1Gi". CPU, memory and disk are those of the VM SKU.'
+            )
+            problems.append(_build_problem((*path, name), text))
+        elif is_known(amount) and _parse_amounts(amount) is None:
+            text = (
+                f'The amount of "{name}" is a whole number, a quantity such as "4Gi", or a list of them with '
+                "one item per NUMA cell of the node."
+            )
+            problems.append(_build_problem((*path, name), text))
+    return problems
+
+
+def _build_problem(path: Path, detail: str) -> Problem:
+    return Problem(path, "invalid-kubelet", detail)
+
+
+def _format_alternatives(names: Iterable[str]) -> str:
+    *first, last = [f'"{name}"' for name in names]
+    return f"{', '.join(first)} or {last}"
+
+
+# --- values ------------------------------------------------------------------------------------
+
+
+def build_kubelet(platform: Platform, *blocks: Any) -> Kubelet:
+    """Build the kubelet of these blocks; later ones override earlier ones."""
+    values: dict[str, Any] = {}
+    extended_resources: dict[str, tuple[int, ...]] = {}
+    for block in blocks:
+        if isinstance(block, Mapping):
+            values |= {name: value for name, value in block.items() if is_known(value)}
+            extended_resources |= parse_extended_resources(block.get("extended_resources"))
+    eviction = values.get("eviction_memory")
+    cpus = values.get("reserved_cpus")
+    return Kubelet(
+        platform=platform,
+        eviction_memory=EVICTION_MEMORY if eviction is None else _parse_whole(eviction),
+        reserved=_sum_reserves(values.get(name) for name in _RESERVE_ARGUMENTS),
+        reserved_cpus=None if cpus is None else _parse_cpu_list(cpus),
+        extended=extended_resources,
+        policy=TopologyPolicy(values.get("topology_manager_policy") or TopologyPolicy.NONE),
+        cells=int(values.get("numa_nodes") or 0),
+    )
+
+
+def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
+    """Return extended resources by name: an amount, or one per cell."""
+    if not isinstance(values, Mapping):
+        return {}
+    amounts = {name: _parse_amounts(amount) for name, amount in values.items()}
+    return {name: per_cell for name, per_cell in sorted(amounts.items()) if per_cell is not None}
+
+
+def _sum_reserves(blocks: Iterable[Any]) -> Reserve:
+    """Return the sum of the reservations."""
+    cpu = memory = storage = 0
+    for block in blocks:
+        if isinstance(block, Mapping):
+            cpu += _parse_milli(block.get("cpu"))
+            memory += _parse_whole(block.get("memory"))
+            storage += _parse_whole(block.get(STORAGE))
+    return Reserve(cpu, memory, storage)
+
+
+def _parse_amounts(amount: Any) -> tuple[int, ...] | None:
+    items = amount if isinstance(amount, list) else [amount]
+    amounts = [_parse_amount(item) for item in items]
+    valid_amounts = [parsed for parsed in amounts if parsed is not None]
+    return tuple(valid_amounts) if valid_amounts and len(valid_amounts) == len(amounts) else None
+
+
+def _parse_amount(value: Any) -> int | None:
+    """Return a whole number of units, None for an invalid amount."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    quantity = parse_quantity(str(value))
+    return None if isinstance(quantity, MalformedQuantity) or quantity.nano < 0 else quantity.round_to_units()
+
+
+def _parse_whole(value: Any) -> int:
+    return _parse_amount(value) or 0
+
+
+def _parse_milli(value: Any) -> int:
+    quantity = parse_quantity(str(value)) if value is not None else None
+    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_milli()
+
+
+def _parse_cpu_list(text: str) -> frozenset[int] | None:
+    """Return the numbers in a list such as "0-1,8"; "" is none."""
+    numbers: set[int] = set()
+    for part in filter(None, text.split(",")):
+        bounds = _RANGE.match(part.strip())
+        if bounds is None:
+            return None
+        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        if last < first or last >= _MAXIMUM_CPUS:
+            return None
+        numbers.update(range(first, last + 1))
+    return frozenset(numbers)

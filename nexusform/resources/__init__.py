@@ -1,0 +1,11 @@
+"""Addresses of resources, and the graph of their dependencies."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "address": (
+        "Address AddressPattern AddressProblem compute_address_order compute_key_order ConfigAddress "
+        "format_module Key Mode ModulePath ModuleStep parse_address parse_pattern render_moved_block "
+        "ROOT_MODULE"
+    ),
+    "graph": "find_cycles find_reachable sort_topologically",
+}

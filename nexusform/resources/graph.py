@@ -1,0 +1,66 @@
+"""Dependency graphs: topological order, and cycles.
+
+Nodes are any hashable values; `dependencies` maps a node to the nodes it depends on. networkx holds the
+graph; it is imported on use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
+
+N = TypeVar("N", bound=Hashable)
+
+
+def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N]:
+    """Sort every node after its dependencies; among those that are ready, the lowest position first.
+
+    `dependencies` must be free of cycles (see `find_cycles`) and refer only to its own keys.
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[N] = nx.DiGraph()
+    graph.add_nodes_from(dependencies)
+    graph.add_edges_from(
+        (dependency, node)
+        for node, node_dependencies in dependencies.items()
+        for dependency in node_dependencies
+    )
+    return list(nx.lexicographical_topological_sort(graph, key=position.__getitem__))
+
+
+def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
+    """Find one cycle for each strongly connected component, each starting at its member of lowest position;
+    empty without cycles.
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[N] = nx.DiGraph()
+    graph.add_nodes_from(dependencies)
+    graph.add_edges_from(
+        (node, dependency)
+        for node, node_dependencies in dependencies.items()
+        for dependency in node_dependencies
+    )
+    found_cycles = []
+    for component in nx.strongly_connected_components(graph):
+        first = min(component, key=position.__getitem__)
+        if len(component) == 1 and not graph.has_edge(first, first):
+            continue
+        subgraph = graph.subgraph(sorted(component, key=position.__getitem__))
+        found_cycles.append(tuple(edge[0] for edge in nx.find_cycle(subgraph, first)))
+    return sorted(found_cycles, key=lambda cycle: position[cycle[0]])
+
+
+def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N]]) -> set[N]:
+    """Find these nodes and all nodes reachable from them; `list_neighbours` returns the targets of a node's
+    edges.
+    """
+    visited: set[N] = set()
+    stack = list(start)
+    while stack:
+        node = stack.pop()
+        if node not in visited:
+            visited.add(node)
+            stack += [neighbour for neighbour in list_neighbours(node) if neighbour not in visited]
+    return visited

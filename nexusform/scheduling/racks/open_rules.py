@@ -1,0 +1,269 @@
+"""Rules of the profile opened for one demand, and placement by a scan of every machine (`choose_placement`).
+
+The scan is for demands with a machine of last resort, and for demands with a rule that breaks its promise
+(rule.py). Explanations and shortages are built from it. Its time is proportional to the number of machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks.layout import NO_COUNTS, Counts, Figure, Figures, Usage
+from nexusform.scheduling.racks.ledger import Ledger, Record
+from nexusform.scheduling.racks.rule import (
+    CapacityFilter,
+    CountFilter,
+    DemandFilter,
+    Filter,
+    Item,
+    Key,
+    KeyDependence,
+    MachineFilter,
+    RejectionCheck,
+)
+from nexusform.scheduling.racks.rules import tie_break
+from nexusform.scheduling.racks.vms import Demand, RackSpread
+
+Passes = Callable[[int], bool]
+
+
+OpenKey = tuple[Key, Figure | None]  # None: 0 everywhere
+OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
+
+
+class PackedKeys(NamedTuple):
+    """Keys in one whole number, the first in the highest bits.
+
+    `dependence` is the widest of theirs; `active_keys` has one bit per key, set if the key applies to the
+    demand.
+    """
+
+    figure: Figure
+    dependence: KeyDependence
+    active_keys: int
+
+    def select_counts(self, cluster: Counts, pool: Counts) -> Counts:
+        """Return the counts of the items on which these keys may differ from the neutral ones."""
+        if self.dependence is KeyDependence.NONE:
+            return NO_COUNTS
+        return pool if self.dependence is KeyDependence.POOL else cluster
+
+
+def open_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> list[OpenKey]:
+    """Open the keys for a demand."""
+    opened_keys = [(key, key.build_figures(usage, demand)) for key in keys]
+    return [(key, None if figures is None else _convert_figures(figures)) for key, figures in opened_keys]
+
+
+def pack_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> PackedKeys:
+    """Open the keys and pack them into one whole number, so that numbers compare as the keys do."""
+    columns: list[Figures] = []
+    shifts: list[int] = []  # how far each figure moves up for the next one
+    active_keys = 0  # of the keys bear on the demand: a bit each
+    dependence = KeyDependence.NONE
+    for key in keys:
+        figures = key.build_figures(usage, demand)
+        active_keys <<= 1
+        if shifts:
+            shifts[-1] += key.bits
+        if figures is not None and figures is not NO_COUNTS:
+            active_keys |= 1
+            columns.append(figures)
+            shifts.append(0)
+            dependence = max(dependence, key.dependence)
+    return PackedKeys(_pack_columns(columns, shifts), dependence, active_keys)
+
+
+def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
+    """Pack the figures into one whole number, the first in the highest bits."""
+    # This is asked several times for every VM: one function call for the usual numbers of keys, and none
+    # for lists and counts.
+    if len(columns) == 3:
+        first, second, third = columns
+        shift_1, shift_2, shift_3 = shifts
+        if not (callable(first) or callable(second) or callable(third)):
+            return lambda item: ((first[item] << shift_1 | second[item]) << shift_2 | third[item]) << shift_3
+    if not columns:
+        return lambda _item: 0
+    packed, shift = _convert_figures(columns[0]), shifts[0]
+    for figures, next_shift in zip(columns[1:], shifts[1:], strict=True):
+        packed, shift = _combine_figures(packed, shift, _convert_figures(figures)), next_shift
+    return _build_shifted(packed, shift) if shift else packed
+
+
+def _convert_figures(figures: Figures) -> Figure:
+    """Return figures by number as a function, from a function, a list or counts."""
+    return figures if callable(figures) else figures.__getitem__
+
+
+def _combine_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
+    """Combine two figures in one number, the lower one in the lowest `shift` bits."""
+    return lambda item: upper(item) << shift | lower(item)
+
+
+def _build_shifted(figure: Figure, shift: int) -> Figure:
+    """Build the figure moved up by some bits."""
+    return lambda item: figure(item) << shift
+
+
+def open_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
+    """Open the demand and count filters that apply to this demand, in profile order."""
+    opened_filters: list[OpenFilter] = []
+    for rule in ledger.site.demand_filters:
+        if isinstance(rule, DemandFilter):
+            if rule.select_input(demand) is not None:
+                opened_filters.append((rule, rule.build_check(usage.layout, demand)))
+        else:
+            find_rejection = rule.build_check(usage, demand)
+            if find_rejection is not None:
+                opened_filters.append((rule, find_rejection))
+    return opened_filters
+
+
+def is_rack_selection(rule: Filter) -> bool:
+    """Check whether the filter selects, once and for all, the racks allowed by the demand."""
+    return isinstance(rule, DemandFilter) and rule.item is Item.RACK
+
+
+def build_machine_checks(
+    ledger: Ledger, usage: Usage, demand: Demand
+) -> list[tuple[Filter, RejectionCheck | None]]:
+    """Build the check of every filter by machine number, in profile order; None if it rejects none."""
+    by_rule = {id(rule): find_rejection for rule, find_rejection in open_filters(ledger, usage, demand)}
+    filters: list[tuple[Filter, RejectionCheck | None]] = []
+    for rule in profile.FILTERS:
+        find_rejection: RejectionCheck | None = None
+        if isinstance(rule, MachineFilter):
+            find_rejection = _build_machine_check(ledger, rule)
+        elif isinstance(rule, CapacityFilter):
+            find_rejection = _build_capacity_check(ledger, rule, demand)
+        elif isinstance(rule, DemandFilter | CountFilter) and id(rule) in by_rule:
+            find_rejection = by_rule[id(rule)]
+            if rule.item is Item.RACK:
+                find_rejection = _build_rack_check(ledger, find_rejection)
+        filters.append((rule, find_rejection))
+    return filters
+
+
+def _build_machine_check(ledger: Ledger, rule: MachineFilter) -> RejectionCheck:
+    """Build the check of a filter on machine descriptions, by machine number."""
+    machines = ledger.site.machines
+    return lambda number: rule.find_rejection(machines[number])
+
+
+def _build_capacity_check(ledger: Ledger, rule: CapacityFilter, demand: Demand) -> RejectionCheck:
+    """Build the check of a capacity filter by machine number, evaluated once per capacity."""
+    reasons: dict[int, str | None] = {}
+    capacity_table, check_capacity = ledger.site.capacity_table, rule.build_check(demand.sku)
+
+    def find_rejection(number: int) -> str | None:
+        capacity = ledger.capacities[number]
+        if capacity not in reasons:
+            reasons[capacity] = check_capacity(capacity_table.get_free_capacity(capacity))
+        return reasons[capacity]
+
+    return find_rejection
+
+
+def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> RejectionCheck:
+    """Convert a check by rack number to one by machine number."""
+    rack_of = ledger.site.rack_by_machine
+    return lambda number: find_rejection(rack_of[number])
+
+
+class OpenRules:
+    """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
+
+    __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")
+
+    def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
+        self.demand = demand
+        self.usage = usage
+        self.filters = open_filters(ledger, usage, demand)
+        self.rack_keys = pack_keys(profile.RACK_KEYS[spread], usage, demand)
+        self.machine_keys = pack_keys(profile.MACHINE_KEYS, usage, demand)
+
+    def keep_promises(self) -> bool:
+        """Check whether all of them promise the conditions of a session (CountFilter, KeyDependence)."""
+        for rule, _ in self.filters:
+            if isinstance(rule, CountFilter) and not rule.is_monotonic:
+                return False
+        return max(self.rack_keys.dependence, self.machine_keys.dependence) is not KeyDependence.UNBOUNDED
+
+
+def split_filters(
+    filters: Sequence[OpenFilter],
+) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
+    """Split into filters that select the racks, checks of other racks, and checks of machines."""
+    rack_selections: list[OpenFilter] = []
+    rack_checks: list[RejectionCheck] = []
+    machine_checks: list[RejectionCheck] = []
+    for rule, find_rejection in filters:
+        if is_rack_selection(rule):
+            rack_selections.append((rule, find_rejection))
+        else:
+            (rack_checks if rule.item is Item.RACK else machine_checks).append(find_rejection)
+    return rack_selections, rack_checks, machine_checks
+
+
+def collect_filter_input(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
+    """Return everything these filters read of a demand; equal input gives equal answers."""
+    return tuple(
+        (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
+    )
+
+
+def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
+    """Build a function that checks whether no filter rejects an item; None without filters."""
+    if not checks:
+        return None
+    return lambda item: all(find_rejection(item) is None for find_rejection in checks)
+
+
+def list_candidates(ledger: Ledger, demand: Demand) -> list[int]:
+    """Return the machines that no filter rejects; the last resort only if it is alone."""
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    passing: list[int] = list(range(len(ledger.site.machines)))
+    for _, find_rejection in build_machine_checks(ledger, usage, demand):
+        if find_rejection is not None:
+            passing = [machine for machine in passing if find_rejection(machine) is None]
+    return exclude_last_resort(ledger, demand, passing)
+
+
+def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
+    """Return the machines except the last resort; all of them if there is no other."""
+    if demand.last_resort is None:
+        return machines
+    last_resort = ledger.site.machine_index.get(demand.last_resort)
+    return [machine for machine in machines if machine != last_resort] or machines
+
+
+def choose_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Record | None:
+    """Choose the placement of the VM; None if nothing fits. Counts nothing."""
+    site = ledger.site
+    passing = list_candidates(ledger, demand)
+    if not passing:
+        return None
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    rack_key = pack_keys(profile.RACK_KEYS[spread], usage, demand).figure
+    machine_key = pack_keys(profile.MACHINE_KEYS, usage, demand).figure
+    vm_text = tie_break.build_vm_digest(seed, demand.vm)
+    racks = dict.fromkeys(site.rack_by_machine[machine] for machine in passing)
+    rack = _choose_best(racks, rack_key, vm_text, site.encoded_rack_names)
+    machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
+    machine = _choose_best(machines, machine_key, vm_text, site.encoded_machine_names)
+    shape = site.get_shape(demand.sku)
+    step = shape.steps[ledger.capacities[machine]]
+    assert step is not None
+    return Record(site.add_pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
+
+
+def _choose_best(items: Iterable[int], key_of: Figure, vm_text: blake2b, names: Sequence[bytes]) -> int:
+    """Return the item of the lowest key; the tie-break decides among several."""
+    keys = {item: key_of(item) for item in items}
+    lowest = min(keys.values())
+    tied = [item for item, key in keys.items() if key == lowest]
+    return tied[tie_break.find_lowest(vm_text, names, tied)] if len(tied) > 1 else tied[0]

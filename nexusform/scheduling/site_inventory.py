@@ -1,0 +1,144 @@
+"""Inventory of a plan: sites, racks, machines and SKUs.
+
+Resource types add their entries; the planner builds one scheduler per site. A machine is identified by (site,
+name), whichever resource describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct, field
+
+from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
+
+
+class UpdateStrategy(Struct, frozen=True):
+    """Upgrade strategy of a site's machines.
+
+    `pauses`: the platform waits for confirmation after each rack. `max_unavailable`: machines of a rack down
+    at once (None: all). `threshold`: the number or percentage of a rack's machines that must be ready again
+    before the upgrade continues (None: unknown). `wait_minutes`: the wait after each rack.
+    """
+
+    pauses: bool = False
+    max_unavailable: int | None = None
+    is_percentage: bool = False
+    threshold: int | None = None
+    wait_minutes: int = 0
+
+
+class InventorySite(Struct, frozen=True):
+    """Site with its scheduler settings, and the upgrade strategy of its machines if known."""
+
+    id: str
+    name: str
+    spread: RackSpread = RackSpread.POOL
+    seed: int = DEFAULT_SEED
+    update_strategy: UpdateStrategy | None = None
+
+
+class InventoryRack(Struct, frozen=True):
+    """Rack with its machines by name. `planned` racks take no VM yet."""
+
+    id: str
+    site_id: str
+    name: str
+    availability_zone: str
+    is_planned: bool
+    machines: tuple[Machine, ...]
+    evacuating_machines: frozenset[str] = frozenset()
+
+
+class OccupiedCapacity(Struct, frozen=True):
+    """Capacity of a machine used by a VM outside nexusform.
+
+    `cells` is the number of cells it spans; `cell_numbers` () = unknown.
+    """
+
+    machine: str
+    name: str
+    cpu_cores: int
+    memory_gib: int
+    disk_gib: int = 0
+    cells: int = 1
+    cell_numbers: tuple[int, ...] = ()
+
+
+class InventoryMachine(Struct, frozen=True):
+    """Separately described machine: replaces the one its rack creates in that slot, or adds one."""
+
+    rack_id: str
+    machine: Machine
+    is_evacuating: bool = False
+    occupied_capacities: tuple[OccupiedCapacity, ...] = ()
+
+
+class Inventory(Struct):
+    """Entries of phases 1 to 3 of a plan, by the address (text) of the resource that declares them.
+
+    `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so that
+    duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on machines of
+    a site (by its id) that match no resource.
+    """
+
+    sites: dict[str, InventorySite] = field(default_factory=dict)
+    racks: dict[str, InventoryRack] = field(default_factory=dict)
+    machines: dict[str, InventoryMachine] = field(default_factory=dict)
+    skus: dict[str, VmSku] = field(default_factory=dict)
+    addresses_by_name: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
+    unmanaged: dict[str, list[OccupiedCapacity]] = field(default_factory=dict)
+
+    def list_site_ids(self) -> frozenset[str]:
+        """Return the ids of all sites."""
+        return frozenset(s.id for s in self.sites.values())
+
+
+class MachineConflict(Struct, frozen=True):
+    """Two descriptions of one machine name (or slot) on one site."""
+
+    site_id: str
+    name: str
+    first: str
+    second: str
+    attribute: str = "name"
+
+
+def merge_site_machines(
+    site_id: str, racks: Iterable[InventoryRack], machines: Mapping[str, InventoryMachine]
+) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
+    """Return the machines of one site in order of rack name, slot and name, and the conflicts among them.
+
+    `machines` are the separately described ones by address.
+    """
+    racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
+    # Each machine with its source: its own resource (an address) or its rack (an id).
+    by_name: dict[str, tuple[Machine, str]] = {}
+    conflicts: list[MachineConflict] = []
+    described_slots: dict[tuple[str, int], tuple[Machine, str]] = {}
+    for address, machine_entry in sorted(machines.items()):
+        rack = racks_of_site.get(machine_entry.rack_id)
+        if rack is None:
+            continue
+        slot = (rack.id, machine_entry.machine.slot)
+        if slot in described_slots:
+            conflicts.append(
+                MachineConflict(
+                    site_id, machine_entry.machine.name, described_slots[slot][1], address, "slot"
+                )
+            )
+            continue
+        described_slots[slot] = (machine_entry.machine, address)
+    for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
+        rack_machines = [
+            (machine, rack.id) for machine in rack.machines if (rack.id, machine.slot) not in described_slots
+        ]
+        separate_machines = [entry for (rack_id, _), entry in described_slots.items() if rack_id == rack.id]
+        for machine, source in rack_machines + separate_machines:
+            if machine.name in by_name:
+                conflicts.append(MachineConflict(site_id, machine.name, by_name[machine.name][1], source))
+                continue
+            by_name[machine.name] = (machine, source)
+    sorted_machines = [machine for machine, _ in by_name.values()]
+    sorted_machines.sort(key=lambda machine: (machine.rack, machine.slot, machine.name))
+    return tuple(sorted_machines), tuple(conflicts)

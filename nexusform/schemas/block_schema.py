@@ -1,0 +1,156 @@
+"""Schemas of blocks: attributes, nested blocks, and the effect of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct, field
+
+from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType, Type
+
+
+class Nesting(StrEnum):
+    """Representation of nested blocks: one object (null if absent), a list in source order, or a map by the
+    block's label.
+
+    The source order of a map is kept in the computed list `<block>_order`.
+    """
+
+    SINGLE = "single"
+    LIST = "list"
+    MAP = "map"
+
+
+class OnChange(StrEnum):
+    """Effect of a changed argument on the object: update it, replace it (r), or re-place the VMs of its pool
+    (p).
+    """
+
+    UPDATE = "update"
+    REPLACE = "replace"
+    REPLACE_POOL = "replace_pool"
+
+
+class ObjectReference(Struct, frozen=True):
+    """Reference of an attribute to objects: those of `types` (the first with a match) with an equal attribute
+    `by`.
+
+    A text refers to one object, a map to one for each key, a list to one for each item. Items that are
+    objects are equal if all `fields` are.
+    """
+
+    types: tuple[str, ...]
+    by: str = "id"
+    fields: tuple[str, ...] = ()
+
+
+class AttributeSchema(Struct, frozen=True):
+    """Argument or computed value.
+
+    Exactly one of required, optional, computed-only applies; `computed` with `optional` means that the user
+    may set it and nexusform computes it otherwise. `default` is plain data for an absent optional argument.
+    `predicted` (pr): an observed value may differ without an error. `decides_placement`: must be known in the
+    plan. Checks of known values: `choices`, `minimum` and `maximum` (inclusive, numbers; whole ones in state
+    unless `allows_fractions`), `pattern` (whole match, strings) with `pattern_hint` in words. `shown_in` are
+    computed attributes that contain parts of the value: they are sensitive if it is. `refers_to` are the
+    referenced objects: apply creates those first and removes them last, for references and literal ids alike.
+    """
+
+    type: Type
+    description: str
+    required: bool = False
+    optional: bool = False
+    computed: bool = False
+    default: Any = None
+    on_change: OnChange = OnChange.UPDATE
+    predicted: bool = False
+    decides_placement: bool = False
+    sensitive: bool = False
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    allows_fractions: bool = False
+    pattern: str = ""
+    pattern_hint: str = ""
+    displayed_in: tuple[str, ...] = ()
+    refers_to: ObjectReference | None = None
+
+    @property
+    def is_configurable(self) -> bool:
+        """True if users may set it."""
+        return self.required or self.optional
+
+
+class NestedBlock(Struct, frozen=True):
+    """Nested block type. `label` is the name of the label of MAP blocks. The resource type's own check
+    handles mutually exclusive blocks.
+    """
+
+    schema: BlockSchema
+    nesting: Nesting
+    description: str
+    label: str = ""
+    min_items: int = 0
+    max_items: int | None = None
+    on_change: OnChange = OnChange.UPDATE
+
+
+class BlockSchema(Struct, frozen=True):
+    """Body of a block. `lengths` maps count arguments to their list: if both are set, they must agree."""
+
+    attributes: Mapping[str, AttributeSchema]
+    blocks: Mapping[str, NestedBlock] = field(default_factory=dict)
+    description: str = ""
+    lengths: Mapping[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def get_order_attribute(block_type: str) -> str:
+    """Return the computed attribute with the source order of labelled blocks: list of labels."""
+    return f"{block_type}_order"
+
+
+@lru_cache(maxsize=1024)
+def compute_implied_type(schema: BlockSchema) -> ObjectType:
+    """Compute the object type of a whole body: configured and computed attributes, blocks, and the order
+    lists of labelled blocks.
+    """
+    attributes: dict[str, Type] = {name: attribute.type for name, attribute in schema.attributes.items()}
+    for name, block in schema.blocks.items():
+        block_type = compute_implied_type(block.schema)
+        if block.nesting is Nesting.SINGLE:
+            attributes[name] = block_type
+        elif block.nesting is Nesting.LIST:
+            attributes[name] = ListType(block_type)
+        else:
+            attributes[name] = MapType(block_type)
+            attributes[get_order_attribute(name)] = ListType(STRING)
+    return ObjectType.create(attributes)
+
+
+def find_schema(schema: BlockSchema, path: tuple[str | int, ...]) -> AttributeSchema | NestedBlock | None:
+    """Find the attribute or block for a path into a value of this schema, or None."""
+    current = schema
+    position = 0
+    while position < len(path):
+        name = path[position]
+        if not isinstance(name, str):
+            return None
+        if name in current.attributes:
+            return current.attributes[name]
+        block = current.blocks.get(name)
+        if block is None:
+            return None
+        position += 1 if block.nesting is Nesting.SINGLE else 2
+        if position >= len(path):
+            return block
+        current = block.schema
+    return None

@@ -1,0 +1,154 @@
+"""Types of values: the type system of HCL.
+
+language/conversion.py converts values between types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+
+class PrimitiveType(Struct, frozen=True):
+    """string, number, bool, and `any` (dynamic: a type that is not known yet)."""
+
+    name: str
+
+
+STRING: Final = PrimitiveType("string")
+NUMBER: Final = PrimitiveType("number")
+BOOL: Final = PrimitiveType("bool")
+DYNAMIC: Final = PrimitiveType("dynamic")
+
+
+class ListType(Struct, frozen=True):
+    """list(element)."""
+
+    element: Type
+
+
+class SetType(Struct, frozen=True):
+    """set(element)."""
+
+    element: Type
+
+
+class MapType(Struct, frozen=True):
+    """map(element)."""
+
+    element: Type
+
+
+class TupleType(Struct, frozen=True):
+    """tuple([...])."""
+
+    elements: tuple[Type, ...]
+
+
+class ObjectType(Struct, frozen=True):
+    """object({...}); attributes sorted by name.
+
+    `optional` names may be absent on conversion and become null or their default (`defaults`, as (name,
+    Value) pairs, untyped here because values/value.py depends on this module).
+    """
+
+    attributes: tuple[tuple[str, Type], ...]
+    optional: frozenset[str] = frozenset()
+    defaults: tuple[tuple[str, object], ...] = ()
+
+    @staticmethod
+    def create(
+        attributes: Mapping[str, Type],
+        optional: Iterable[str] = (),
+        defaults: Mapping[str, object] | None = None,
+    ) -> ObjectType:
+        """Create an object type from mappings in any order."""
+        pairs = tuple(sorted(attributes.items(), key=lambda pair: pair[0]))
+        default_pairs = tuple(sorted((defaults or {}).items(), key=lambda pair: pair[0]))
+        return ObjectType(pairs, frozenset(optional), default_pairs)
+
+    def get_attribute(self, name: str) -> Type | None:
+        """Return the type of an attribute, or None."""
+        return next(
+            (attribute_type for attribute_name, attribute_type in self.attributes if attribute_name == name),
+            None,
+        )
+
+
+Type: TypeAlias = PrimitiveType | ListType | SetType | MapType | TupleType | ObjectType
+
+
+_COLLECTIONS: Final = {ListType: "list", SetType: "set", MapType: "map"}
+
+
+def describe_type(value_type: Type, *, constraint: bool = False) -> str:
+    """Describe the type for messages: `list of string`, `object`.
+
+    As a constraint the open type is `any type`, and `any single type` inside a collection.
+    """
+    if isinstance(value_type, PrimitiveType):
+        return "any type" if constraint and value_type is DYNAMIC else value_type.name
+    if isinstance(value_type, TupleType):
+        return "tuple"
+    if isinstance(value_type, ObjectType):
+        return "object"
+    element_name = describe_type(value_type.element, constraint=constraint)
+    if constraint and value_type.element is DYNAMIC:
+        element_name = "any single type"
+    return f"{_COLLECTIONS[type(value_type)]} of {element_name}"
+
+
+def has_dynamic(value_type: Type) -> bool:
+    """Check whether the type contains the open type."""
+    if isinstance(value_type, PrimitiveType):
+        return value_type is DYNAMIC
+    if isinstance(value_type, ObjectType):
+        return any(has_dynamic(t) for _, t in value_type.attributes)
+    if isinstance(value_type, TupleType):
+        return any(has_dynamic(t) for t in value_type.elements)
+    return has_dynamic(value_type.element)
+
+
+def build_type_json(value_type: Type) -> Any:
+    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`.
+
+    An object with optional attributes has their names as a third item. Defaults are not included.
+    """
+    if isinstance(value_type, PrimitiveType):
+        return value_type.name
+    if isinstance(value_type, TupleType):
+        return ["tuple", [build_type_json(t) for t in value_type.elements]]
+    if isinstance(value_type, ObjectType):
+        attributes = {name: build_type_json(t) for name, t in value_type.attributes}
+        return (
+            ["object", attributes, sorted(value_type.optional)]
+            if value_type.optional
+            else ["object", attributes]
+        )
+    return [_COLLECTIONS[type(value_type)], build_type_json(value_type.element)]
+
+
+def parse_type_json(data: Any) -> Type:
+    """Parse the JSON data of `build_type_json`. Raises ValueError for anything else."""
+    match data:
+        case "string":
+            return STRING
+        case "number":
+            return NUMBER
+        case "bool":
+            return BOOL
+        case "dynamic":
+            return DYNAMIC
+        case ["list", element]:
+            return ListType(parse_type_json(element))
+        case ["set", element]:
+            return SetType(parse_type_json(element))
+        case ["map", element]:
+            return MapType(parse_type_json(element))
+        case ["tuple", [*elements]]:
+            return TupleType(tuple(parse_type_json(e) for e in elements))
+        case ["object", {**attributes}, *optional] if len(optional) <= 1:
+            return ObjectType.create({str(n): parse_type_json(t) for n, t in attributes.items()}, *optional)
+    raise ValueError(f"not a type: {data!r}")

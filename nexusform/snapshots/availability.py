@@ -1,0 +1,181 @@
+"""Availability with machines down: nodes per cluster and pool, and control-plane quorum. With unknown NUMA
+cells, the computation is repeated for many samples of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.plans.plan import NumaSampling
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
+from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, name_choice
+from nexusform.scheduling.racks.vms import Interval, Placement
+from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
+
+
+def compute_quorum(members: int) -> int:
+    """Return the number of control plane members that must be up: more than half (etcd)."""
+    return members // 2 + 1
+
+
+class Replacement(Struct, frozen=True):
+    """Replacement of a VM: the old VM, and the location of the new one (None: no capacity)."""
+
+    vm: PlacedVm
+    placement: Placement | None
+
+
+class PlacedReplacements(Struct, frozen=True):
+    """Replacements of a pool's VMs placed by the rule, the scheduler's handles of the placed ones, and the
+    shortage of the first one without capacity.
+    """
+
+    replacements: tuple[Replacement, ...]
+    handles: tuple[int, ...]
+    shortage: Shortage | None
+
+
+def place_replacements(
+    scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]
+) -> PlacedReplacements:
+    """Place a replacement for each of these VMs of a pool, besides the existing ones."""
+    replacements: list[Replacement] = []
+    handles: list[int] = []
+    shortage: Shortage | None = None
+    for vm in vms:
+        answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
+        if isinstance(answer, Shortage):
+            shortage = shortage or answer
+            replacements.append(Replacement(vm, None))
+            continue
+        handle, placement = answer
+        handles.append(handle)
+        replacements.append(Replacement(vm, placement))
+    return PlacedReplacements(tuple(replacements), tuple(handles), shortage)
+
+
+class PoolAvailability(Struct, frozen=True):
+    """Pool with VMs down. `quorum` is the number that must be up (0 unless it is a control plane)."""
+
+    cluster_id: str
+    cluster: str
+    kind: OwnerKind
+    pool: str
+    address: str
+    is_control_plane: bool
+    total: int
+    down_vms: tuple[PlacedVm, ...]
+    quorum: int = 0
+
+    @property
+    def remaining_count(self) -> int:
+        """Number of VMs up."""
+        return self.total - len(self.down_vms)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether availability is lost: no quorum, or no remaining node of the pool. A plain VM has no
+        redundancy by nature: its outage is reported, but is no finding.
+        """
+        if self.kind is OwnerKind.VM:
+            return False
+        return self.remaining_count < max(self.quorum, 1)
+
+
+def build_pool_availability(
+    cluster: ClusterSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]
+) -> PoolAvailability:
+    """Build the availability of a pool with these VMs down."""
+    total = len(pool.vms)
+    return PoolAvailability(
+        cluster_id=cluster.id,
+        cluster=cluster.name,
+        kind=cluster.kind,
+        pool=pool.name,
+        address=str(pool.address),
+        is_control_plane=pool.is_control_plane,
+        total=total,
+        down_vms=tuple(down),
+        quorum=compute_quorum(total) if pool.is_control_plane else 0,
+    )
+
+
+def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
+    """Return the pools with VMs on these machines, in order of creation."""
+    affected: list[PoolAvailability] = []
+    for cluster in site.clusters:
+        for pool in cluster.pools:
+            down = [vm for vm in pool.vms if vm.placement.machine in machines]
+            if down:
+                affected.append(build_pool_availability(cluster, pool, down))
+    return tuple(affected)
+
+
+def group_down_vms(pools: Iterable[PoolAvailability]) -> dict[str, list[PlacedVm]]:
+    """Return the VMs of these pools that are down, by cluster id."""
+    down: dict[str, list[PlacedVm]] = {}
+    for pool in pools:
+        down.setdefault(pool.cluster_id, []).extend(pool.down_vms)
+    return down
+
+
+_MAXIMUM_PLACEMENTS: Final = 20_000  # about five seconds for an upgrade
+
+
+class SampledCapacity(Struct, frozen=True):
+    """VMs without capacity over the samples, in total and per pool, with the number of samples in which a
+    pool fits completely. `is_exact`: the interval applies to every layout of VMs, not only to the samples.
+    """
+
+    numa_sampling: NumaSampling
+    missing_count: Interval
+    pools: tuple[Interval, ...]
+    fitting_counts: tuple[int, ...]
+    is_exact: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether everything fits, as far as known."""
+        return self.missing_count.maximum == 0
+
+
+def sample_capacity(
+    scheduler: RackScheduler, vms: int, count_missing: Callable[[RackScheduler], Sequence[int]]
+) -> SampledCapacity | None:
+    """Compute for every sample the number of VMs without capacity, pool by pool; `vms` is the number of VMs
+    to place. None if all cells are known. The displayed sample is the first.
+    """
+    if not vms or not scheduler.is_sampled:
+        return None
+    sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
+    # Missing VMs of each pool per sample, and of each sample per pool.
+    counts_by_sample = [
+        tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)
+    ]
+    counts_by_pool = list(zip(*counts_by_sample, strict=True))
+    numa_sampling = NumaSampling(
+        machines=len(scheduler.list_machines_with_unknown_cells()),
+        displayed_sample=name_choice(scheduler.split_choice),
+        fitting_count=sum(not any(counts) for counts in counts_by_sample),
+        sample_count=sample_count,
+        fits_packed=not any(count_missing(scheduler.copy(split_choice=PACKED))),
+        fits_spread=not any(count_missing(scheduler.copy(split_choice=SPREAD))),
+    )
+    return SampledCapacity(
+        numa_sampling=numa_sampling,
+        missing_count=_build_interval(map(sum, counts_by_sample)),
+        pools=tuple(map(_build_interval, counts_by_pool)),
+        fitting_counts=tuple(counts.count(0) for counts in counts_by_pool),
+    )
+
+
+def _build_interval(counts: Iterable[int]) -> Interval:
+    values = list(counts)
+    return Interval(min(values), max(values))

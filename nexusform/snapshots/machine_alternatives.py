@@ -1,0 +1,149 @@
+"""Changes needed to place a VM on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from nexusform.scheduling.racks.rules import hints
+from nexusform.scheduling.racks.vms import CurrentVm, Demand, Machine, VmSku
+from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
+
+
+class Requirement(StrEnum):
+    """Obstacle on a machine."""
+
+    OPEN = "open"  # the machine must take VMs again
+    HARDWARE = "hardware"  # the SKU must list its hardware
+    SIZE = "size"  # a smaller SKU: the VM would not fit on the empty machine
+    LEAVE = "leave"  # VMs must be removed
+    ZONE = "zone"  # its zone must be among availability_zones
+    HINT = "hint"  # a hard hint must be removed
+    RULE = "rule"  # a rule about existing VMs must allow it
+
+
+class MachineAlternative(Struct, frozen=True):
+    """One machine and all needed changes; none = the rule ranks it lower. `removed_vms` is the smallest set
+    of VMs to remove; `unschedulable_reason` is the reason that the machine takes no VM, `rule` that of a rule
+    about existing VMs, `hint` describes the first hard hint against it.
+    """
+
+    machine: str
+    rack: str
+    zone: str
+    requirements: tuple[Requirement, ...]
+    removed_vms: tuple[str, ...] = ()
+    unschedulable_reason: str = ""
+    rule: str = ""
+    hint: str = ""
+
+
+def find_alternatives(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
+    """Return every machine of the site except `excluded`, in site order, in the present situation."""
+    names = _map_names(site)
+    vms_by_machine: dict[str, list[CurrentVm]] = {machine: [] for machine in site.machines}
+    scheduler = site.scheduler.copy()
+    for vm in site.scheduler.list_sampled_vms():
+        if vm.vm == demand.vm:
+            scheduler.release(vm.handle)
+        else:
+            vms_by_machine[vm.placement.machine].append(vm)
+    rejections = scheduler.find_rejections_by_vms(demand)
+    return tuple(
+        _build_alternative(
+            machine, demand, vms_by_machine[machine.name], names, rejections.get(machine.name, "")
+        )
+        for machine in site.machines.values()
+        if machine.name != excluded
+    )
+
+
+def _map_names(site: SiteSnapshot) -> dict[int, str]:
+    """Return the names of the managed VMs by the scheduler's handles."""
+    names: dict[int, str] = {}
+    for pool in site.pools:
+        names |= {handle: name for name, handle in pool.handles.items()}
+    return names
+
+
+def _build_alternative(
+    machine: Machine, demand: Demand, vms: Sequence[CurrentVm], names: Mapping[int, str], rule: str
+) -> MachineAlternative:
+    """Build the changes needed to place the VM on this machine."""
+    sku, zone = demand.sku, machine.availability_zone
+    is_listed, is_size_sufficient = is_hardware_listed(sku, machine), is_large_enough(machine, sku)
+    removed_vms: tuple[str, ...] = ()
+    if is_listed and is_size_sufficient:
+        removed_vms = tuple(
+            names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms)
+        )
+    hint = _find_blocking_hint(machine, demand)
+    obstacles = {
+        Requirement.OPEN: bool(machine.unschedulable_reason),
+        Requirement.HARDWARE: not is_listed,
+        Requirement.SIZE: is_listed and not is_size_sufficient,
+        Requirement.LEAVE: bool(removed_vms),
+        Requirement.ZONE: demand.zones is not None and zone not in demand.zones,
+        Requirement.HINT: bool(hint),
+        Requirement.RULE: bool(rule),
+    }
+    requirements = tuple(requirement for requirement, applies in obstacles.items() if applies)
+    return MachineAlternative(
+        machine=machine.name,
+        rack=machine.rack,
+        zone=zone,
+        requirements=requirements,
+        removed_vms=removed_vms,
+        unschedulable_reason=machine.unschedulable_reason,
+        rule=rule,
+        hint=hint,
+    )
+
+
+def _find_blocking_hint(machine: Machine, demand: Demand) -> str:
+    """Return the text of the first hard hint that forbids the machine; "" for none."""
+    hard = [hint for hint in demand.hints if hint.is_hard]
+    blocking = (hint for hint in hard if hints.is_violated(hint, machine.name, machine.rack))
+    return next((hints.describe_hint(hint) for hint in blocking), "")
+
+
+def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[CurrentVm]) -> list[CurrentVm]:
+    """Return the VMs to remove: from the cells with the fewest, then for disk, if it is short."""
+    by_cell = [_select_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
+    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
+    selected: dict[int, CurrentVm] = {}
+    for removals in by_cell[: sku.numa_cells]:
+        selected |= {vm.handle: vm for vm in removals}
+    remaining = [vm for vm in vms if vm.handle not in selected]
+    free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in remaining)
+    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):
+        if free_disk >= sku.disk_gib:
+            break
+        selected[vm.handle] = vm
+        free_disk += vm.sku.disk_gib
+    return list(selected.values())
+
+
+def _select_from_cell(machine: Machine, sku: VmSku, vms: Iterable[CurrentVm], cell: int) -> list[CurrentVm]:
+    """Return the VMs to remove from one cell: the largest first, and no unnecessary ones."""
+    in_cell = sorted(
+        (vm for vm in vms if cell in vm.placement.cells),
+        key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),
+    )
+    vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
+    memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in in_cell) - sku.memory_in_cell
+    removals: list[CurrentVm] = []
+    for vm in in_cell:
+        if vcpus >= 0 and memory >= 0:
+            break
+        removals.append(vm)
+        vcpus += vm.sku.cpus_in_cell
+        memory += vm.sku.memory_in_cell
+    for vm in list(removals):
+        if vcpus >= vm.sku.cpus_in_cell and memory >= vm.sku.memory_in_cell:
+            removals.remove(vm)
+            vcpus -= vm.sku.cpus_in_cell
+            memory -= vm.sku.memory_in_cell
+    return removals

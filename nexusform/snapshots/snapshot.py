@@ -1,0 +1,394 @@
+"""Snapshot for queries: sites, machines and VMs from objects' attributes. The attributes may be those of the
+state or those after a plan; a query does not see the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.placements.vm_demands import ClaimDemand, PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.phases import collect_claims
+from nexusform.planning.vm_planning.site_plans import (
+    SiteLayout,
+    SiteObject,
+    SitePlan,
+    build_site_layout,
+    build_vm_name,
+    find_sku,
+    place_unmanaged_vms,
+)
+from nexusform.plans.plan import Plan
+from nexusform.plans.site_capacity.other_capacity import (
+    OtherCapacity,
+    RuntimeVersion,
+    Supplies,
+    compute_other_capacity,
+    count_nodes,
+    read_recorded_supplies,
+)
+from nexusform.resources.address import Address, compute_address_order
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Machine, VmSku
+from nexusform.scheduling.site_inventory import InventoryRack, UpdateStrategy
+from nexusform.state.objects import InstanceState, ObjectState, State
+
+
+class OwnerKind(StrEnum):
+    """Kind of the owner of VMs: an NKS cluster, a plain VM, or another group of VMs (a VNF)."""
+
+    NKS = "nks"
+    VM = "vm"
+    GROUP = "group"
+
+
+CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
+_NKS_TYPES: Final = (CLUSTER_TYPE, "nexus_agent_pool")
+_PLAIN_VM: Final = "nexus_virtual_machine"
+
+
+class PoolSnapshot(Struct, frozen=True):
+    """Existing VMs of one pool. `owner` and `demand` are the demand of its resource. `handles` are those of
+    the site's scheduler, by name. `on_missing_machines` are the names of VMs on missing machines, `unplaced`
+    of those without a machine.
+    """
+
+    address: Address
+    owner: VmDemand
+    demand: PoolDemand
+    vms: tuple[PlacedVm, ...]
+    handles: Mapping[str, int]
+    on_missing_machines: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the pool."""
+        return self.demand.pool
+
+    @property
+    def sku(self) -> VmSku:
+        """SKU of its VMs."""
+        return self.demand.sku
+
+    @property
+    def is_control_plane(self) -> bool:
+        """Whether it is a control plane rather than workers."""
+        return self.demand.is_control_plane
+
+    @property
+    def drain_timeout(self) -> int:
+        """Maximum drain time of a node, in seconds."""
+        return self.demand.drain_timeout
+
+
+class ClusterSnapshot(Struct, frozen=True):
+    """NKS cluster with its separate pools, a VNF, or a plain VM, in order of creation."""
+
+    id: str
+    name: str
+    site_id: str
+    kind: OwnerKind
+    pools: tuple[PoolSnapshot, ...]
+
+    @property
+    def vm_count(self) -> int:
+        """Number of existing VMs."""
+        return sum(len(pool.vms) for pool in self.pools)
+
+
+class SiteSnapshot(Struct, frozen=True, dict=True):
+    """One site. The scheduler is never changed: queries use copies. `racks` by name, including planned ones;
+    `unmanaged_vms` are (machine, name) of unmanaged VMs; `skus` all VM SKUs; `offering_addresses` maps a
+    machine to the resource that offers it. `other_capacity` is the capacity besides machines, () if no
+    provider read it; `versions` are the Kubernetes versions available to clusters there, `runtime` the
+    version of its machines, None if unknown. `supported_until`: the last day of support of versions with a
+    known date.
+    """
+
+    id: str
+    name: str
+    machines: Mapping[str, Machine]
+    racks: tuple[InventoryRack, ...]
+    clusters: tuple[ClusterSnapshot, ...]
+    unmanaged_vms: tuple[tuple[str, str], ...]
+    scheduler: RackScheduler
+    skus: Mapping[str, VmSku]
+    offering_addresses: Mapping[str, str] = field(default_factory=dict)
+    update_strategy: UpdateStrategy | None = None
+    other_capacity: tuple[OtherCapacity, ...] = ()
+    versions: tuple[str, ...] | None = None
+    runtime: RuntimeVersion | None = None
+    supported_until: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def vms_without_machine(self) -> tuple[str, ...]:
+        """VMs without a known machine: they use no capacity."""
+        return tuple(chain.from_iterable((*pool.on_missing_machines, *pool.unplaced) for pool in self.pools))
+
+    @cached_property
+    def pools(self) -> tuple[PoolSnapshot, ...]:
+        """Pools of all clusters, in order of creation."""
+        return tuple(chain.from_iterable(cluster.pools for cluster in self.clusters))
+
+    @cached_property
+    def active_racks(self) -> tuple[str, ...]:
+        """Names of the racks with machines, in byte order."""
+        return tuple(sorted({machine.rack for machine in self.machines.values()}, key=str.encode))
+
+    @cached_property
+    def machines_by_rack(self) -> Mapping[str, tuple[Machine, ...]]:
+        """Machines of every active rack, in order of slot."""
+        by_rack: dict[str, list[Machine]] = {rack: [] for rack in self.active_racks}
+        for machine in self.machines.values():
+            by_rack[machine.rack].append(machine)
+        return {rack: tuple(machines) for rack, machines in by_rack.items()}
+
+    @cached_property
+    def zones(self) -> tuple[str, ...]:
+        """Availability zones of the active racks, in byte order."""
+        return tuple(
+            sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode)
+        )
+
+    def build_scheduler_without(
+        self, machines: frozenset[str], reason: str
+    ) -> tuple[RackScheduler, dict[int, int]]:
+        """Return a scheduler without these machines and their VMs, and the new handle of every VM by the old
+        one.
+        """
+        all_machines = [
+            replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
+            for machine in self.scheduler.machines
+        ]
+        scheduler = RackScheduler(all_machines, self.scheduler.spread, self.scheduler.seed)
+        handles = {
+            vm.handle: scheduler.add_existing(vm.vm, vm.sku, vm.placement)
+            for vm in self.scheduler.list_vms()
+            if vm.placement.machine not in machines
+        }
+        return scheduler, handles
+
+
+class Snapshot(Struct, frozen=True):
+    """All sites by id, in byte order."""
+
+    sites: Mapping[str, SiteSnapshot] = field(default_factory=dict)
+
+    def list_clusters(self) -> tuple[ClusterSnapshot, ...]:
+        """Return every cluster of every site."""
+        return tuple(chain.from_iterable(site.clusters for site in self.sites.values()))
+
+
+def build_snapshot(objects: Iterable[SiteObject], registries: Registries, catalogue: str = "") -> Snapshot:
+    """Build the snapshot. `catalogue` is the SKU catalogue's version ("" = the newest)."""
+    ordered_objects = sorted(
+        objects, key=lambda site_object: (site_object.creation, compute_address_order(site_object.address))
+    )
+    layout = build_site_layout(ordered_objects, registries, catalogue)
+    clusters = _ClusterCollector(layout)
+    for kind, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
+        clusters.add_object(kind, site_object)
+    ordered = sorted(layout.sites.values(), key=lambda site: site.id.encode())
+    claims = _collect_claims(ordered_objects, registries)
+    return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in ordered})
+
+
+def _collect_claims(objects: Sequence[SiteObject], registries: Registries) -> Mapping[str, ClaimDemand]:
+    """Return the storage claims of pods, by cluster id; empty if no provider read any."""
+    if not any(read_recorded_supplies(site_object.note) for site_object in objects):
+        return {}
+    instances: dict[Address, InstanceState] = {}
+    for site_object in objects:
+        current = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
+        instances[site_object.address] = InstanceState(current)
+    return collect_claims(instances, registries)
+
+
+class _ClusterCollector(Struct):
+    """Collector of clusters: VMs are placed on their machines and grouped by cluster."""
+
+    layout: SiteLayout
+    by_site: dict[str, dict[str, ClusterSnapshot]] = field(default_factory=dict)
+
+    def add_object(self, kind: ResourceType, site_object: SiteObject) -> None:
+        """Add one object: a cluster, or a pool of a known one."""
+        if kind.vms is None:
+            return
+        owner, _ = kind.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
+        site = self.layout.sites.get(owner.site_id) if owner is not None else None
+        if owner is None or site is None:
+            return
+        vms = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(site_object.attributes)}
+        pools = tuple(
+            _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus) for pool in owner.pools
+        )
+        cluster_id = owner.parent_id or kind.identify(site_object.attributes)
+        clusters = self.by_site.setdefault(site.id, {})
+        cluster = clusters.get(cluster_id)
+        if cluster is not None:
+            clusters[cluster_id] = replace(cluster, pools=(*cluster.pools, *pools))
+            return
+        name = owner.cluster if kind.name != _PLAIN_VM else str(site_object.attributes.get("name"))
+        clusters[cluster_id] = ClusterSnapshot(cluster_id, name, site.id, _get_owner_kind(kind), pools)
+
+
+def _build_pool(
+    address: Address,
+    owner: VmDemand,
+    pool: PoolDemand,
+    site: SitePlan,
+    existing_vms: Mapping[tuple[str, int | str], PlacedVm],
+    skus: Mapping[str, VmSku],
+) -> PoolSnapshot:
+    """Build the VMs of a pool, by number, each placed on its machine; `existing_vms` are those of its object,
+    by pool and number.
+    """
+    vms: list[PlacedVm] = []
+    handles: dict[str, int] = {}
+    on_missing_machines: list[str] = []
+    unplaced: list[str] = []
+    for number, planned_name in zip(pool.numbers, pool.names, strict=True):
+        vm = existing_vms.get((pool.pool, number))
+        if vm is None:
+            unplaced.append(planned_name)
+            continue
+        name = build_vm_name(owner, pool, vm.pool, vm.number)
+        result = site.place_existing(name, find_sku(vm, pool, skus), vm.placement)
+        if result is None:
+            on_missing_machines.append(vm.name)
+            continue
+        handles[vm.name], placement = result
+        vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
+    return PoolSnapshot(
+        address=address,
+        owner=owner,
+        demand=pool,
+        vms=tuple(vms),
+        handles=handles,
+        on_missing_machines=tuple(on_missing_machines),
+        unplaced=tuple(unplaced),
+    )
+
+
+def _build_site(
+    site: SitePlan, clusters: _ClusterCollector, layout: SiteLayout, claims: Mapping[str, ClaimDemand]
+) -> SiteSnapshot:
+    """Build a site with its clusters; unmanaged VMs use capacity, too."""
+    site_clusters = tuple(clusters.by_site.get(site.id, {}).values())
+    pools = chain.from_iterable(cluster.pools for cluster in site_clusters)
+    vms = chain.from_iterable(pool.vms for pool in pools)
+    names = set(chain.from_iterable(vm.names for vm in vms))
+    unmanaged_vms = place_unmanaged_vms(site, names)
+    supplies = _find_supplies(site, layout)
+    return SiteSnapshot(
+        id=site.id,
+        name=site.name,
+        machines=site.machines,
+        racks=site.racks,
+        clusters=site_clusters,
+        unmanaged_vms=tuple(
+            (unmanaged_vm.placement.machine, unmanaged_vm.name) for unmanaged_vm in unmanaged_vms
+        ),
+        scheduler=site.scheduler,
+        skus=layout.skus,
+        offering_addresses=site.offering_addresses,
+        update_strategy=site.update_strategy,
+        other_capacity=()
+        if supplies is None
+        else _compute_other_capacity(site, site_clusters, supplies, claims),
+        versions=None if supplies is None else supplies.versions,
+        runtime=None if supplies is None else supplies.runtime,
+        supported_until={} if supplies is None else dict(supplies.supported_until),
+    )
+
+
+def _find_supplies(site: SitePlan, layout: SiteLayout) -> Supplies | None:
+    """Return the supplies of a site read by a provider."""
+    candidates = [
+        (site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects
+    ]
+    matches = (
+        supplies
+        for site_object, supplies in candidates
+        if supplies and site_object.attributes.get("name") == site.id
+    )
+    return next(matches, None)
+
+
+def _compute_other_capacity(
+    site: SitePlan,
+    clusters: Iterable[ClusterSnapshot],
+    supplies: Supplies,
+    claims: Mapping[str, ClaimDemand],
+) -> tuple[OtherCapacity, ...]:
+    """Return the capacity besides machines."""
+    nks = [cluster for cluster in clusters if cluster.kind is OwnerKind.NKS]
+    pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
+    nodes = count_nodes(pools, claims_by_cluster=claims)
+    return compute_other_capacity(site.id, site.name, supplies, nodes, nodes)
+
+
+def _get_owner_kind(kind: ResourceType) -> OwnerKind:
+    if kind.name in _NKS_TYPES:
+        return OwnerKind.NKS
+    return OwnerKind.VM if kind.name == _PLAIN_VM else OwnerKind.GROUP
+
+
+# --- capacity of a machine ---------------------------------------------------------------------
+
+
+def is_hardware_listed(sku: VmSku, machine: Machine) -> bool:
+    """Return whether the SKU lists the machine's hardware; true if either is unspecified."""
+    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
+
+
+def is_large_enough(machine: Machine, sku: VmSku) -> bool:
+    """Return whether the empty machine has the cells, vCPUs, memory and disk of the SKU."""
+    return (
+        machine.cells >= sku.numa_cells
+        and machine.cpus_per_cell >= sku.cpus_in_cell
+        and machine.memory_gib_per_cell >= sku.memory_in_cell
+        and machine.disk_gib >= sku.disk_gib
+    )
+
+
+# --- objects of a snapshot ---------------------------------------------------------------------
+
+
+def list_state_objects(state: State) -> tuple[SiteObject, ...]:
+    """Return the objects of a state."""
+    return tuple(
+        SiteObject(address, instance.current.attributes, instance.current.creation, instance.current.private)
+        for address, instance in state.instances.items()
+        if instance.current is not None
+    )
+
+
+def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
+    """Return the objects after a plan has been applied to its prior state."""
+    objects = {site_object.address: site_object for site_object in list_state_objects(prior)}
+    for address, refreshed in plan.refreshed_objects.items():
+        objects.pop(address, None)
+        if refreshed is not None:
+            objects[address] = SiteObject(
+                address, refreshed.attributes, refreshed.creation, refreshed.private
+            )
+    for old, _ in plan.address_moves:
+        objects.pop(old, None)
+    for change in plan.changes:
+        if change.deposed:
+            continue
+        objects.pop(change.address, None)
+        if change.after is not None:
+            objects[change.address] = SiteObject(
+                change.address, change.after, change.creation, change.private
+            )
+    return tuple(objects.values())

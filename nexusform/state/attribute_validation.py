@@ -1,0 +1,236 @@
+"""Validation of an object's attributes against its resource type, for edited states and provider responses.
+
+Unknown attributes are ignored: an older or newer version may have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.json_data.plain_data import Path
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    get_order_attribute,
+)
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+)
+from nexusform.state.object_codec import describe_kind, report_invalid_member
+from nexusform.values.value import UNKNOWN
+
+# Looks at a value at a path and yields what is wrong with it. Null and unknown parts are passed over,
+# save null among the elements of a list and among objects.
+_Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
+
+# Required attributes of a VM or VNFC with a machine; its cells may be unknown.
+_LOCATION_NAMES: Final[tuple[str, ...]] = (
+    "availability_zone",
+    "number",
+    "pool",
+    "rack",
+    "vm_sku_name",
+)
+COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
+
+
+def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
+    """Return the errors of an object's attributes, with paths that start at the attributes."""
+    return list(_build_body_check(schema)(attributes, ()))
+
+
+@lru_cache(maxsize=1024)
+def _build_body_check(schema: BlockSchema) -> _Check:
+    checks = {name: _build_attribute_check(attribute) for name, attribute in schema.attributes.items()}
+    checks |= {name: _build_block_check(block) for name, block in schema.blocks.items()}
+    for name, block in schema.blocks.items():
+        if block.nesting is Nesting.MAP:
+            checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
+    required_names = [
+        name
+        for name, attribute in schema.attributes.items()
+        if attribute.required or (name == "name" and attribute.computed)
+    ]
+    required_names += [name for name, block in schema.blocks.items() if block.min_items]
+    # a plain VM may be pinned to a missing machine
+    return _build_object_check(checks, required_names, [])
+
+
+def _build_object_check(
+    checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]
+) -> _Check:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        if value.__class__ is not dict:
+            yield _report_type(path, value, "an object")
+            return
+        for name, check_part in checks.items():
+            part = value.get(name)
+            if part is not None and part is not UNKNOWN:
+                yield from check_part(part, (*path, name))
+        names = required_names
+        if location_names and value.get("machine") is not None:
+            names = [*required_names, *location_names]
+        for name in names:
+            if value.get(name) is None:
+                yield report_invalid_member((*path, name), f'"{name}" is missing.')
+
+    return check
+
+
+def _build_attribute_check(attribute: AttributeSchema) -> _Check:
+    check_type = _build_type_check(attribute.type)
+    if attribute.type.__class__ is not PrimitiveType:
+        return check_type
+    if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
+        return check_type
+
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        problem = next(check_type(value, path), None)
+        if problem is None and attribute.choices and value not in attribute.choices:
+            problem = _report_type(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
+        if problem is None and attribute.minimum is not None:
+            check_number = _check_whole_number if not attribute.allows_fractions else _check_range
+            problem = check_number(path, value, attribute.minimum, attribute.maximum)
+        if problem is not None:
+            yield problem
+
+    return check
+
+
+def _build_block_check(block: NestedBlock) -> _Check:
+    body = _build_body_check(block.schema)
+    if block.nesting is Nesting.SINGLE:
+        return body
+    return _build_list_check(body) if block.nesting is Nesting.LIST else _build_map_check(body)
+
+
+@lru_cache(maxsize=1024)
+def _build_type_check(value_type: Type) -> _Check:
+    if value_type is DYNAMIC:
+        return _accept_anything
+    if isinstance(value_type, PrimitiveType):
+        return _build_primitive_check(value_type)
+    if isinstance(value_type, ObjectType):
+        checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
+        return _build_object_check(
+            checks,
+            [],
+            [name for name in _LOCATION_NAMES if name in checks] if has_machine_fields(value_type) else [],
+        )
+    if isinstance(value_type, MapType):
+        return _build_map_check(
+            _build_type_check(value_type.element), rejects_null=isinstance(value_type.element, ObjectType)
+        )
+    if isinstance(value_type, ListType | SetType):
+        return _build_list_check(_build_type_check(value_type.element))
+    return _build_tuple_check(value_type)
+
+
+def has_machine_fields(object_type: ObjectType) -> bool:
+    """Check whether such objects run on machines of racks."""
+    return {"machine", "rack"} <= {name for name, _ in object_type.attributes}
+
+
+def _build_member_check(name: str, member_type: Type) -> _Check:
+    """Build the check of a member: numbers of VMs and of cells count from 0; other numbers are
+    unrestricted.
+    """
+    if name not in COUNT_NAMES:
+        return _build_type_check(member_type)
+    return _build_list_check(_check_count) if isinstance(member_type, ListType) else _check_count
+
+
+def _check_count(value: Any, path: Path) -> Iterator[Problem]:
+    problem = _check_whole_number(path, value, 0, None)
+    if problem is not None:
+        yield problem
+
+
+def _accept_anything(_value: Any, _path: Path) -> Iterator[Problem]:
+    return iter(())
+
+
+def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
+    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(
+        primitive_type.name, (int, float, Fraction)
+    )
+    expected = {"string": "a string", "bool": "true or false"}.get(primitive_type.name, "a number")
+
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        if value.__class__ not in classes:
+            yield _report_type(path, value, expected)
+
+    return check
+
+
+def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        if value.__class__ is not dict:
+            yield _report_type(path, value, "an object")
+            return
+        for key, part in value.items():
+            if (part is not None or rejects_null) and part is not UNKNOWN:
+                yield from element(part, (*path, key))
+
+    return check
+
+
+def _build_list_check(element: _Check) -> _Check:
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        if value.__class__ is not list:
+            yield _report_type(path, value, "a list")
+            return
+        for position, part in enumerate(value):
+            if part is not UNKNOWN:
+                yield from element(part, (*path, position))
+
+    return check
+
+
+def _build_tuple_check(tuple_type: TupleType) -> _Check:
+    checks = [_build_type_check(part) for part in tuple_type.elements]
+
+    def check(value: Any, path: Path) -> Iterator[Problem]:
+        if value.__class__ is not list or len(value) != len(checks):
+            yield _report_type(path, value, f"a list of {len(checks)}")
+            return
+        for position, (part, check_part) in enumerate(zip(value, checks, strict=True)):
+            if part is not None:
+                yield from check_part(part, (*path, position))
+
+    return check
+
+
+def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
+    is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
+    if not is_whole or value < minimum:
+        return _report_type(path, value, f"a whole number from {minimum}")
+    return _check_range(path, value, minimum, maximum)
+
+
+def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
+    if value < minimum:
+        return _report_type(path, value, f"a number from {minimum}")
+    if maximum is not None and value > maximum:
+        return _report_type(path, value, f"at most {maximum}")
+    return None
+
+
+def _report_type(path: Path, value: Any, expected: str) -> Problem:
+    actual = "" if value.__class__ in {str, int, float} else f", not {describe_kind(value)}"
+    name = next((step for step in reversed(path) if isinstance(step, str)), "")
+    return report_invalid_member(path, f'"{name}" must be {expected}{actual}.')

@@ -1,0 +1,413 @@
+"""Conversion of JSON text to plain data and back: fast, exact, with positions of values.
+
+orjson does the work. It would change or reject some values: numbers beyond 64 bits and floats, text that is
+not Unicode, and nesting beyond 254 levels on writing, 1,024 on reading. Those are rendered here, and read by
+the standard library.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, make_dataclass
+from functools import cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.json_data.plain_data import Path, convert_number, is_fraction
+from nexusform.values.exact_numbers import MAX_DIGITS, convert_decimal, format_number
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# Digits become 0 and all else but points a blank, so that a long run of digits is found by a plain
+# search: up to 15 of them a float holds.
+_DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
+_LONG_RUN: Final = b"0" * 16
+_CHUNK_SIZE: Final = 1 << 16  # bytes; larger ones are allocated from the system each time
+_BLANK_BYTES: Final = b" \t\r\n"
+_LONG_NUMBER: Final = re.compile(rb"(?<![\w\".+-])-?(?=[0-9.]{16})[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LONG_DIGITS: Final = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
+_MIN_INTEGER: Final = -(1 << 63)
+_MAX_INTEGER: Final = (1 << 64) - 1
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_MAX_INTEGER_LENGTH: Final = 20
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+
+
+class JsonProblem(Exception):
+    """Text that is not JSON.
+
+    `offset` counts characters of the text from 0; the message is a clause without a full stop.
+    """
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+@contextmanager
+def pause_collector() -> Iterator[None]:
+    """Pause the cyclic garbage collector: it would scan many new objects in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def decode_text(data: bytes) -> str:
+    """Decode the bytes for display and location; invalid UTF-8 becomes a replacement character."""
+    return data.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace")
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse a JSON document to plain data. Raises JsonProblem.
+
+    The last value of a duplicate key counts.
+    """
+    import orjson
+
+    data = data.removeprefix(_BYTE_ORDER_MARK)
+    if _has_long_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
+        return _parse_exactly(data)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as problem:
+        if "infinity" in problem.msg or "depth limit" in problem.msg:
+            return _parse_exactly(data)
+        raise _describe_error(data, problem.msg, problem.pos) from None
+
+
+def _has_long_runs(data: bytes) -> bool:
+    """Check for runs of digits that may exceed a float."""
+    tail = b""
+    for chunk in _split_chunks(data):
+        digits = tail + chunk.translate(_DIGITS, b".")
+        if _LONG_RUN in digits:
+            return True
+        tail = digits[-len(_LONG_RUN) :]
+    return False
+
+
+def _split_chunks(data: bytes) -> Iterator[bytes]:
+    """Split the bytes into chunks, so that no second copy of a large document is needed."""
+    return (data[start : start + _CHUNK_SIZE] for start in range(0, len(data), _CHUNK_SIZE))
+
+
+def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
+    """Return the keys that occur more than once in one object of a JSON document, each once. `document` is
+    the result of `parse_json`.
+    """
+    import json
+
+    # A document that is written back to the same text has lost nothing: that is told at once, and is so for
+    # all that nobody has edited by hand.
+    if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
+        return []
+    duplicates: dict[str, None] = {}
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        known_keys = set()
+        for key, _ in pairs:
+            if key in known_keys:
+                duplicates[key] = None
+            known_keys.add(key)
+
+    json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
+    return list(duplicates)
+
+
+def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
+    """Check whether two texts are equal except for blanks."""
+    buffer = b""
+    chunks = _split_chunks(second)
+    for chunk in _split_chunks(first):
+        expected = chunk.translate(None, _BLANK_BYTES)
+        while len(buffer) < len(expected):
+            next_chunk = next(chunks, None)
+            if next_chunk is None:
+                return False
+            buffer += next_chunk.translate(None, _BLANK_BYTES)
+        if not buffer.startswith(expected):
+            return False
+        buffer = buffer[len(expected) :]
+    return not buffer and all(not chunk.translate(None, _BLANK_BYTES) for chunk in chunks)
+
+
+def _is_changed_by_orjson(text: bytes) -> bool:
+    # True if orjson would return another number.
+    literal = text.decode()
+    if literal.removeprefix("-").isdecimal():
+        return len(literal) > _MAX_INTEGER_LENGTH or not _MIN_INTEGER <= int(literal) <= _MAX_INTEGER
+    return not _is_exact_float(literal)
+
+
+def _is_exact_float(text: str) -> bool:
+    # True if the nearest float is the same number.
+    nearest = float(text)
+    try:
+        return isfinite(nearest) and convert_decimal(nearest) == convert_decimal(text)
+    except OverflowError:
+        return False
+
+
+def _describe_error(data: bytes, message: str, offset: int) -> JsonProblem:
+    if not data.strip():
+        return JsonProblem("the document is empty", 0)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        return JsonProblem("not UTF-8 text", len(data[: problem.start].decode("utf-8", "replace")))
+    return JsonProblem(message.split(": line ", maxsplit=1)[0], offset)
+
+
+def _parse_exactly(data: bytes) -> Any:
+    import json
+
+    try:
+        text = data.decode("utf-8")
+        return json.loads(text, parse_int=_parse_number, parse_float=_parse_decimal)
+    except UnicodeDecodeError:
+        raise _describe_error(data, "", 0) from None
+    except json.JSONDecodeError as problem:
+        raise JsonProblem(problem.msg.lower(), problem.pos) from None
+    except RecursionError:
+        raise JsonProblem("the document is nested too deeply", 0) from None
+    except OverflowError:
+        too_long = _LONG_DIGITS.search(text)
+        offset = too_long.start() if too_long else 0
+        raise JsonProblem(f"a number of more than {MAX_DIGITS} digits", offset) from None
+
+
+def _parse_number(text: str) -> int | float | Fraction:
+    return convert_number(convert_decimal(text))
+
+
+def _parse_decimal(text: str) -> int | float | Fraction:
+    # A float if orjson returns that float, too.
+    return float(text) if _is_exact_float(text) else _parse_number(text)
+
+
+def convert_mapping(value: Any) -> Any:
+    """Convert a mapping of another class to a dict. Raises TypeError for other values."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"not plain data: {type(value).__name__}")
+
+
+def render_json(
+    value: Any, *, indent: bool = False, sort: bool = False, default: Callable[[Any], Any] = convert_mapping
+) -> bytes:
+    """Render plain data as JSON text, UTF-8, without a closing newline.
+
+    `default` converts other values to plain data, or raises TypeError.
+    """
+    return _Writer(default, indent=indent, sort=sort).render(value)
+
+
+def build_ordered_object(members: Mapping[str, Any]) -> Any:
+    """Build an object that `render_document` writes with its members in this order."""
+    return _build_ordered_class(tuple(members))(*members.values())
+
+
+@cache
+def _build_ordered_class(names: tuple[str, ...]) -> Callable[..., Any]:
+    # The writer sorts the members of a dict, but keeps the fields of a dataclass in their order.
+    return make_dataclass("Ordered", names, slots=True)
+
+
+def render_document(document: Any) -> bytes:
+    """Render a dataclass instance as an indented document with a closing newline.
+
+    The fields of dataclasses keep their order, the members of dicts are sorted.
+    """
+    return _Writer(convert_mapping, indent=True, sort=True).render(document) + b"\n"
+
+
+class _Container(Struct):
+    """Object or list during rendering."""
+
+    parts: Iterator[tuple[bytes, Any]]  # a member's name with its colon, and its value
+    closing: bytes
+    has_parts: bool = False
+
+
+class _Writer:
+    """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an
+    explicit stack, so that depth costs no calls.
+
+    orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after one without making
+    room for the brackets, and writes beyond its buffer.
+    """
+
+    def __init__(self, default: Callable[[Any], Any], *, indent: bool, sort: bool) -> None:
+        import orjson
+
+        self._default = default
+        self._sort = sort
+        self._indent = b"  " if indent else b""
+        self._colon = b": " if indent else b":"
+        self._option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
+
+    def render(self, value: Any) -> bytes:
+        """Render the whole text. Raises TypeError for values that are not plain data."""
+        chunks: list[bytes] = []
+        stack = [_Container(iter([(b"", value)]), b"")]
+        while stack:
+            container = stack[-1]
+            depth = len(stack) - 1
+            part = next(container.parts, None)
+            if part is None:
+                stack.pop()
+                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()
+                continue
+            if depth:
+                chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
+            container.has_parts = True
+            chunks.append(part[0])
+            rendered = self._render_directly(part[1], depth)
+            if rendered is None:
+                new_container, bracket = self._open_container(part[1])
+                stack.append(new_container)
+                rendered = bracket
+            chunks.append(rendered)
+        return b"".join(chunks)
+
+    def _build_line_break(self, depth: int) -> bytes:
+        return b"\n" + depth * self._indent if self._indent else b""
+
+    def _render_directly(self, value: Any, depth: int) -> bytes | None:
+        """Render a scalar, or a value that orjson can write; None for a container to be rendered here."""
+        import orjson
+
+        plain_value = self._convert_value(value)
+        holds_parts = isinstance(plain_value, (Mapping, list, tuple)) or is_dataclass(plain_value)
+        if holds_parts and plain_value and depth > _ORJSON_DEPTH:
+            return None
+        try:
+            text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
+        except TypeError:
+            return None if holds_parts else _render_scalar(plain_value)
+        return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
+
+    def _open_container(self, value: Any) -> tuple[_Container, bytes]:
+        plain_value = self._convert_value(value)
+        if isinstance(plain_value, (list, tuple)):
+            return _Container(iter([(b"", part) for part in plain_value]), b"]"), b"["
+        if is_dataclass(plain_value):
+            members = [
+                (member_field.name, getattr(plain_value, member_field.name))
+                for member_field in fields(plain_value)
+            ]
+        else:
+            names = sorted(plain_value) if self._sort else list(plain_value)
+            members = [(name, plain_value[name]) for name in names]
+        if not all(isinstance(name, str) for name, _ in members):
+            raise TypeError("a member without a name")
+        return _Container(
+            iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"
+        ), b"{"
+
+    def _convert_value(self, value: Any) -> Any:
+        scalar = value is None or isinstance(value, (str, int, float, list, tuple, dict))
+        return value if scalar or is_dataclass(value) or is_fraction(value) else self._default(value)
+
+    def _reject_fraction(self, value: Any) -> Any:
+        if is_fraction(value):
+            raise TypeError("a fraction")
+        return self._default(value)
+
+
+_ORJSON_DEPTH: Final = 4  # maximum depth at which orjson is tried first
+
+
+def _render_scalar(value: Any) -> bytes:
+    """Render a number of any size, or a text of any characters."""
+    import json
+
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=bool(_SURROGATE.search(value))).encode()
+    if isinstance(value, int) or is_fraction(value):
+        return format_number(value).encode()
+    raise TypeError(f"not plain data: {type(value).__name__}")
+
+
+# --- where in the text -------------------------------------------------------------------------
+
+_PathTree: TypeAlias = dict[Any, Any]
+
+
+def locate_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
+    """Return the character offsets of the values at these paths.
+
+    `text` must be valid JSON. For an absent member, the offset is that of its innermost existing object or
+    list. Only containers on the paths are scanned, the rest is skipped at the speed of the parser.
+    """
+    paths = list(paths)
+    tree: _PathTree = {}
+    for path in paths:
+        node = tree
+        for step in path:
+            node = node.setdefault(step, {})
+    scanner = _Scanner(text)
+    try:
+        scanner.scan_value(_skip_blanks(text, 0), (), tree)
+    except (ValueError, StopIteration, IndexError, RecursionError):
+        return dict.fromkeys(paths, 0)
+    return {path: _find_nearest_offset(path, scanner.offsets) for path in paths}
+
+
+def _find_nearest_offset(path: Path, offsets: Mapping[Path, int]) -> int:
+    while path not in offsets and path:
+        path = path[:-1]
+    return offsets.get(path, 0)
+
+
+def _skip_blanks(text: str, offset: int) -> int:
+    match = _BLANKS.match(text, offset)
+    return match.end() if match else offset
+
+
+class _Scanner:
+    """Scanner of one text along the wanted paths."""
+
+    def __init__(self, text: str) -> None:
+        import json
+
+        self._text = text
+        self._skip: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
+        self.offsets: dict[Path, int] = {}
+
+    def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
+        """Record the offsets of the value at `offset` and of the wanted ones inside it; return its end."""
+        text = self._text
+        self.offsets[path] = offset
+        if not tree or text[offset] not in "{[":
+            return self._skip(text, offset)[1]
+        closing = "}" if text[offset] == "{" else "]"
+        index = 0
+        offset = _skip_blanks(text, offset + 1)
+        while text[offset] != closing:
+            step: str | int = index
+            if closing == "}":
+                key, offset = self._skip(text, offset)
+                step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)
+            offset = (
+                self.scan_value(offset, (*path, step), tree[step])
+                if step in tree
+                else self._skip(text, offset)[1]
+            )
+            offset = _skip_blanks(text, offset)
+            if text[offset] == ",":
+                offset = _skip_blanks(text, offset + 1)
+            index += 1
+        return offset + 1

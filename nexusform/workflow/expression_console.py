@@ -1,0 +1,226 @@
+"""Evaluation of expressions over a configuration and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
+from nexusform.configuration.loader import read_variables
+from nexusform.configuration.reference_checks import check_expression
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.language.functions.function import FixedProblem, Function, build_any_parameter
+from nexusform.language.parser import parse_expression
+from nexusform.language.syntax.scanner import (
+    CLOSE_HEREDOC,
+    DIRECTIVE,
+    END,
+    INTERPOLATION,
+    OPEN_HEREDOC,
+    QUOTED_NEWLINE,
+    SEQUENCE_END,
+    scan_text,
+)
+from nexusform.language.syntax.syntax_nodes import Call, Expression, Parentheses
+from nexusform.language.traced_part import TracedPart
+from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
+from nexusform.planning.name_resolution.origins import ValueOrigins
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.rendering.answers.console_text import render_type, render_value
+from nexusform.resource_types.registry import build_registries
+from nexusform.schemas.value_types import DYNAMIC
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import open_backend
+from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+
+INPUT: Final = "<console-input>"
+_OPENING_TOKENS: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HEREDOC})
+_CLOSING_TOKENS: Final = frozenset({"}", "]", ")", SEQUENCE_END, CLOSE_HEREDOC})
+
+
+class EvaluationResult(Struct, frozen=True):
+    """The text of a result, or None after an error."""
+
+    text: str | None
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+
+
+class ExplanationResult(Struct, frozen=True):
+    """The tree of an expression, or None after an error."""
+
+    tree: TracedPart | None
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+
+
+class ConsoleResult(Struct, frozen=True):
+    """A console, or None after an error in configuration or state."""
+
+    console: Console | None
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+
+
+def open_console(context: CommandContext) -> ConsoleResult:
+    """Load configuration, variables and state. Unset variables are unknown; a directory without configuration
+    has no names.
+    """
+    configuration, problems = load_project_configuration(context)
+    if configuration is not None and not configuration.files:
+        problems = [p for p in problems if p.id != "no-configuration-files"]
+    if configuration is None:
+        configuration = Configuration(Module((), context.directory), Settings(), {})
+    sources: dict[str, SourceFile] = dict(configuration.files)
+    variables, new_problems = read_variables(
+        configuration,
+        environment=context.environment,
+        var_options=context.variables,
+        directory=context.directory,
+        confinement=context.confinement,
+    )
+    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
+    backend, new_problems = open_backend(context, configuration)
+    problems += new_problems
+    stored = None
+    if backend is not None:
+        stored, new_problems = read_stored_state(backend)
+        problems += new_problems
+    if stored is None or has_errors(problems):
+        return ConsoleResult(None, tuple(problems), sources)
+    request = PlanRequest(
+        configuration=configuration,
+        variables={name: value for name, (value, _) in variables.items()},
+        state=stored.state,
+        registries=build_registries(),
+        files=RealFiles(context.confinement),
+        now=get_plan_time(context.environment),
+        workspace=context.workspace,
+        working_directory=context.directory,
+        is_applying=True,
+        read_state=RemoteStates(context, configuration.settings).read,
+        query=Servers(context).query,
+    )
+    return ConsoleResult(Console(request, sources), tuple(problems), sources)
+
+
+class Console:
+    """Evaluator of expressions."""
+
+    def __init__(self, request: PlanRequest, sources: Mapping[str, SourceFile]) -> None:
+        self._request = request
+        self._sources = sources
+
+    def evaluate(self, text: str) -> EvaluationResult:
+        """Evaluate one expression."""
+        source = SourceFile(INPUT, text)
+        expression, problems = parse_expression(source)
+        result_text = None
+        if expression is not None:
+            result_text, problems = self._evaluate_text(expression)
+        return EvaluationResult(result_text, tuple(problems), {**self._sources, INPUT: source})
+
+    def explain(self, text: str) -> ExplanationResult:
+        """Return the tree of one expression with the origin of its value."""
+        source = SourceFile(INPUT, text)
+        sources = {**self._sources, INPUT: source}
+        expression, problems = parse_expression(source)
+        if expression is not None:
+            problems = self._check_references(expression)
+        if expression is None or has_errors(problems):
+            return ExplanationResult(None, tuple(problems), sources)
+        part, problems = ValueOrigins(self._create_evaluation(), sources, INPUT).trace_expression(expression)
+        return ExplanationResult(part, tuple(problems), sources)
+
+    def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
+        """Return the printed text of an expression, or None after an error."""
+        type_argument = _find_type_argument(expression)
+        if type_argument is not None and _find_type_argument(type_argument) is not None:
+            return "type", []
+        value, problems = self._evaluate_value(type_argument if type_argument is not None else expression)
+        if has_errors(problems):
+            return None, problems
+        return render_type(value.type) if type_argument is not None else render_value(value), problems
+
+    def _evaluate_value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
+        problems = self._check_references(expression)
+        if has_errors(problems):
+            return DYNAMIC_UNKNOWN, problems
+        evaluation = self._create_evaluation()
+        value = evaluation.evaluate_expression(expression, evaluation.build_scope(evaluation.root))
+        return value if value is not None else DYNAMIC_UNKNOWN, evaluation.diagnostics
+
+    def _check_references(self, expression: Expression) -> list[Diagnostic]:
+        """Check the references of an expression."""
+        schemas = self._request.registries.schemas
+        root = self._request.configuration.root
+        return check_expression(expression, root, schemas["managed"], schemas["data"])
+
+    def _create_evaluation(self) -> StateEvaluation:
+        """Create a new evaluation for each expression, so that errors leave no traces."""
+        evaluation = build_state_evaluation(self._request)
+        base_functions = evaluation.settings.functions
+
+        def list_functions() -> Mapping[str, Any]:
+            return {**base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION}
+
+        evaluation.settings = replace(evaluation.settings, functions=list_functions, is_applying=False)
+        return evaluation
+
+    def list_names(self) -> list[str]:
+        """List the possible starts of an expression for completion."""
+        root = self._request.configuration.root
+        functions = build_state_evaluation(self._request).settings.functions()
+        resources = [f"data.{k}.{n}" if m == "data" else f"{k}.{n}" for m, k, n in root.resources]
+        return sorted(
+            [
+                *(f"{name}(" for name in (*functions, "type")),
+                *(f"var.{name}" for name in root.variables),
+                *(f"local.{name}" for name in root.locals),
+                *(f"module.{name}" for name in root.calls),
+                *resources,
+                *("path.module", "path.root", "path.cwd", "nexusform.workspace"),
+            ]
+        )
+
+
+def _find_type_argument(expression: Expression) -> Expression | None:
+    """Return the argument of a `type(...)` call, or None for other expressions."""
+    while isinstance(expression, Parentheses):
+        expression = expression.inner
+    if isinstance(expression, Call) and expression.name == "type" and len(expression.arguments) == 1:
+        return expression.arguments[0]
+    return None
+
+
+def _reject_nested_type(_given: Value) -> Value:
+    raise FixedProblem('the console-only "type" function cannot be used as part of an expression')
+
+
+_TYPE_FUNCTION: Final = Function(
+    name="type",
+    description="The type of a value; console only.",
+    parameters=(build_any_parameter("value", "Any value.", allow_marked=True),),
+    returns=DYNAMIC,
+    body=_reject_nested_type,
+)
+
+
+def is_unfinished(text: str) -> bool:
+    """Return whether brackets or a heredoc are still open, so that another line follows."""
+    tokens = scan_text(text if text.endswith("\n") else text + "\n")
+    if QUOTED_NEWLINE in tokens.kinds:
+        return False
+    depth = 0
+    for kind in tokens.kinds:
+        depth += (kind in _OPENING_TOKENS) - (kind in _CLOSING_TOKENS)
+        if depth < 0 or kind == END:
+            break
+    return depth > 0

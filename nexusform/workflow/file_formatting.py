@@ -1,0 +1,162 @@
+"""Formatting of files in canonical style."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.configuration.loader import MAX_FILE_BYTES
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.regular_files import UNCONFINED, Confinement, TooLarge, read_regular, write_file
+from nexusform.language.formatter import format_text
+
+ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
+STDIN: Final = "<stdin>"
+
+
+class FormattedFile(Struct, frozen=True):
+    """One text before and after formatting; equal if already formatted."""
+
+    source: SourceFile
+    text: str
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the text was not formatted."""
+        return self.text != self.source.text
+
+    @property
+    def difference(self) -> str:
+        """The change as a unified diff, "" without a change."""
+        name = self.source.name
+        lines = unified_diff(
+            self.source.text.splitlines(keepends=True),
+            self.text.splitlines(keepends=True),
+            f"old/{name}",
+            f"new/{name}",
+        )
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+        )
+
+
+class FormattingResult(Struct):
+    """The formatted files in order, and problems of reading, parsing and writing."""
+
+    files: list[FormattedFile] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
+    sources: dict[str, SourceFile] = field(default_factory=dict)
+
+    def format_source(self, source: SourceFile) -> FormattedFile | None:
+        """Format one text; None with problems after a syntax error."""
+        self.sources[source.name] = source
+        text, problems = format_text(source)
+        self.problems += problems
+        if has_errors(problems):
+            return None
+        formatted = FormattedFile(source, text)
+        self.files.append(formatted)
+        return formatted
+
+
+def format_paths(
+    paths: Sequence[str], *, recursive: bool, write: bool, confinement: Confinement = UNCONFINED
+) -> FormattingResult:
+    """Format files and the files of directories, with subdirectories if `recursive`."""
+    result = FormattingResult()
+    for path in _list_files(paths, result.problems, recursive=recursive):
+        source = _read_source(path, confinement, result.problems)
+        formatted = result.format_source(source) if source is not None else None
+        if formatted is None or not formatted.is_changed or not write:
+            continue
+        try:
+            # Write to the target of a link and keep the link.
+            write_file(Path(path).resolve(), formatted.text.encode(), 0o644)
+        except OSError as problem:
+            result.problems.append(
+                build_error(
+                    "file-cannot-be-written", f'"{path}" cannot be written: {problem.strerror or problem}.'
+                )
+            )
+    return result
+
+
+def _list_files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+    """Yield the requested files once, in the order of the paths, then by name."""
+    visited: set[str] = set()
+    for path in paths:
+        for file in _find_files(path, problems, recursive=recursive):
+            if file not in visited:
+                visited.add(file)
+                yield file
+
+
+def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+    """Yield the formattable files at a path or below it."""
+    path = os.path.normpath(path)
+    if not Path(path).is_dir():
+        if not Path(path).exists():
+            problems.append(build_error("no-such-file", f'There is no file or directory "{path}".'))
+        elif not path.endswith(ENDINGS):
+            patterns = ", ".join(f"*{ending}" for ending in ENDINGS)
+            detail = f'"{path}" is none of the files that can be formatted: {patterns}.'
+            problems.append(build_error("unsupported-file", detail))
+        else:
+            yield path
+        return
+    try:
+        names = sorted(os.listdir(path), key=os.fsencode)  # noqa: PTH208 - names, not paths
+    except OSError as problem:
+        problems.append(build_error("unreadable-directory", f'"{path}" cannot be read: {problem.strerror}.'))
+        return
+    for name in names:
+        inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
+        if _is_ignored(name):
+            continue
+        if Path(inner).is_dir():
+            if recursive and not Path(inner).is_symlink():
+                yield from _find_files(inner, problems, recursive=True)
+        elif name.endswith(ENDINGS):
+            yield inner
+
+
+def _is_ignored(name: str) -> bool:
+    """Return whether a file is hidden or an editor backup."""
+    return name.startswith(".") or name.endswith("~") or (name.startswith("#") and name.endswith("#"))
+
+
+def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:
+    try:
+        raw = read_regular(confinement.resolve_operator_path(path), MAX_FILE_BYTES)
+    except TooLarge:
+        problems.append(_build_size_error(path))
+        return None
+    except OSError as problem:
+        problems.append(build_error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
+        return None
+    return decode_source(raw, path, problems)
+
+
+def _build_size_error(name: str) -> Diagnostic:
+    return build_error(
+        "file-too-large", f'"{name}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
+    )
+
+
+def decode_source(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFile | None:
+    """Decode a text; None with a diagnostic if too long or not UTF-8."""
+    if len(raw) > MAX_FILE_BYTES:
+        problems.append(_build_size_error(name))
+        return None
+    try:
+        return SourceFile(name, raw.decode())
+    except UnicodeDecodeError as problem:
+        detail = f'"{name}" is not UTF-8: byte {problem.start} belongs to no character. Save it as UTF-8.'
+        problems.append(build_error("invalid-character-encoding", detail))
+        return None

@@ -1,0 +1,447 @@
+"""Preparation of a directory: check the configuration, prepare the backend, migrate state. A new directory
+can get a first configuration and a .gitignore.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.configuration.declarations.configuration import (
+    DEFAULT_PROVIDER,
+    Configuration,
+    Module,
+    Settings,
+)
+from nexusform.configuration.loader import JSON, NATIVE
+from nexusform.configuration.unread_files import list_names
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.regular_files import PRIVATE, create_file, write_file
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.state import codec
+from nexusform.state.objects import State
+from nexusform.workflow.opening.backend_choice import (
+    DEFAULT_CHOICE,
+    BackendChoice,
+    get_backend_type,
+    get_migration_path,
+    load_choice,
+    open_choice,
+    parse_backend_flags,
+    read_configured_choice,
+    save_choice,
+)
+from nexusform.workflow.opening.command_context import (
+    DEFAULT_WORKSPACE,
+    CommandContext,
+    load_project_configuration,
+)
+from nexusform.workflow.opening.encryption_settings import wrap_backend
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.opening.system_io import SystemClock
+from nexusform.workflow.runs.locking import LockOptions, acquire_lock
+
+
+class InitOptions(Struct, frozen=True):
+    """Options for a changed backend."""
+
+    reconfigure: bool = False
+    migrate: bool = False
+    force_copy: bool = False
+    locking: LockOptions = field(default_factory=LockOptions)
+
+
+class InitResult(Struct, frozen=True):
+    """The result of `init`. `lines` describe it."""
+
+    lines: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
+    """Check the configuration and prepare its backend."""
+    configuration, problems = load_project_configuration(context)
+    sources = configuration.files if configuration else {}
+    if configuration is None or has_errors(problems):
+        return InitResult((), tuple(problems), sources)
+    saved_choice = load_choice(context)
+    from_flags, new_problems = parse_backend_flags(context)
+    problems += new_problems
+    # Flags for another kind of backend do not apply to this one.
+    is_same_kind = saved_choice is not None and saved_choice.kind == get_backend_type(configuration.settings)
+    if saved_choice is not None and is_same_kind and not context.backend_config and not options.reconfigure:
+        from_flags = dict(saved_choice.from_flags)
+        problems += _check_saved_flags(configuration.settings, saved_choice, context)
+    choice, new_problems = read_configured_choice(configuration.settings, from_flags, context)
+    problems += new_problems
+    if choice is None or has_errors(problems):
+        return InitResult((), tuple(problems), sources)
+    lines, new_problems = _prepare_backend(context, configuration.settings, choice, saved_choice, options)
+    problems += new_problems
+    if not has_errors(problems):
+        lines += _describe_configuration(configuration)
+    return InitResult(tuple(lines), tuple(problems), sources)
+
+
+def _prepare_backend(
+    context: CommandContext,
+    settings: Settings,
+    choice: BackendChoice,
+    saved_choice: BackendChoice | None,
+    options: InitOptions,
+) -> tuple[list[str], list[Diagnostic]]:
+    """Open the chosen backend, migrate the state if requested, and save the choice."""
+    backend, problems = _open_backend(choice, context, settings)
+    if backend is None:
+        return [], problems
+    lines: list[str] = []
+    old_choice = saved_choice or _find_default_backend(context, settings, choice)
+    if old_choice is not None and old_choice != choice and not options.reconfigure:
+        if options.migrate:
+            migration_lines, new_problems = _migrate_workspaces(
+                context, settings, old_choice, backend, options
+            )
+            problems += new_problems
+            if has_errors(new_problems):
+                return [], problems
+            lines += migration_lines
+        elif _has_state(old_choice, context, settings):
+            return [], [*problems, _build_backend_changed_error(old_choice, choice)]
+        else:
+            lines.append(f'The earlier backend ("{old_choice.kind}") holds no state; it is left behind.')
+    contents, new_problems = _describe_backend(choice, backend, context.workspace)
+    problems += new_problems
+    if has_errors(problems):
+        return [], problems
+    try:
+        if choice != DEFAULT_CHOICE or saved_choice is not None:
+            save_choice(choice, context.data_directory)
+        get_migration_path(context.data_directory).unlink(missing_ok=True)
+    except OSError as problem:
+        return [], [*problems, _build_write_error(context, problem)]
+    return [*lines, contents], problems
+
+
+def _build_write_error(context: CommandContext, problem: OSError) -> Diagnostic:
+    detail = f"{context.data_directory} cannot be written: {problem.strerror}."
+    return build_error("the-backend-cannot-be-remembered", detail)
+
+
+def _open_backend(
+    choice: BackendChoice, context: CommandContext, settings: Settings
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """Open the backend of a choice with the configured encryption."""
+    backend, problems = open_choice(choice, settings, context)
+    if backend is None:
+        return None, problems
+    wrapped_backend, new_problems = wrap_backend(backend, settings, context)
+    return wrapped_backend, [*problems, *new_problems]
+
+
+def _find_default_backend(
+    context: CommandContext, settings: Settings, choice: BackendChoice
+) -> BackendChoice | None:
+    """Return the default backend if it has a state and init never ran here."""
+    if choice == DEFAULT_CHOICE:
+        return None
+    backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
+    chosen, _ = _open_backend(choice, context, settings)
+    if backend is None or (chosen is not None and chosen.describe() == backend.describe()):
+        return None
+    try:
+        return DEFAULT_CHOICE if backend.read() is not None else None
+    except BackendProblem:
+        return None
+
+
+def _has_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
+    """Return whether any workspace of a backend has a state; True if it cannot be read."""
+    backend, _ = _open_backend(choice, context, settings)
+    if backend is None:
+        return True
+    try:
+        workspace_backends = [backend.select_workspace(name) for name in backend.list_workspaces()]
+        return any(
+            workspace_backend.read() is not None or workspace_backend.read_journal()
+            for workspace_backend in workspace_backends
+        )
+    except BackendProblem:
+        return True
+
+
+def _describe_backend(
+    choice: BackendChoice, backend: StateBackend, workspace: str
+) -> tuple[str, list[Diagnostic]]:
+    """Return a line about the contents of the backend."""
+    try:
+        workspace_backend = backend.select_workspace(workspace)
+    except BackendProblem as problem:
+        return "", [build_error("invalid-workspace", str(problem))]
+    stored, problems = read_stored_state(workspace_backend)
+    if stored is None:
+        return "", problems
+    state = stored.state
+    state_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
+    content_text = state_text if state.lineage else "no state yet"
+    return (
+        f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).',
+        problems,
+    )
+
+
+def _describe_configuration(configuration: Configuration) -> list[str]:
+    """Return lines about the contents of the configuration."""
+    modules = list(_list_modules(configuration.root))
+    resources = sum(len(module.resources) for module in modules)
+    files, blocks = (
+        format_count(len(configuration.files), "file"),
+        format_count(resources, "resource or data block"),
+    )
+    lines = [f"Configuration: {files}, {blocks}."]
+    if len(modules) > 1:
+        sources = sorted({module.directory for module in modules[1:]})
+        lines.append(f"Modules: {', '.join(sources)}.")
+    provider_names = sorted(
+        {block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER}
+    )
+    lines.append(f"Providers: {', '.join(provider_names)} (built in; nothing is downloaded).")
+    return lines
+
+
+def _list_modules(module: Module) -> list[Module]:
+    modules = [module]
+    for call in module.calls.values():
+        modules += _list_modules(call.module)
+    return modules
+
+
+def _check_saved_flags(
+    settings: Settings, saved_choice: BackendChoice, context: CommandContext
+) -> list[Diagnostic]:
+    """Warn about differences between the block and the -backend-config of an earlier init."""
+    block_choice, _ = read_configured_choice(settings, {}, context)
+    block = settings.backend
+    if block_choice is None or block is None or block_choice.kind != saved_choice.kind:
+        return []
+    names = [
+        name
+        for name in saved_choice.from_flags
+        if name in block_choice.settings and block_choice.settings[name] != saved_choice.settings.get(name)
+    ]
+    if not names:
+        return []
+    name_list = ", ".join(f'"{name}"' for name in names)
+    return [
+        build_warning(
+            "remembered-backend-config-counts",
+            f"The block says otherwise of {name_list} than -backend-config did at the last init, and what "
+            f"that "
+            "said is used. `nexusform init -reconfigure` forgets it; with -migrate-state and a new "
+            "-backend-config the state is taken along.",
+            block.header_span,
+        )
+    ]
+
+
+# --- taking the state along --------------------------------------------------------------------
+
+
+def _migrate_workspaces(
+    context: CommandContext,
+    settings: Settings,
+    old_choice: BackendChoice,
+    target: StateBackend,
+    options: InitOptions,
+) -> tuple[list[str], list[Diagnostic]]:
+    """Copy every workspace from the previous backend."""
+    source, problems = _open_backend(old_choice, context, settings)
+    if source is None:
+        return [], problems
+    lines: list[str] = []
+    try:
+        for name in source.list_workspaces():
+            copied, new_problems = _migrate_workspace(
+                context, source.select_workspace(name), target.select_workspace(name), name, options
+            )
+            problems += new_problems
+            lines += [copied] if copied else []
+            if has_errors(new_problems):
+                break
+    except BackendProblem as problem:
+        problems.append(build_error("the-state-cannot-be-migrated", str(problem)))
+    return lines, problems
+
+
+def _migrate_workspace(
+    context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
+) -> tuple[str, list[Diagnostic]]:
+    """Migrate the state of one workspace under the locks of both backends; return a line about it ("":
+    nothing migrated).
+    """
+    problems: list[Diagnostic] = []
+    with ExitStack() as exit_stack:
+        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _describe_unlock(name))):
+            lock, new_problems = acquire_lock(
+                backend,
+                "migrate",
+                options.locking,
+                clock=SystemClock(),
+                environment=context.environment,
+                on_wait=lambda _: None,
+                remedy=remedy,
+            )
+            problems += new_problems
+            if lock is not None:
+                exit_stack.callback(lock.release)
+        if has_errors(problems):
+            return "", problems
+        stored, new_problems = read_stored_state(source, checks_objects=False)
+        target_state, target_problems = read_stored_state(target, checks_objects=False)
+        problems += [*new_problems, *target_problems]
+        if stored is None or target_state is None or not stored.state.lineage:
+            return "", problems
+        if stored.open_intents:
+            return "", [*problems, _build_unfinished_error(name)]
+        rejection = _check_target_state(stored.state, target_state.state, name, target)
+        if rejection is not None and not options.force_copy:
+            return "", [*problems, rejection]
+        try:
+            _mark_migration(context)
+        except OSError as problem:
+            return "", [*problems, _build_write_error(context, problem)]
+        target.rewrite_journal(codec.encode_state(stored.state), stored.list_preserved_lines())
+    return f'Took the state of workspace "{name}" along to {target.describe()}.', problems
+
+
+_UNLOCK_OLD_BACKEND: Final = (
+    "go back to the earlier backend settings, break its lock with `nexusform force-unlock ID`, and migrate "
+    "again"
+)
+
+
+def _describe_unlock(workspace: str) -> str:
+    """Return the command that breaks a lock in the new backend, unknown to other commands yet."""
+    environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
+    return (
+        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID`, with the "
+        f"settings that "
+        "this init was given (one of the block again where it was given none), and migrate again"
+    )
+
+
+def _mark_migration(context: CommandContext) -> None:
+    """Mark the backends as untrusted from the first copied state until `init` completes. Raises OSError."""
+    mark = get_migration_path(context.data_directory)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    write_file(mark, b"", PRIVATE)
+
+
+def _check_target_state(
+    source: State, target_state: State, name: str, target: StateBackend
+) -> Diagnostic | None:
+    """Return an error if the state at the target must not be overwritten."""
+    if not target_state.lineage or (
+        target_state.lineage == source.lineage and target_state.serial <= source.serial
+    ):
+        return None
+    return build_error(
+        "the-new-backend-holds-another-state",
+        f'For the workspace "{name}" {target.describe()} holds a state with lineage {target_state.lineage}, '
+        f"serial {target_state.serial}. To write over it, add -force-copy; to use it, run init -reconfigure "
+        "instead.",
+    )
+
+
+def _build_unfinished_error(name: str) -> Diagnostic:
+    return build_error(
+        "an-interrupted-apply-comes-first",
+        f'In the workspace "{name}" an apply was interrupted. Go back to the earlier backend settings, run '
+        "`nexusform apply -resume`, then migrate.",
+    )
+
+
+def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
+    change_text = (
+        f'from "{old_choice.kind}" to "{choice.kind}"'
+        if old_choice.kind != choice.kind
+        else "its settings changed"
+    )
+    return build_error(
+        "the-backend-changed",
+        f"The backend of this configuration changed ({change_text}), and the earlier one holds a state, or "
+        "cannot be looked at. Run "
+        "`nexusform init -migrate-state` to take the state along, or `nexusform init -reconfigure` to leave "
+        "it where it is and use what the new place holds.",
+    )
+
+
+_CONFIGURATION: Final = """\
+# Two racks of four servers, and a cluster of seven VMs on them.
+
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "rack" {
+  for_each = toset(["1", "2"])
+
+  site_id       = nexus_site.lab.id
+  name          = "rack${each.key}"
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "web" {
+  site_id = nexus_site.lab.id
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }
+
+  agent_pool "workers" {
+    count       = 4
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+
+output "machine_of_each_node" {
+  value = { for name, node in nexus_kubernetes_cluster.web.nodes : name => node.machine }
+}
+"""
+_GITIGNORE: Final = """\
+# nexusform: its working directory, plans and local states, in which secrets may stand
+.nexusform/
+*.nfplan
+state/*.nfstate*
+"""
+_TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
+
+
+def find_missing_files(directory: str) -> tuple[str, ...]:
+    """Return the files to offer: a configuration if there is none, a .gitignore if there is none in a git
+    work tree or a new directory.
+    """
+    names = list_names(directory)
+    is_new = not any(name.endswith((NATIVE, JSON)) for name in names)
+    missing = ["main.nf.hcl"] if is_new else []
+    if ".gitignore" not in names and (is_new or _is_in_work_tree(Path(directory))):
+        missing.append(".gitignore")
+    return tuple(missing)
+
+
+def write_first_file(directory: str, name: str) -> None:
+    """Write one of the offered files; existing files are kept. Raises OSError."""
+    with os.fdopen(create_file(Path(directory) / name, 0o666), "wb") as stream:
+        stream.write(_TEXTS[name].encode())
+
+
+def _is_in_work_tree(directory: Path) -> bool:
+    top = directory.absolute()
+    return any((folder / ".git").exists() for folder in (top, *top.parents))

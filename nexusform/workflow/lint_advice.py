@@ -1,0 +1,71 @@
+"""Lint findings of a plan: allowed but risky configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.advice.registry import RULE_IDS
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.planning.conclusion.resource_shortages import RESOURCE_SHORTAGE
+from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.planner import make_plan
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.linting import lint_plan
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.plan_files.saved_plans import get_sources, read_plan
+from nexusform.workflow.runs.run import build_base_request
+
+# Platform failures and failed changes, found by plans and listed by advise.
+_HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
+_PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE}
+
+
+class Advice(Struct, frozen=True):
+    """The findings; `diagnostics` are other problems, including errors that prevented the check. `origin`
+    names the checked plan or state.
+    """
+
+    findings: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    origin: str = ""
+
+
+def find_advice(context: CommandContext, plan_path: str = "") -> Advice:
+    """Evaluate all rules on a saved plan, or on existing and configured objects."""
+    if plan_path:
+        saved, problems = read_plan(plan_path, context)
+        if saved is None:
+            return Advice(diagnostics=tuple(problems))
+        sources = get_sources(saved)
+        findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_PLAN_FINDING_IDS})
+        return Advice(findings, _select_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
+    opened = open_project(context)
+    if opened.project is None:
+        return Advice(diagnostics=opened.diagnostics, sources=opened.sources)
+    stored, problems = read_stored_state(opened.project.backend)
+    if stored is None:
+        return Advice(diagnostics=tuple(problems), sources=opened.sources)
+    request = replace(build_base_request(opened.project, stored), samples=0, lint=False)
+    result = make_plan(request)
+    if result.plan.errored:
+        return Advice(diagnostics=_select_errors(result.plan.diagnostics), sources=opened.sources)
+    complete_plan = add_capacity(result, opened.project.registries).plan
+    plan_findings = (problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS)
+    findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
+    origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
+    if result.plan.has_changes:
+        origin += ", and what the configuration would change"
+    return Advice(findings, sources=opened.sources, origin=origin)
+
+
+def _select_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return all diagnostics without lint findings if they contain errors, else none."""
+    other_diagnostics = tuple(diagnostic for diagnostic in diagnostics if diagnostic.id not in RULE_IDS)
+    return other_diagnostics if has_errors(other_diagnostics) else ()

@@ -1,0 +1,273 @@
+"""Context of a command (directory, environment, flags), and its configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.limits import Limits, merge_limits
+from nexusform.configuration.loader import load_configuration
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
+from nexusform.files.log import log_duration
+from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
+from nexusform.resource_types.registry import build_registries
+
+DEFAULT_WORKSPACE: Final = "default"
+ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"  # the content of an `encryption` block
+_DISABLED_WORDS: Final = ("0", "false")
+NO_LIMITS: Final[Mapping[str, int]] = {}
+_MAX_SELECTION_BYTES: Final = 4096  # bytes
+
+
+class ConfinementSource(StrEnum):
+    """Source of the confinement of a run, or of its absence."""
+
+    NONE = "nobody"
+    OPERATOR = "operator"  # -confine or NF_CONFINE
+    AUTOMATION = "automation"  # NF_IN_AUTOMATION, unless overridden by those
+    PLAN = "plan"  # the evaluated configuration is from an unverified plan file
+    DISABLED = "switched off"  # -confine=false or NF_CONFINE=false
+
+
+_CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
+    ConfinementSource.AUTOMATION: (
+        "NF_IN_AUTOMATION confines a run; -confine=false or NF_CONFINE=false lifts that"
+    ),
+    ConfinementSource.PLAN: (
+        "a plan file is evaluated confined unless `apply -verify=key:FILE` knows its signature; "
+        "-confine=false or NF_CONFINE=false lifts that"
+    ),
+}
+
+
+class CommandContext(Struct, frozen=True):
+    """Directory and external inputs of a command. `directory` is that of the root module. `environment` are
+    the process variables. `state_path` is the flag -state ("" = as configured). `variables` are ("var" |
+    "var-file", text) as typed. `confinement` limits the paths and `allow_remote` the address prefixes usable
+    in configuration; `confinement_source` is their origin. `take_ownership`: objects of other managers may be
+    written. `backend_config` are the flags of that name, `limits` the operator's maximums for plans by name.
+    `unsaved_files` are editor texts by real path. `rescue_path` is the file for a state rejected by the
+    backend ("": next to the configuration).
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "."
+    state_path: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+    confinement: Confinement = UNCONFINED
+    confinement_source: ConfinementSource = ConfinementSource.NONE
+    allow_remote: tuple[str, ...] = ()
+    backend_config: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    unsaved_files: Mapping[str, str] = field(default_factory=dict)
+    take_ownership: bool = False
+    rescue_path: str = ""
+
+    def merge_limits(self, configured_limits: Mapping[str, int]) -> Limits:
+        """Merge the configured limits with those of the operator."""
+        return merge_limits(configured_limits, self.limits, confined=bool(self.confinement.root))
+
+    def get_max_file_size(self, configured_limits: Mapping[str, int] = NO_LIMITS) -> int:
+        """Return the maximum size of a state, journal or plan file in bytes."""
+        return self.merge_limits(configured_limits).file_bytes
+
+    def get_planning_seconds(self, configured_limits: Mapping[str, int]) -> int:
+        """Return the time limit of planning; 0 = none, the default for unconfined runs."""
+        if not self.confinement.root and "seconds" not in self.limits:
+            return 0
+        return self.merge_limits(configured_limits).seconds
+
+    def is_allowed(self, address: str) -> bool:
+        """Return whether the configuration may use a remote address; a confined run needs an allowed
+        prefix.
+        """
+        return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)
+
+    def explain_rejection(self, subject: str) -> str:
+        """Explain why a remote address of the configuration is not used."""
+        return (
+            f"{subject} stands in the configuration, and -confine lets it name none but those that begin as "
+            f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE says.{self.confinement_note}"
+        )
+
+    @property
+    def confinement_note(self) -> str:
+        """A sentence about an implicit confinement, or ""."""
+        note = _CONFINEMENT_NOTES.get(self.confinement_source, "")
+        return f" ({note[0].upper()}{note[1:]}.)" if note else ""
+
+    @property
+    def directory_confinement(self) -> Confinement:
+        """The confinement of the directory itself, regardless of a plan file."""
+        return UNCONFINED if self.confinement_source is ConfinementSource.PLAN else self.confinement
+
+    @property
+    def is_data_directory_trusted(self) -> bool:
+        """Whether the data directory is trusted: in a confined run it must be outside of the work tree,
+        unless only a plan file is untrusted.
+        """
+        return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(
+            self.data_directory
+        )
+
+    @property
+    def data_directory(self) -> str:
+        """NF_DATA_DIR, the directory of data saved between commands."""
+        return str(Path(self.directory) / (self.environment.get("NF_DATA_DIR") or ".nexusform"))
+
+    @property
+    def workspace(self) -> str:
+        """The workspace of NF_WORKSPACE or of the last `workspace select`."""
+        name = self.environment.get("NF_WORKSPACE", "")
+        if name or not self.is_data_directory_trusted:
+            return name or DEFAULT_WORKSPACE
+        try:
+            selection = read_regular(get_selection_path(self), _MAX_SELECTION_BYTES, follow=False)
+            return selection.decode().strip() or DEFAULT_WORKSPACE
+        except (OSError, UnicodeDecodeError):
+            return DEFAULT_WORKSPACE
+
+
+def _is_below(address: str, prefix: str) -> bool:
+    """Return whether a URL is at a prefix or below it, part by part: `https://a/b` is no prefix of
+    `https://a/bc`.
+    """
+    try:
+        url, prefix_url = urlsplit(address), urlsplit(prefix)
+        if (url.scheme, url.hostname, url.port) != (prefix_url.scheme, prefix_url.hostname, prefix_url.port):
+            return False
+    except ValueError:
+        return False
+    path, prefix_path = unquote(url.path), prefix_url.path.rstrip("/")
+    is_ambiguous = "@" in url.netloc or "\\" in address or ".." in path.split("/")
+    return (
+        bool(prefix_url.hostname)
+        and not is_ambiguous
+        and (path == prefix_path or path.startswith(f"{prefix_path}/"))
+    )
+
+
+def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
+    """Return the address prefixes allowed by both lists: the longer of each matching pair."""
+    common_prefixes = {
+        first for first in first_prefixes if any(_is_below(first, second) for second in second_prefixes)
+    }
+    common_prefixes |= {
+        second for second in second_prefixes if any(_is_below(second, first) for first in first_prefixes)
+    }
+    return tuple(sorted(common_prefixes))
+
+
+def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -> ConfinementSource:
+    """Return the source of the confinement for -confine or NF_CONFINE ("": neither)."""
+    if flag_value in _DISABLED_WORDS:
+        return ConfinementSource.DISABLED
+    if flag_value:
+        return ConfinementSource.OPERATOR
+    return ConfinementSource.AUTOMATION if environment.get("NF_IN_AUTOMATION") else ConfinementSource.NONE
+
+
+def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
+    """Parse -confine or NF_CONFINE: "false" is none, "true" the top of the work tree, other values are a
+    directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
+    """
+    source = detect_confinement_source(flag_value, environment)
+    if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):
+        return UNCONFINED
+    flag_value = flag_value or "true"
+    confinement = _build_confinement(flag_value, environment, directory)
+    return replace(confinement, reason=_CONFINEMENT_NOTES.get(source, ""))
+
+
+def restrict_to_plan(context: CommandContext) -> CommandContext:
+    """Return the context for the contents of an unverified plan file. Raises ValueError."""
+    confinement = _build_confinement("true", context.environment, context.directory)
+    confinement = replace(confinement, reason=_CONFINEMENT_NOTES[ConfinementSource.PLAN])
+    return replace(context, confinement=confinement, confinement_source=ConfinementSource.PLAN)
+
+
+def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
+    root = _find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
+    if not Path(root).is_dir():
+        raise ValueError(f'-confine: there is no directory "{flag_value}".')
+    data_directory = CommandContext(environment, directory).data_directory
+    try:
+        hidden_directory = Confinement(root).resolve_operator_path(data_directory)
+    except OSError:
+        raise ValueError(f'-confine: "{data_directory}" leads out of "{root}". Remove that link.') from None
+    return Confinement(root, (os.path.realpath(hidden_directory),))
+
+
+def create_editor_context(
+    directory: str, environment: Mapping[str, str], unsaved: Mapping[str, str] | None = None
+) -> CommandContext:
+    """Create the context of a directory opened in an editor, confined by the environment, because editors
+    pass no flags. An invalid confinement becomes the narrowest.
+    """
+    try:
+        confinement = parse_confinement(environment.get("NF_CONFINE", ""), environment, directory)
+    except ValueError:
+        confinement = Confinement(os.path.realpath(directory))
+    return CommandContext(
+        environment=environment,
+        directory=directory,
+        unsaved_files=unsaved or {},
+        confinement=confinement,
+        confinement_source=detect_confinement_source(environment.get("NF_CONFINE", ""), environment),
+        allow_remote=tuple(environment.get("NF_ALLOW_REMOTE", "").split()),
+    )
+
+
+def _find_work_tree(directory: str) -> str:
+    """Return the directory at or above this one with `.git`, else this one."""
+    start = Path(os.path.realpath(directory))
+    return str(
+        next((folder for folder in (start, *start.parents) if os.path.lexists(folder / ".git")), start)
+    )
+
+
+def find_cache_directory(environment: Mapping[str, str]) -> str | None:
+    """Return the directory of the parser cache: NF_CACHE_DIR, else the user's cache directory; None in
+    automation. It is never in the work tree, because cached files replace the reviewed text.
+    """
+    if environment.get("NF_IN_AUTOMATION"):
+        return None
+    if environment.get("NF_CACHE_DIR"):
+        return environment["NF_CACHE_DIR"]
+    homes = (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"))
+    for variable, subdirectory in homes:
+        home = Path(environment.get(variable) or "")
+        if home.is_absolute():
+            return str(home / subdirectory / "nexusform")
+    return None
+
+
+def get_selection_path(context: CommandContext) -> Path:
+    """Return the path of the file with the selected workspace."""
+    return Path(context.data_directory) / "environment"
+
+
+def load_project_configuration(
+    context: CommandContext, extra: Sequence[SourceFile] = ()
+) -> tuple[Configuration | None, list[Diagnostic]]:
+    """Load and check the configuration of the directory, with further texts of the root module."""
+    type_registries = build_registries()
+    with log_duration("info", "configuration read", directory=context.directory):
+        return load_configuration(
+            context.directory,
+            cache_directory=find_cache_directory(context.environment),
+            managed=type_registries.schemas["managed"],
+            data=type_registries.schemas["data"],
+            extra=extra,
+            confinement=context.confinement,
+            unsaved=context.unsaved_files,
+        )

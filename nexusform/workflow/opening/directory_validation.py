@@ -1,0 +1,106 @@
+"""Validation of the configuration of a directory without state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors, locate_text_line
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domain_table import LazyTable, collect_checks
+from nexusform.language.parser import check_hcl2
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.resource_types.registry import build_registries
+from nexusform.state.objects import EMPTY
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.provider_setup import check_provider_blocks
+from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+
+TEST_DIRECTORY: Final = "tests"
+# Further checks of domains: (context, directory of test files, texts so far) -> problems.
+_CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = (
+    LazyTable(collect_checks())
+)
+
+
+class Validation(Struct, frozen=True):
+    """All diagnostics, and the files for showing source lines."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[str, SourceFile]
+
+    def merge(self, other: Validation) -> Validation:
+        """Merge two validations; diagnostics in both (of a shared module) appear once."""
+        diagnostics = dict.fromkeys(_get_identity(diagnostic) for diagnostic in self.diagnostics)
+        new_diagnostics = [
+            diagnostic for diagnostic in other.diagnostics if _get_identity(diagnostic) not in diagnostics
+        ]
+        return Validation((*self.diagnostics, *new_diagnostics), {**self.sources, **other.sources})
+
+
+def validate_directory(
+    context: CommandContext, test_directory: str | None = None, *, portable: bool = False
+) -> Validation:
+    """Check the configuration of a directory and, with `test_directory`, its test files. `portable` adds
+    warnings about syntax unsupported by tools based on the hcl2 package.
+    """
+    configuration, problems = load_project_configuration(context)
+    if configuration is None:
+        return Validation(tuple(problems), {})
+    problems += find_further_problems(context, configuration, problems)
+    sources = dict(configuration.files)
+    if test_directory is not None:
+        for check in _CHECKS.values():
+            problems += check(context, test_directory, sources)
+    if portable and not has_errors(problems):
+        native_sources = [source for name, source in sources.items() if name.endswith(".hcl")]
+        problems += [d for source in native_sources if (d := check_hcl2(source)) is not None]
+    return Validation(tuple(problems), sources)
+
+
+def find_further_problems(
+    context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
+) -> list[Diagnostic]:
+    """Return errors that planning would find with any state, without known ones."""
+    from nexusform.planning.modules.configuration_validation import validate_configuration
+
+    request = PlanRequest(
+        configuration=configuration,
+        variables={},
+        state=EMPTY,
+        registries=build_registries(),
+        files=RealFiles(context.confinement),
+        now=get_plan_time(context.environment),
+        workspace=context.workspace,
+        working_directory=context.directory,
+        limits=context.merge_limits(configuration.settings.limits),
+    )
+    known_identities = {_get_identity(d) for d in known_problems}
+    candidates = [*validate_configuration(request), *check_provider_blocks(request)]
+    problems = [
+        locate_text_line(d, configuration.files)
+        for d in candidates
+        if _get_identity(d) not in known_identities
+    ]
+    if not has_errors([*known_problems, *problems]):
+        problems += _lint_defaults(request, configuration)
+    return problems
+
+
+def _lint_defaults(request: PlanRequest, configuration: Configuration) -> list[Diagnostic]:
+    """Lint without state, if every variable has a default."""
+    from nexusform.planning.planner import make_plan
+    from nexusform.workflow.opening.linting import lint_literals
+
+    if any(variable.default is None for variable in configuration.root.variables.values()):
+        return []
+    plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
+    return lint_literals(make_plan(plain_request), configuration)
+
+
+def _get_identity(diagnostic: Diagnostic) -> tuple[object, ...]:
+    return diagnostic.id, diagnostic.detail, diagnostic.subject, diagnostic.address

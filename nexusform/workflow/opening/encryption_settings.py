@@ -1,0 +1,140 @@
+"""Encryption settings of a run: the configuration block, overridden by NF_ENCRYPTION."""
+
+from __future__ import annotations
+
+from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
+from nexusform.configuration.settings_block import decode_encryption
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.encryption.encrypted_backend import EncryptedBackend
+from nexusform.encryption.envelope import PLAN, DocumentCipher, read_purpose
+from nexusform.encryption.keys import EncryptionProblem
+from nexusform.interfaces.state_storage import StateBackend
+from nexusform.language.parser import parse_file
+from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE as VARIABLE
+from nexusform.workflow.opening.command_context import CommandContext
+
+
+def merge_encryption(
+    settings: Settings | None, context: CommandContext
+) -> tuple[Encryption | None, list[Diagnostic]]:
+    """Merge the encryption of settings and environment; None without either. NF_ENCRYPTION has the content of
+    the block; its key providers, methods and targets win.
+    """
+    configured = settings.encryption if settings else None
+    vault_errors = _check_vaults(configured, context) if configured else []
+    if vault_errors:
+        return None, vault_errors
+    text = context.environment.get(VARIABLE, "")
+    if not text.strip():
+        return configured, []
+    body, diagnostics = parse_file(SourceFile(VARIABLE, text))
+    if has_errors(diagnostics):
+        return None, diagnostics
+    from_environment = decode_encryption(body, diagnostics)
+    if has_errors(diagnostics):
+        return None, diagnostics
+    if configured is None:
+        return from_environment, diagnostics
+    merged = Encryption(
+        key_providers={**configured.key_providers, **from_environment.key_providers},
+        methods={**configured.methods, **from_environment.methods},
+        state=from_environment.state or configured.state,
+        plan=from_environment.plan or configured.plan,
+        readers={**configured.readers, **from_environment.readers},
+    )
+    return merged, diagnostics
+
+
+def _check_vaults(encryption: Encryption, context: CommandContext) -> list[Diagnostic]:
+    """Return errors for key vaults not allowed in a confined run."""
+    vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
+    return [
+        build_error(
+            "remote-address-is-not-allowed",
+            context.explain_rejection(f'The key vault "{address}"'),
+            block.span,
+        )
+        for block, address in vaults
+        if address and not context.is_allowed(address)
+    ]
+
+
+def wrap_backend(
+    backend: StateBackend, settings: Settings | None, context: CommandContext
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """Wrap the backend with encryption if the state is encrypted."""
+    encryption, diagnostics = merge_encryption(settings, context)
+    if has_errors(diagnostics):
+        return None, diagnostics
+    if encryption is None or encryption.state is None:
+        return backend, diagnostics
+    return EncryptedBackend(backend, DocumentCipher(encryption, encryption.state)), diagnostics
+
+
+def wrap_remote_backend(
+    backend: StateBackend, reader: str, settings: Settings | None, context: CommandContext
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """Wrap another configuration's backend with the decryption of the data block `reader`."""
+    encryption, diagnostics = merge_encryption(settings, context)
+    if has_errors(diagnostics):
+        return None, diagnostics
+    readers = encryption.readers if encryption is not None else {}
+    target = readers.get(reader) or readers.get("")
+    if encryption is None or target is None:
+        return backend, diagnostics
+    return EncryptedBackend(backend, DocumentCipher(encryption, target)), diagnostics
+
+
+def encrypt_plan(
+    document: bytes, configuration: Configuration | None, context: CommandContext
+) -> tuple[bytes, list[Diagnostic]]:
+    """Encrypt a plan file if plans are encrypted."""
+    sealer, diagnostics = _create_sealer(PLAN, configuration, context)
+    if sealer is None:
+        return document, diagnostics
+    try:
+        return sealer.encrypt(document, PLAN), diagnostics
+    except EncryptionProblem as problem:
+        return b"", [*diagnostics, build_error("the-plan-cannot-be-saved", str(problem))]
+
+
+def decrypt_file(
+    document: bytes, path: str, configuration: Configuration | None, context: CommandContext
+) -> tuple[bytes, list[Diagnostic]]:
+    """Decrypt a state or plan file."""
+    purpose = read_purpose(document)
+    problem = "the-plan-cannot-be-read" if purpose == PLAN else "the-state-cannot-be-read"
+    sealer, diagnostics = _create_sealer(purpose, configuration, context)
+    if has_errors(diagnostics):
+        return b"", diagnostics
+    if sealer is None:
+        return b"", [*diagnostics, build_error(problem, _format_missing_settings(f'"{path}"', purpose))]
+    try:
+        return sealer.decrypt(document, purpose, f'"{path}"'), diagnostics
+    except EncryptionProblem as failure:
+        return b"", [*diagnostics, build_error(problem, str(failure))]
+
+
+def _create_sealer(
+    purpose: str, configuration: Configuration | None, context: CommandContext
+) -> tuple[DocumentCipher | None, list[Diagnostic]]:
+    """Create the sealer of plans or state; None if they are not encrypted."""
+    settings = configuration.settings if configuration else None
+    encryption, diagnostics = merge_encryption(settings, context)
+    if encryption is None:
+        return None, diagnostics
+    target = encryption.plan if purpose == PLAN else encryption.state
+    return (None if target is None else DocumentCipher(encryption, target)), diagnostics
+
+
+def build_encrypted_error(name: str) -> Diagnostic:
+    """Build the error for an encrypted state without encryption settings."""
+    return build_error("the-state-is-encrypted", _format_missing_settings(name, "state"))
+
+
+def _format_missing_settings(name: str, block_name: str) -> str:
+    return (
+        f"{name} is encrypted, and neither the configuration nor {VARIABLE} says how. Add the `encryption` "
+        f"block that it was written with, with a `{block_name}` block in it."
+    )

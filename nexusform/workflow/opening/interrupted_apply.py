@@ -1,0 +1,59 @@
+"""Recovery after an interrupted apply: replay of its journal and lookup of started changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from nexusform.applying.interrupted_steps import resolve_intents
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.interfaces.plugins import Provider, ProviderProblem
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.state import codec, journal
+from nexusform.state.draft import build_draft
+from nexusform.state.journal import OpenIntent
+from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+
+
+def resolve_interrupted(
+    stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
+) -> tuple[StoredState | None, list[Diagnostic]]:
+    """Resolve the changes started by an interrupted run. With `write` (lock held) the outcomes are recorded
+    and the journal is compacted. A plan does not write: it may run untrusted configuration with providers
+    that must not affect the recorded state.
+    """
+    warnings: list[Diagnostic] = []
+    resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
+    try:
+        if stored.open_intents:
+            in_progress = stored.remaining.running_operations if stored.remaining else {}
+            outcomes = resolve_intents(stored.open_intents, providers, in_progress)
+            if write:
+                for outcome in outcomes:
+                    backend.append(journal.encode_record(outcome))
+            draft = build_draft(stored.state, outcomes, stored.remaining)
+            resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
+            warnings.append(_build_interrupted_warning(stored.open_intents, is_recorded=write))
+        if write:
+            backend.rewrite_journal(codec.encode_state(resolved.state), resolved.list_preserved_lines())
+    except ProviderProblem as problem:
+        return None, [build_error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
+    except BackendProblem as problem:
+        return None, [build_error("the-state-cannot-be-written", str(problem))]
+    return replace(resolved, digest=compute_state_digest(resolved.state)), warnings
+
+
+def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recorded: bool) -> Diagnostic:
+    names = sorted({str(o.intent.address) for o in open_intents})
+    name_list = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    consequence = (
+        "the state says what stands now."
+        if is_recorded
+        else "this run starts from what stands now; the next apply records it."
+    )
+    return build_warning(
+        "an-earlier-apply-was-interrupted",
+        f"It ended while these were being changed: {name_list}. They were looked up at their provider, and "
+        f"{consequence}",
+    )

@@ -1,0 +1,263 @@
+"""Providers of a run: creation from `provider` blocks, and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
+from nexusform.configuration.reference_checks import check_provider_names
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, convert_problem, has_errors
+from nexusform.diagnostics.source import Span
+from nexusform.interfaces.plugins import (
+    CaptureProvider,
+    PermissionUser,
+    Provider,
+    ProviderProblem,
+    StateUser,
+)
+from nexusform.json_data.plain_data import Path, format_path
+from nexusform.planning.modules.outputs import build_inventory_read
+from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies, build_settings
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.plans.plan import Action, InventoryRead, Plan
+from nexusform.providers.registry import PROVIDERS, ProviderKind
+from nexusform.resources.address import Address, compute_address_order
+from nexusform.state.objects import ObjectState, State
+from nexusform.values.value import UNKNOWN
+from nexusform.workflow.opening.command_context import CommandContext
+
+# Name prefix of inventories read by providers.
+PROVIDER_PREFIX: Final = "provider."
+
+
+# --- setting up --------------------------------------------------------------------------------
+
+
+def create_providers(
+    request: PlanRequest, context: CommandContext, exit_stack: ExitStack
+) -> tuple[dict[str, Provider], list[Diagnostic]]:
+    """Create every provider by the name used in resources (`name` or `name.alias`). `request` supplies the
+    configuration and referenced values. `exit_stack` closes the providers after the run. The default provider
+    needs no block.
+    """
+    providers: dict[str, Provider] = {}
+    problems = list(check_provider_names(request.configuration, PROVIDERS))
+    evaluation: Evaluation | None = None
+    for key, block in request.configuration.root.providers.items():
+        kind = PROVIDERS.get(block.name)
+        if kind is None:
+            continue
+        evaluation = evaluation or Evaluation(
+            build_settings(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+        )
+        settings, new_problems, sensitive = _evaluate_settings(block, kind, evaluation)
+        problems += new_problems
+        if settings is None:
+            continue
+        try:
+            address_errors = check_addresses(block, settings, context, is_sensitive=sensitive)
+            if address_errors:
+                problems += address_errors
+                continue
+            provider = kind.make(settings, context.directory, exit_stack, context.confinement)
+            _prepare_provider(provider, key, request.state, context)
+            providers[key] = _redact_provider(provider) if sensitive else provider
+        except ProviderProblem as problem:
+            detail = _get_hidden_message() if sensitive else str(problem)
+            problems.append(
+                build_error("invalid-provider-configuration", detail, block.span, block=_format_header(block))
+            )
+    if DEFAULT_PROVIDER not in request.configuration.root.providers:
+        simulated = PROVIDERS[DEFAULT_PROVIDER]
+        providers[DEFAULT_PROVIDER] = simulated.make({}, context.directory, exit_stack, context.confinement)
+    return providers, problems
+
+
+def _redact_provider(provider: Provider) -> Provider:
+    from nexusform.workflow.opening.redacting_provider import redact_provider
+
+    return redact_provider(provider)
+
+
+def _get_hidden_message() -> str:
+    from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
+
+    return HIDDEN_MESSAGE
+
+
+def _prepare_provider(provider: Provider, key: str, state: State, context: CommandContext) -> None:
+    """Pass the objects of the state and the permissions to a provider."""
+    if isinstance(provider, StateUser):
+        own_objects = (recorded.attributes for _, recorded in list_objects(state, key))
+        provider.set_state_objects(own_objects, list_managed_objects(state))
+    if isinstance(provider, PermissionUser):
+        provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
+
+
+def check_addresses(
+    block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
+) -> list[Diagnostic]:
+    """Return errors for addresses in the settings of a block that a confined run must not use. Raises
+    ProviderProblem.
+    """
+    kind = PROVIDERS[block.name]
+    rejected_addresses = [
+        address for address in kind.list_addresses(settings) if not context.is_allowed(address)
+    ]
+    names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
+    return [
+        build_error(
+            "remote-address-is-not-allowed",
+            f"{context.explain_rejection(name)} {kind.alternative}",
+            block.span,
+            block=_format_header(block),
+        )
+        for name in names
+    ]
+
+
+def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
+    """Check provider blocks and settings without creating providers."""
+    from nexusform.planning.modules.configuration_validation import mask_unknown_values
+
+    configuration = request.configuration
+    problems = list(check_provider_names(configuration, PROVIDERS))
+    setting = build_settings(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+    evaluation = Evaluation(mask_unknown_values(setting, configuration, request.variables))
+    for block in configuration.root.providers.values():
+        kind = PROVIDERS.get(block.name)
+        if kind is None:
+            continue
+        body, new_problems = prepare_body(block.body, kind.settings, block.span)
+        if not has_errors(new_problems):
+            _, _, evaluation_problems = body.evaluate(evaluation.build_scope(evaluation.root))
+            new_problems += evaluation_problems
+        problems += [d if d.block else replace(d, block=_format_header(block)) for d in new_problems]
+    return [*problems, *evaluation.diagnostics]
+
+
+def _evaluate_settings(
+    block: ProviderBlock, kind: ProviderKind, evaluation: Evaluation
+) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
+    """Return the settings, their problems, and whether any is sensitive."""
+    body, problems = prepare_body(block.body, kind.settings, block.span)
+    if has_errors(problems):
+        return None, problems, False
+    known_count = len(evaluation.diagnostics)
+    values, sensitive, new_problems = body.evaluate(evaluation.build_scope(evaluation.root))
+    problems += [*evaluation.diagnostics[known_count:], *new_problems]
+    # Provider answers become visible attributes, so they may not be sensitive.
+    sensitive_path = next((path for path in sensitive if kind.displayed_settings & set(path)), None)
+    if sensitive_path is not None:
+        problems.append(_build_sensitive_error(block, sensitive_path, body.locate(sensitive_path)))
+    if has_errors(problems):
+        return None, problems, bool(sensitive)
+    unknown_names = sorted(name for name, value in values.items() if _has_unknown(value))
+    if unknown_names:
+        problems.append(_build_unknown_error(block, unknown_names, body.locate((unknown_names[0],))))
+        return None, problems, bool(sensitive)
+    return values, problems, bool(sensitive)
+
+
+def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diagnostic:
+    detail = (
+        f'"{format_path(path)}" is sensitive, and what a provider answers is shown as an attribute of its '
+        "object. Answer with a value that may be seen; nonsensitive() says that one may."
+    )
+    return build_error("invalid-provider-configuration", detail, span, block=_format_header(block))
+
+
+def _build_unknown_error(block: ProviderBlock, names: Sequence[str], span: Span) -> Diagnostic:
+    detail = (
+        "The settings of a provider must be known before anything is planned; "
+        f"{', '.join(names)} depends on something that is decided later. Use variables, locals and literals."
+    )
+    return build_error("provider-configuration-is-not-known", detail, span, block=_format_header(block))
+
+
+def _has_unknown(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_unknown(part) for part in value.values())
+    if isinstance(value, list):
+        return any(_has_unknown(part) for part in value)
+    return value is UNKNOWN
+
+
+def _format_header(block: ProviderBlock) -> str:
+    return f'provider "{block.name}"'
+
+
+# --- asking ------------------------------------------------------------------------------------
+
+
+def list_objects(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
+    """List the objects of a state created by a provider, sorted by address."""
+    objects = [
+        (address, instance.current)
+        for address, instance in state.instances.items()
+        if instance.current is not None and instance.current.provider == provider
+    ]
+    return sorted(objects, key=lambda pair: compute_address_order(pair[0]))
+
+
+def list_managed_objects(state: State) -> Iterator[tuple[str, str]]:
+    """Yield type and id of every object of a state."""
+    for address, instance in state.instances.items():
+        if instance.current is not None:
+            yield address.type, str(instance.current.attributes.get("id"))
+
+
+def collect_provider_notes(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """Return the diagnostics of providers not already in the plan and not about deleted objects."""
+    known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
+    deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
+    return [
+        convert_problem(problem)
+        for provider in providers.values()
+        for problem in provider.list_warnings()
+        if (problem.id, problem.brief) not in known_findings and problem.address not in deleted
+    ]
+
+
+def list_captures(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
+    """Return the captured sites read by providers as inventories of the plan."""
+    return tuple(
+        build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken_at, now)
+        for key, provider in sorted(providers.items())
+        if isinstance(provider, CaptureProvider)
+        for site, taken_at in provider.list_captures()
+    )
+
+
+# A site shows these inside another object, so a plan may create them again by mistake.
+_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
+
+
+def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """Return errors for objects to create that already exist on a site."""
+    problems: list[Diagnostic] = []
+    for change in plan.changes:
+        provider = providers.get(change.provider)
+        if change.address.type not in _NESTED_TYPES or change.action is not Action.CREATE or provider is None:
+            continue
+        try:
+            is_existing = (
+                provider.observes_objects and provider.find(change.address.type, change.id) is not None
+            )
+        except ProviderProblem as problem:
+            return [*problems, build_error("reading-what-stands-failed", str(problem))]
+        if not is_existing:
+            continue
+        detail = (
+            f"{change.id} stands on the site already, and this plan would make its VMs anew. Take it over "
+            f'as it stands, by a block import {{ to = {change.address}, id = "{change.id}" }} with each '
+            "argument on a line of its own, and without an agent_pool block of that name in the cluster."
+        )
+        problems.append(build_error("object-stands-already", detail, change.source, block=change.block))
+    return problems

@@ -1,0 +1,118 @@
+"""Provider wrapper for sensitive settings: requests pass, messages are hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import (
+    CaptureProvider,
+    ChangeRequest,
+    ChangeResult,
+    ChangeValidator,
+    DryRunReporter,
+    ObjectKey,
+    PlanFollower,
+    Provider,
+    ProviderProblem,
+    ReadRequest,
+    ReadResult,
+    StepPending,
+)
+
+HIDDEN_MESSAGE: Final = (
+    "What the provider says is not shown: a setting of it is sensitive, and the words may hold it. "
+    "nonsensitive() shows them while you look."
+)
+
+
+def redact_provider(provider: Provider) -> Provider:
+    """Wrap a provider so that its problems and verdicts have no messages."""
+    parts = [part for protocol, part in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
+    return cast("Provider", type("Discreet", (*parts, _RedactingProvider), {})(provider))
+
+
+@contextmanager
+def _hide_messages() -> Iterator[None]:
+    """Replace the messages of provider problems."""
+    try:
+        yield
+    except StepPending:
+        raise StepPending(HIDDEN_MESSAGE) from None
+    except ProviderProblem as problem:
+        raise ProviderProblem(
+            HIDDEN_MESSAGE, object_exists=problem.object_exists, attributes=problem.attributes
+        ) from None
+
+
+class _RedactingProvider:
+    """Operations of every provider."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self.name = provider.name
+        self.sends_changes = provider.sends
+        self.observes_objects = provider.observes
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        with _hide_messages():
+            return cast("list[ReadResult]", self._provider.read(requests))
+
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        with _hide_messages():
+            return cast("ChangeResult", self._provider.create(request))
+
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        with _hide_messages():
+            return cast("ChangeResult", self._provider.update(request))
+
+    def delete(self, request: ChangeRequest) -> None:
+        with _hide_messages():
+            self._provider.delete(request)
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        with _hide_messages():
+            return cast(
+                "tuple[ObjectKey, Mapping[str, Any]] | None", self._provider.find(resource_type, object_id)
+            )
+
+    def list_warnings(self) -> list[Problem]:
+        return cast("list[Problem]", self._provider.remarks())
+
+
+class _RedactingValidator(_RedactingProvider):
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        with _hide_messages():
+            problems = self._provider.judge(requests)
+        return [(number, replace(problem, detail=HIDDEN_MESSAGE, brief="")) for number, problem in problems]
+
+
+class _RedactingVerdictReporter(_RedactingProvider):
+    def describe_dry_run(self) -> str:
+        return HIDDEN_MESSAGE if self._provider.verdict() else ""
+
+    def report_skipped(self, requests: Sequence[ChangeRequest], why: str) -> list[tuple[int, Problem]]:
+        return cast("list[tuple[int, Problem]]", self._provider.unasked(requests, why))
+
+
+class _PlanFollower(_RedactingProvider):
+    def set_plan_responses(self, answers: Mapping[str, str]) -> None:
+        self._provider.follow(answers)
+
+
+class _CaptureReader(_RedactingProvider):
+    def list_captures(self) -> list[tuple[str, str]]:
+        return cast("list[tuple[str, str]]", self._provider.list_captures())
+
+
+# Optional protocols: the wrapper must implement only those of its provider.
+_OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
+    ChangeValidator: _RedactingValidator,
+    DryRunReporter: _RedactingVerdictReporter,
+    PlanFollower: _PlanFollower,
+    CaptureProvider: _CaptureReader,
+}

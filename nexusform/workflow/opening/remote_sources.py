@@ -1,0 +1,189 @@
+"""Remote inputs of a plan: states of other configurations, read without locks, and server responses. Each is
+read once per run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
+
+from nexusform.backends.backend_kind import Directories
+from nexusform.backends.registry import BACKENDS
+from nexusform.configuration.declarations.configuration import Settings
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, has_errors, suggest_name
+from nexusform.interfaces.plugins import ServerQuery, StateQuery
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.planning.name_resolution.evaluation_settings import build_question_key
+from nexusform.schemas.block_schema import AttributeSchema
+from nexusform.schemas.value_types import BOOL
+from nexusform.state.objects import State
+from nexusform.values.exact_numbers import format_number
+from nexusform.workflow.opening.backend_choice import explain_rejected_settings
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.stored_state import read_stored_state
+
+Answer = tuple[State | None, list[Problem]]
+
+
+class RemoteStates(Struct, frozen=True):
+    """Reader of remote states. Each state is read once, so that re-planning uses the same data. `settings`
+    are those of the reading configuration; they define how encrypted states are opened. `locations` are the
+    kinds and locations of the requested states.
+    """
+
+    context: CommandContext
+    settings: Settings
+    answers: dict[str, Answer] = field(default_factory=dict)
+    locations: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    def read(self, query: StateQuery) -> Answer:
+        """Return the requested state, or None with problems if it is missing or unreadable."""
+        key = repr(query)
+        if key not in self.answers:
+            self.answers[key] = self._read_state(query)
+        return self.answers[key]
+
+    def _read_state(self, query: StateQuery) -> Answer:
+        """Read the state of a query, or return None with problems."""
+        backend, problems = self._open_backend(query)
+        if backend is None:
+            return None, problems
+        self.locations[query.backend, backend.describe()] = None
+        stored, diagnostics = read_stored_state(backend)
+        problems += [_convert_diagnostic(diagnostic, query) for diagnostic in diagnostics]
+        if stored is None:
+            return None, problems
+        if not stored.state.lineage:
+            return None, [*problems, _build_missing_problem(backend, query)]
+        return stored.state, problems
+
+    def _open_backend(self, query: StateQuery) -> tuple[StateBackend | None, list[Problem]]:
+        """Open the backend of the workspace with the configured encryption."""
+        settings, problems = _evaluate_settings(query)
+        if settings is None:
+            return None, problems
+        context = self.context
+        rejection = explain_rejected_settings(query.backend, settings, context)
+        if rejection:
+            return None, [Problem(("config",), "remote-address-is-not-allowed", rejection)]
+        try:
+            max_bytes = context.get_max_file_size(self.settings.limits)
+            directories = Directories(
+                context.directory, context.data_directory, context.confinement, max_bytes
+            )
+            plain_backend = BACKENDS[query.backend].open_backend(settings, directories)
+        except BackendProblem as problem:
+            return None, [Problem(("config",), "the-backend-cannot-be-opened", str(problem))]
+        from nexusform.workflow.opening.encryption_settings import wrap_remote_backend
+
+        backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)
+        problems += [
+            Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity) for diagnostic in new_problems
+        ]
+        if backend is None or has_errors(new_problems):
+            return None, problems
+        try:
+            return backend.select_workspace(query.workspace), problems
+        except BackendProblem as problem:
+            return None, [*problems, Problem(("workspace",), "invalid-workspace", str(problem))]
+
+
+def _convert_diagnostic(diagnostic: Diagnostic, query: StateQuery) -> Problem:
+    """Convert a diagnostic of a remote state to a problem of the reading block."""
+    detail = diagnostic.detail
+    if diagnostic.id == "the-state-is-encrypted":
+        detail = (
+            "The state is encrypted, and nothing says how this block may open it. Add to the `encryption` "
+            "block `remote_state_data_sources`, with a `default` or a "
+            f'`remote_state_data_source "{query.reader}"` that names the method it was written with.'
+        )
+    return Problem((), diagnostic.id, detail, diagnostic.severity)
+
+
+def _build_missing_problem(backend: StateBackend, query: StateQuery) -> Problem:
+    return Problem(
+        (),
+        "remote-state-is-missing",
+        f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its configuration '
+        "first, or mend backend, config or workspace of this block.",
+    )
+
+
+# --- settings ----------------------------------------------------------------------------------
+
+
+def _evaluate_settings(query: StateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
+    """Return the backend settings as plain data of their types, or None after problems."""
+    kind = BACKENDS.get(query.backend)
+    if kind is None:
+        known_kinds = ", ".join(BACKENDS)
+        suggestion = suggest_name(query.backend, BACKENDS)
+        detail = f'There is no backend "{query.backend}". Known are: {known_kinds}.{suggestion}'
+        return None, [Problem(("backend",), "unknown-backend", detail)]
+    if not isinstance(query.config, Mapping):
+        detail = "An object is needed: config = { NAME = VALUE, ... }."
+        return None, [Problem(("config",), "invalid-backend-setting", detail)]
+    attributes = kind.schema.attributes
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, value in query.config.items():
+        if name not in attributes:
+            detail = f'The backend "{query.backend}" has no setting "{name}".{suggest_name(name, attributes)}'
+            problems.append(Problem(("config",), "unknown-backend-setting", detail))
+        elif value is not None:
+            values[name] = _convert_setting(name, value, attributes[name], problems)
+    missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
+    if missing and not problems:
+        problems.append(_build_missing_settings_problem(query.backend, missing))
+    return (None if problems else values), problems
+
+
+def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]) -> Any:
+    """Convert one setting to plain data of its type."""
+    if attribute.type == BOOL:
+        if isinstance(value, bool) or value in ("true", "false"):
+            return value in (True, "true")
+    elif isinstance(value, str):
+        return value
+    elif isinstance(value, int | Fraction) and not isinstance(value, bool):
+        return format_number(Fraction(value))
+    expected_type = "true or false" if attribute.type == BOOL else "a string"
+    problems.append(
+        Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.')
+    )
+    return None
+
+
+def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
+    name_list = " and ".join(f'"{name}"' for name in names)
+    return Problem(
+        ("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.'
+    )
+
+
+# --- servers ---------------------------------------------------------------------------------
+
+# (arguments, whether the run is confined) -> the response. Raises OutsideProblem.
+Reader: TypeAlias = Callable[[Mapping[str, Any], bool], str]
+
+
+class Servers(Struct, frozen=True):
+    """Server responses, fetched once so that re-planning uses the same. `answers` may start with those of a
+    saved plan.
+    """
+
+    context: CommandContext
+    answers: dict[str, str] = field(default_factory=dict)
+
+    def query(self, question: ServerQuery) -> str:
+        """Return the response to a query. Raises OutsideProblem."""
+        key = build_question_key(question)
+        if key not in self.answers:
+            module, _, name = question.reader.partition(":")
+            reader = cast("Reader", getattr(import_module(module), name))
+            self.answers[key] = reader(question.arguments, bool(self.context.confinement.root))
+        return self.answers[key]

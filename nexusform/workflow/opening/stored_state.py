@@ -1,0 +1,94 @@
+"""State of a backend: document and journal together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.interfaces.state_storage import BackendProblem, StateBackend, is_encrypted
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.state import codec
+from nexusform.state.objects import EMPTY, State
+
+if TYPE_CHECKING:  # most states have no journal
+    from nexusform.state.draft import UnfinishedApply
+    from nexusform.state.journal import OpenIntent
+
+
+class StoredState(Struct, frozen=True):
+    """The state with its journal replayed. `open_intents` have no outcome; `has_journal` means that a
+    compaction would change the document. `digest` is that of the state document, to detect changes.
+    `remaining` is an unfinished apply.
+    """
+
+    state: State
+    open_intents: tuple[OpenIntent, ...] = ()
+    has_journal: bool = False
+    digest: str = ""
+    remaining: UnfinishedApply | None = None
+
+    def list_preserved_lines(self) -> list[bytes]:
+        """Return the journal lines that a compaction must keep to finish the apply."""
+        return [] if self.remaining is None else self.remaining.encode_lines()
+
+
+def compute_state_digest(state: State) -> str:
+    """Compute the SHA-256 of the state document."""
+    return sha256(codec.encode_state(state)).hexdigest()
+
+
+def load_schemas() -> Mapping[str, BlockSchema]:
+    """Load the schemas of all resource types."""
+    # imported on demand; commands that only list the state do not need it
+    from nexusform.resource_types.registry import build_registries
+
+    return build_registries().schemas["managed"]
+
+
+def read_stored_state(
+    backend: StateBackend, *, checks_objects: bool = True
+) -> tuple[StoredState | None, list[Diagnostic]]:
+    """Read the state; empty if there is none. `checks_objects` validates the attributes of every object
+    against its schema; without it, a state with invalid objects can be inspected and repaired.
+    """
+    types = load_schemas() if checks_objects else None
+    try:
+        document = backend.read()
+        lines = backend.read_journal()
+    except BackendProblem as problem:
+        return None, [build_error("the-state-cannot-be-read", str(problem))]
+    state: State | None = EMPTY
+    problems: list[Diagnostic] = []
+    if is_encrypted(document or (lines[0] if lines else b"")):
+        from nexusform.workflow.opening.encryption_settings import build_encrypted_error
+
+        return None, [build_encrypted_error(backend.describe())]
+    if document is not None:
+        state, problems = codec.decode_state(document, backend.describe(), types)
+    if state is None:
+        return None, problems
+    if not lines:
+        return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
+    if has_errors(problems):
+        return None, problems
+    from nexusform.workflow.opening.journal_replay import replay_journal
+
+    draft, changing, new_problems = replay_journal(
+        state, lines, f"journal of {backend.describe()}", types or {}
+    )
+    problems += new_problems
+    if draft is None:
+        return None, problems
+    replayed_state = draft.build_state()
+    stored = StoredState(
+        replayed_state,
+        tuple(draft.list_open_intents()),
+        has_journal=bool(changing),
+        digest=compute_state_digest(replayed_state),
+        remaining=draft.build_unfinished_apply(),
+    )
+    return stored, problems

@@ -1,0 +1,275 @@
+"""Access to the file system and the clock, and output files: plans, reports, rescued state."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from nexusform.configuration.declarations.limits import DEFAULT, VARIABLE_PREFIX
+from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
+from nexusform.files.log import log_event
+from nexusform.files.regular_files import (
+    PRIVATE,
+    UNCONFINED,
+    Confinement,
+    NotRegular,
+    OutsideConfinement,
+    TooLarge,
+    open_to_read,
+    read_regular,
+    write_file,
+)
+from nexusform.interfaces.plugins import FileProblem
+
+SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
+
+
+def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> bytes:
+    """Read a file of at most `max_bytes`; `hint` explains how to allow larger ones. Raises FileProblem for
+    missing, special, too large or confined files.
+    """
+    log_event("debug", "file read", path=path)
+    with _convert_errors(path, max_bytes, hint):
+        return read_regular(confinement.resolve(path), max_bytes)
+
+
+def open_file(
+    path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = ""
+) -> BinaryIO:
+    """Open a file for reading in pieces, with the checks of `read_file`."""
+    log_event("debug", "file read", path=path)
+    with _convert_errors(path, max_bytes, hint):
+        return open_to_read(confinement.resolve(path), max_bytes)
+
+
+@contextmanager
+def _convert_errors(path: str, max_bytes: int, hint: str) -> Iterator[None]:
+    """Convert errors of reading a file to FileProblem."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileProblem(f'There is no file "{path}".') from None
+    except NotRegular:
+        raise FileProblem(f'"{path}" is not a regular file.') from None
+    except TooLarge:
+        detail = f'"{path}" is larger than {max_bytes} bytes, the most that is read. {hint}'
+        raise FileProblem(detail.rstrip()) from None
+    except OSError as problem:
+        raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
+    except ValueError:
+        raise FileProblem(f"{path!r} is not the name of a file.") from None
+
+
+class RealFiles:
+    """Bounded reads of regular files within a confinement."""
+
+    def __init__(self, confinement: Confinement = UNCONFINED, budget_mib: int = DEFAULT.read_mib) -> None:
+        self._confinement = confinement
+        self._budget_mib = budget_mib
+        self._read_bytes = 0  # bytes so far
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content. Raises FileProblem for missing, special or too large files. Raises
+        DiagnosticsError if the read budget is exhausted; this ends the run even inside `try` or `can`.
+        """
+        remaining = (self._budget_mib << 20) - self._read_bytes
+        if remaining <= 0:
+            detail = (
+                f'"{path}" is not read: {self._budget_mib:,} MiB of files were read already, the most of one '
+                f"run. If that is meant, raise the limit: -limit=read_mib=N or {VARIABLE_PREFIX}READ_MIB=N."
+            )
+            raise DiagnosticsError(build_error("read-budget", detail))
+        content = read_file(path, SIZE_CAP, self._confinement)
+        self._read_bytes += len(content)
+        return content
+
+    def is_file(self, path: str) -> bool:
+        """Return whether a regular file exists. Raises FileProblem for a directory or a device."""
+        try:
+            status = Path(self._confinement.resolve(path)).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OutsideConfinement as problem:
+            raise _create_outside_error(path, problem) from None
+        except (OSError, ValueError) as problem:
+            raise FileProblem(f'"{path}" cannot be looked at: {problem}.') from None
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise FileProblem(f'"{path}" is {kind}, not a file.')
+        return True
+
+    def find_files(self, base: str, pattern: str) -> list[str]:
+        """Return the regular files below `base` that match, sorted, relative to it, with slashes."""
+        from nexusform.workflow.opening.file_patterns import find_matching_files
+
+        return find_matching_files(base or ".", pattern, self)
+
+    def may_start(self, path: Path) -> bool:
+        """Return whether a directory exists. Raises FileProblem outside of the confinement."""
+        try:
+            return Path(self._confinement.resolve(path)).is_dir()
+        except OutsideConfinement as problem:
+            raise _create_outside_error(str(path), problem) from None
+        except (OSError, ValueError):
+            # For example a name longer than any file system allows.
+            return False
+
+    def resolve_path(self, path: str) -> str:
+        """Return the absolute path without `.` and `..`."""
+        return os.path.normpath(Path.cwd() / path).replace(os.sep, "/")
+
+    def expand_home(self, path: str) -> str:
+        """Replace a leading `~` with the home directory."""
+        if path.startswith("~") and self._confinement.root:
+            raise _create_outside_error(
+                path, OutsideConfinement(self._confinement.root, self._confinement.reason)
+            )
+        try:
+            return str(Path(path).expanduser()) if path.startswith("~") else path
+        except RuntimeError:
+            raise FileProblem(f'"{path}" names the home directory of somebody unknown.') from None
+
+    def is_directory(self, path: Path) -> bool:
+        """Return whether a directory exists within the confinement."""
+        try:
+            return Path(self._confinement.resolve(path)).is_dir()
+        except (OSError, ValueError):
+            return False
+
+    def is_readable_file(self, path: Path) -> bool:
+        """Return whether a readable regular file exists."""
+        try:
+            return Path(self._confinement.resolve(path)).is_file()
+        except OutsideConfinement as problem:
+            raise _create_outside_error(str(path), problem) from None
+        except (OSError, ValueError):
+            return False
+
+
+def _create_outside_error(path: str, problem: OutsideConfinement) -> FileProblem:
+    return FileProblem(f'"{path}" cannot be read: {problem.strerror}.')
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def read_time(self) -> datetime:
+        """Return the current time, UTC."""
+        return datetime.now(UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for the given seconds."""
+        time.sleep(seconds)
+
+
+_COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
+_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes
+
+
+def find_commit(directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED) -> str:
+    """Return the checked-out commit from the CI environment, else from .git; "" if unknown. Git itself does
+    not run, because its configuration in a work tree may start programs. A confined run does not read .git.
+    """
+    commit = next((environment[name] for name in _COMMIT_VARIABLES if environment.get(name)), "")
+    if _COMMIT_PATTERN.fullmatch(commit) or confinement.root:
+        return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
+    return _find_checked_out_commit(Path(directory).absolute())
+
+
+def _find_checked_out_commit(directory: Path) -> str:
+    """Return the commit of the work tree around a directory, or "" if unknown."""
+    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
+    if top is None:
+        return ""
+    git = top / ".git"
+    try:
+        if git.is_file():  # a further work tree, or a submodule
+            git = top / _read_line(git).removeprefix("gitdir: ")
+        common = git / _read_line(git / "commondir") if (git / "commondir").exists() else git
+        head = _read_line(git / "HEAD")
+        name = head.removeprefix("ref: ")
+        if name == head:
+            return head if _COMMIT_PATTERN.fullmatch(head) else ""
+        loose_reference = next((base / name for base in (git, common) if (base / name).is_file()), None)
+        commit = (
+            _read_line(loose_reference) if loose_reference is not None else _find_packed_commit(common, name)
+        )
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
+
+
+def _read_line(path: Path) -> str:
+    return read_regular(path, _MAX_REFERENCE_BYTES).decode().partition("\n")[0].strip()
+
+
+def _find_packed_commit(git: Path, name: str) -> str:
+    """Return the commit of a branch in the packed references."""
+    for line in read_regular(git / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines():
+        commit, _, reference = line.partition(" ")
+        if reference == name:
+            return commit
+    return ""
+
+
+def get_plan_time(environment: Mapping[str, str]) -> str:
+    """Return the current time of a plan, RFC 3339 in UTC. SOURCE_DATE_EPOCH overrides it."""
+    epoch = environment.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_SYSTEM_STREAM: Final = re.compile(
+    r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
+)
+
+
+def write_output(
+    path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True
+) -> None:
+    """Write a file atomically, also in pieces; `private` restricts access to the owner. A file that is not
+    `durable` is for this command only and is not synced. A link is replaced, not followed, because an
+    untrusted work tree may contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
+    """
+    target = Path(path)
+    if _is_stream(target):
+        with target.open("wb") as stream:
+            stream.writelines((content,) if isinstance(content, bytes) else content)
+        return
+    write_file(target, content, PRIVATE if private else 0o666, durable=durable)
+    if private:
+        target.chmod(PRIVATE)
+
+
+def explain_unwritable(path: str) -> str:
+    """Explain why a file cannot be written, or return "" if it probably can."""
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir():
+        return f'"{path}" is a directory.'
+    if not folder.is_dir():
+        return f'"{path}" cannot be written: there is no directory "{folder}".'
+    if not _is_stream(target) and not os.access(folder, os.W_OK):
+        return f'"{path}" cannot be written: nothing can be made in the directory "{folder}".'
+    return ""
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is written as a stream. /dev/stdout and /dev/fd/63 are system links and may lead
+    to a file; /dev/shm has regular files.
+    """
+    if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
+        return True
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISLNK(kind))

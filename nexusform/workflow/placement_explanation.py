@@ -1,0 +1,368 @@
+"""Explanation of the placement of an object, from a saved plan, a new plan or the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from shlex import quote
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.backends.memory import MemoryBackend
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domain_table import LazyTable, collect_explainers
+from nexusform.interfaces.plugins import Registries
+from nexusform.placement_kinds.kinds import VM, get_noun
+from nexusform.placements.vm_demands import PlacedVm, VmDemand
+from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.planner import make_plan
+from nexusform.planning.pool_reasons import explain_pools
+from nexusform.planning.verdicts.fit import DOES_NOT_FIT
+from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_left_machine
+from nexusform.plans.impact.pool_reason import PoolReason
+from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.rendering.answers.domain_answer import DomainAnswer
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    AddressProblem,
+    compute_address_order,
+    parse_pattern,
+)
+from nexusform.scheduling.decision import Certainty
+from nexusform.scheduling.racks.vms import Placement
+from nexusform.snapshots.machine_alternatives import MachineAlternative, find_alternatives
+from nexusform.snapshots.snapshot import build_snapshot, list_planned_objects
+from nexusform.state.objects import State
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import OpenResult, Project, open_project
+from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
+from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan, read_prior_state
+from nexusform.workflow.runs.run import build_base_request
+
+# (request, address, object name or "") -> the answer, or None.
+Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
+
+_EXPLAINERS: Final[Mapping[str, Explainer]] = LazyTable(collect_explainers())
+# Attributes with VMs and bindings by name.
+_OBJECT_ATTRIBUTES = ("nodes", "vnfcs", "bindings")
+
+
+class VmExplanation(Struct, frozen=True):
+    """One object and the reason for its placement. `current_placement` is that of the state (None: new in the
+    plan) with its `provenance`; `explained_vm` has the results of the rules. `alternatives` are the other
+    machines of its site with the changes they need; `pool_size` is the number of VMs of its pool.
+    `last_trigger` is the trigger and the serial of the apply that placed it, if recorded. `previous_machine`
+    is the failed or evacuated machine that it left. `remedies` are suggested if it fits nowhere.
+    """
+
+    address: Address
+    object: str
+    explained_vm: ExplainedVm
+    current_placement: Placement | None = None
+    serial: int = 0
+    certainty: Certainty | None = None
+    samples: int = 0
+    provenance: str = ""
+    alternatives: tuple[MachineAlternative, ...] = ()
+    pool_size: int = 1
+    last_trigger: tuple[str, int] | None = None
+    previous_machine: str = ""
+    remedies: tuple[Mapping[str, Any], ...] = ()
+
+
+class Explanations(Struct, frozen=True):
+    """The answer, or its errors. Without an object name: the `pools` of the resource, else `objects`, the
+    names to choose from. `removals` are the rows of removed VMs of that name, `domain_answer` is the answer
+    of a domain about its own object.
+    """
+
+    reasons: tuple[VmExplanation, ...] = ()
+    domain_answer: DomainAnswer | None = None
+    pools: tuple[PoolReason, ...] = ()
+    removals: tuple[PlacementChange, ...] = ()
+    objects: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+def explain_object(context: CommandContext, address: str, name: str, plan_path: str = "") -> Explanations:
+    """Explain the placement of one object of a resource."""
+    try:
+        pattern = parse_pattern(address)
+    except AddressProblem as problem:
+        return Explanations(
+            diagnostics=(build_error("invalid-address", f"{problem}{_suggest_command(context, address)}"),)
+        )
+    opened, request, problems = _build_request(context, plan_path)
+    if opened.project is None or request is None:
+        return Explanations(diagnostics=tuple(problems), sources=opened.sources)
+    explainer = _EXPLAINERS.get(pattern.type)
+    domain_answer = explainer(request, pattern, name) if explainer is not None else None
+    if domain_answer is not None:
+        return Explanations(
+            domain_answer=domain_answer,
+            diagnostics=(*problems, *domain_answer.diagnostics),
+            sources=opened.sources,
+        )
+    answer = _Question(opened.project, request, pattern, name).explain()
+    return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
+
+
+def _suggest_command(context: CommandContext, name: str) -> str:
+    """Return a hint with the correct command if an object name was given as address."""
+    opened, request, _ = _build_request(context, "")
+    instances = request.state.instances if opened.project is not None and request is not None else {}
+    for address, instance in instances.items():
+        attributes = instance.current.attributes if instance.current is not None else {}
+        if any(name in (attributes.get(attribute) or ()) for attribute in _OBJECT_ATTRIBUTES):
+            return f" That is an object of {address}: nexusform explain {quote(str(address))} {name}"
+    return f" An object stands after the address of its resource: nexusform explain ADDRESS {quote(name)}"
+
+
+def _build_request(
+    context: CommandContext, plan_path: str
+) -> tuple[OpenResult, PlanRequest | None, list[Diagnostic]]:
+    """Build the request of a saved plan, or of a new plan."""
+    if not plan_path:
+        opened = open_project(context)
+        problems = list(opened.diagnostics)
+        if opened.project is None:
+            return opened, None, problems
+        stored, new_problems = read_stored_state(opened.project.backend)
+        problems += new_problems
+        return opened, build_base_request(opened.project, stored) if stored else None, problems
+    saved, problems = read_plan(plan_path, context)
+    if saved is None:
+        return OpenResult(None, (), {}), None, problems
+    # The plan contains the prior state, so its backend is not read.
+    opened = open_saved_plan(context, saved, MemoryBackend())
+    problems += opened.diagnostics
+    prior, new_problems = read_prior_state(saved, plan_path)
+    problems += new_problems
+    if opened.project is None or prior is None:
+        return opened, None, problems
+    plan = saved.plan
+    request = replace(
+        build_base_request(opened.project, StoredState(prior)),
+        now=plan.timestamp,
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        refreshed_objects=plan.refreshed_objects,
+        workspace=plan.workspace,
+    )
+    return opened, request, problems
+
+
+class _Question(Struct, frozen=True):
+    """A query about one object or the pools of an address."""
+
+    project: Project
+    request: PlanRequest
+    pattern: AddressPattern
+    name: str
+
+    def explain(self) -> Explanations:
+        """Explain planned objects, or re-plan the placement of existing ones."""
+        current_vms = self._list_current_vms()
+        plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
+        planned = make_plan(plain_request)
+        names = self._list_names(planned, current_vms)
+        platform_names = {vm.platform_name or name: name for name, (_, vm) in current_vms.items()}
+        if not names:
+            return Explanations(diagnostics=(*_select_errors(planned), self._build_nothing_error(planned)))
+        if self.name not in {*names, *platform_names} and (self.name or len(names) > 1):
+            pools = explain_pools(planned, self.request.state, self.pattern, self.name)
+            if pools or not self.name:
+                return Explanations(pools=pools, objects=names, diagnostics=tuple(_select_errors(planned)))
+        name = platform_names.get(self.name, self.name) or names[0]
+        if name not in names:
+            suggestion = suggest_name(name, [*names, *platform_names])
+            return Explanations(
+                diagnostics=(
+                    build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'),
+                )
+            )
+        has_failed = any(name in vms.list_failed_names() for vms in planned.objects.values())
+        reasons = self._build_reasons(
+            self._plan_with_explanation(self.request, planned.objects, name, ways_out=has_failed), name
+        )
+        removals = self._select_removals(planned, name) if not reasons else ()
+        if removals:
+            return Explanations(removals=removals, diagnostics=tuple(_select_errors(planned)))
+        if not reasons:
+            reasons = self._plan_existing_again(current_vms, name)
+        unexplained = () if reasons else (_build_unexplained_error(name),)
+        return Explanations(tuple(reasons), diagnostics=(*_select_errors(planned), *unexplained))
+
+    def _plan_with_explanation(
+        self, request: PlanRequest, addresses: Iterable[Address], name: str, *, ways_out: bool = False
+    ) -> PlanResult:
+        """Plan again and record the explanation of this object."""
+        objects = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
+        return make_plan(replace(request, explain=objects, includes_remedies=ways_out, lint=False))
+
+    def _list_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
+        """List the existing VMs at the address by name."""
+        vms: dict[str, tuple[Address, PlacedVm]] = {}
+        registries: Registries = self.request.registries
+        for address in sorted(self.request.state.instances, key=compute_address_order):
+            if not self.pattern.is_match(address):
+                continue
+            kind = registries.resource_types.get(address.type)
+            current = self.request.state.instances[address].current
+            if kind is None or kind.vms is None or current is None:
+                continue
+            for vm in kind.vms.list_existing_vms(current.attributes):
+                vms[vm.name] = (address, vm)
+        return vms
+
+    def _list_names(self, planned: PlanResult, current_vms: Mapping[str, object]) -> tuple[str, ...]:
+        """List the VMs at the address: existing, placed and unplaceable ones."""
+        names = dict.fromkeys(current_vms)
+        for address, planned_object in planned.objects.items():
+            if not self.pattern.is_match(address) or planned_object.request.demand is None:
+                continue
+            for pool in planned_object.request.demand.pools:
+                for number, name in zip(pool.numbers, pool.names, strict=True):
+                    key = (pool.pool, number)
+                    if key in planned_object.placements.tokens or key in planned_object.placements.failures:
+                        names[name] = None
+        return tuple(names)
+
+    def _build_reasons(self, planned: PlanResult, name: str) -> list[VmExplanation]:
+        """Build the explanations of the VM of a name as planned."""
+        rows = {(row.address, row.object): row for row in planned.plan.placements}
+        explained = [e for e in planned.explanations if e.object == name and self.pattern.is_match(e.address)]
+        if not explained:
+            return []
+        objects = list_planned_objects(planned.plan, self.request.state)
+        snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
+        reasons = []
+        for explained_vm in explained:
+            owner = planned.objects[explained_vm.address].request.demand
+            site = snapshot.sites.get(owner.site_id) if owner is not None else None
+            vm, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
+            alternatives = (
+                find_alternatives(site, vm, placement.machine if placement is not None else "")
+                if site
+                else ()
+            )
+            reason = VmExplanation(
+                explained_vm.address,
+                name,
+                explained_vm,
+                certainty=_get_certainty(rows.get((explained_vm.address, name))),
+                samples=planned.plan.samples,
+                alternatives=alternatives,
+                pool_size=_count_pool_vms(owner, name),
+                previous_machine=planned.objects[explained_vm.address].map_left_machines().get(name, ""),
+                remedies=_get_remedies(planned) if placement is None else (),
+            )
+            reasons.append(reason)
+        return reasons
+
+    def _plan_existing_again(
+        self, current_vms: Mapping[str, tuple[Address, PlacedVm]], name: str
+    ) -> list[VmExplanation]:
+        """Place the existing object again with all other objects unchanged."""
+        if name not in current_vms:
+            return []
+        address, vm = current_vms[name]
+        state = _remove_vm(self.request.state, address, name)
+        request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
+        reasons = self._build_reasons(self._plan_with_explanation(request, [address], name), name)
+        serial = self.request.state.serial
+        recorded = self.request.state.instances[address].current
+        private = recorded.private if recorded is not None else None
+        last_trigger, previous_machine = find_placement_origin(private, name), get_left_machine(private, name)
+        return [
+            replace(
+                reason,
+                current_placement=vm.placement,
+                serial=serial,
+                provenance=vm.provenance,
+                last_trigger=last_trigger,
+                previous_machine=previous_machine,
+            )
+            for reason in reasons
+        ]
+
+    def _select_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
+        """Return the removal rows of the VMs of a name."""
+        removed = (row for row in planned.plan.placements if row.action is PlacementAction.REMOVE)
+        return tuple(
+            row
+            for row in removed
+            if row.kind == VM and row.object == name and self.pattern.is_match(row.address)
+        )
+
+    def _build_nothing_error(self, planned: PlanResult) -> Diagnostic:
+        """Build the error for an address without placements, or with placements of a domain without
+        explanations.
+        """
+        rows = (row for row in planned.plan.placements if self.pattern.is_match(row.address))
+        nouns = sorted({get_noun(row.kind) for row in rows if row.kind != VM})
+        if nouns:
+            return build_error(
+                "nothing-to-explain",
+                f"What the plan places at {self.pattern} ({format_list(nouns)}) follows no rule that could "
+                f"be "
+                "explained. `nexusform plan -details` shows where it is.",
+            )
+        known = self._list_addresses()
+        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
+        return build_error(
+            "nothing-to-explain",
+            f"Neither the state nor the plan has anything placed at {self.pattern}.{suggestion}",
+        )
+
+    def _list_addresses(self) -> Sequence[str]:
+        return [
+            *(str(a) for a in self.request.state.instances),
+            *(str(b.address) for b in self.project.configuration.root.resources.values()),
+        ]
+
+
+def _remove_vm(state: State, address: Address, name: str) -> State:
+    """Return the state without one VM."""
+    instance = state.instances[address]
+    assert instance.current is not None, "only what stands is asked for"
+    attributes = dict(instance.current.attributes)
+    maps = [n for n, value in attributes.items() if isinstance(value, Mapping) and name in value]
+    for name_map in maps:
+        attributes[name_map] = {key: value for key, value in attributes[name_map].items() if key != name}
+    if not maps:
+        return state.replace_instance(address, None)
+    return state.replace_instance(
+        address, replace(instance, current=replace(instance.current, attributes=attributes))
+    )
+
+
+def _count_pool_vms(owner: VmDemand | None, name: str) -> int:
+    pools = owner.pools if owner is not None else ()
+    return next((len(pool.numbers) for pool in pools if name in pool.names), 1)
+
+
+def _get_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
+    """Return the remedies of VMs that do not fit; all such errors have the same ones."""
+    misfits = (diagnostic for diagnostic in planned.diagnostics if diagnostic.id == DOES_NOT_FIT)
+    return next((tuple(misfit.extra["fit"].get("ways_out", ())) for misfit in misfits), ())
+
+
+def _get_certainty(row: PlacementChange | None) -> Certainty | None:
+    return row.certainty if row else None
+
+
+def _select_errors(planned: PlanResult) -> list[Diagnostic]:
+    return [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+
+
+def _build_unexplained_error(name: str) -> Diagnostic:
+    return build_error("nothing-to-explain", f'The rules were not asked about "{name}" in this plan.')

@@ -1,0 +1,413 @@
+"""Execution of a plan: record, execute, compute the outputs, save."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.applying.answer_comparison import WrongPrediction
+from nexusform.applying.events import Listener, StepOutcome
+from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
+from nexusform.applying.prediction_checks import (
+    build_prediction_records,
+    list_completed_addresses,
+    list_delegated_addresses,
+    verify_predictions,
+)
+from nexusform.applying.provider_calls import get_provider_name
+from nexusform.applying.recorder import Recorder, build_opening_records
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.interfaces.plugins import PlanFollower
+from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage
+from nexusform.placements.prediction_scores import list_wrong_certain
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.planner import make_plan
+from nexusform.planning.replanning.finalization import (
+    ChangedOutput,
+    FinalResults,
+    evaluate_final_results,
+    finalize_plan,
+)
+from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
+from nexusform.plans.saved import plan_file
+from nexusform.state import codec, journal
+from nexusform.state.draft import UnfinishedApply, build_plan_parts
+from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart, Record
+from nexusform.state.objects import State
+from nexusform.workflow.opening.stored_state import StoredState
+from nexusform.workflow.opening.system_io import write_output
+from nexusform.workflow.plan_files.saved_plans import record_confinement
+from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps
+from nexusform.workflow.runs.run import Run, build_base_request
+
+RESCUE: Final = "errored.nfstate"
+_SENSITIVE_VALUE: Final = "(sensitive value)"
+
+
+class PlanApplyOptions(Struct, frozen=True):
+    """Options of an apply; see applying.executor.Options. `plan_digest` is that of a saved plan."""
+
+    parallelism: int = 10
+    fail_fast: bool = False
+    is_stopping: Callable[[], bool] = lambda: False
+    plan_digest: str = ""
+    waits_for_people: bool = False
+
+
+class ApplyOutcome(Struct, frozen=True):
+    """The result of an apply. `wrong_outputs` are outputs that changed because of wrong predictions. `sends`
+    means that a provider of the plan sends to a site; `provider_names` are the short names of the involved
+    providers. `wrong_certain_predictions` were certain in the plan and are wrong.
+    """
+
+    applied: ApplyResult
+    diagnostics: tuple[Diagnostic, ...]
+    imported: int = 0
+    sends: bool = False
+    provider_names: tuple[str, ...] = ()
+    wrong_outputs: tuple[WrongPrediction, ...] = ()
+    wrong_certain_predictions: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all steps were done and saved."""
+        return self.applied.is_complete and not has_errors(self.diagnostics)
+
+
+def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptions) -> ApplyOutcome:
+    """Apply a plan based on the run's state."""
+    plan, problems = finalize_plan(plan, _build_request(run, plan), make_plan)
+    if problems:
+        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
+    recorder = Recorder(run.project.backend, run.stored.state)
+    first_records = build_opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
+    if len(first_records) == 1 and not plan.steps and not plan.has_changes:
+        # Nothing to write, except re-encryption after a key change.
+        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_refresh_encryption(run)))
+    # Write the plan first: a truncated journal must not mark it as applied.
+    for record in (*_build_plan_records(run, plan, first_records, options.plan_digest), *first_records):
+        recorder.add_record(record)
+    replaced_warnings = [_build_replanned_warning(run.stored.remaining, plan)] if run.stored.remaining else []
+    outcome = _execute_plan(run, plan, recorder, listener, options)
+    return replace(outcome, diagnostics=(*replaced_warnings, *outcome.diagnostics))
+
+
+def apply_remaining_steps(
+    run: Run, remaining_steps: RemainingSteps, listener: Listener, options: PlanApplyOptions
+) -> ApplyOutcome:
+    """Apply the remaining steps of an earlier apply as planned."""
+    recorder = Recorder(run.project.backend, run.stored.state, run.stored.remaining)
+    state = run.stored.state
+    if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
+        # The apply ended between a checkpoint and the record of the next serial.
+        serial = run.stored.remaining.serial
+        recorder.add_record(ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue))
+    # An interrupted run verified none of its predictions.
+    remaining_ids = {step.id for step in remaining_steps.plan.steps}
+    unverified = (
+        [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
+        if remaining_steps.was_interrupted
+        else []
+    )
+    return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
+
+
+def _build_plan_records(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str) -> list[PlanPart]:
+    """Build the journal records of the plan during its execution."""
+    if not plan.steps:
+        return []
+    snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
+    document = plan_file.write_plan_file(record_confinement(plan, run.project.context), snapshot)
+    steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
+    begun = next(record for record in opening if isinstance(record, ApplyStart))
+    return build_plan_parts(document, steps, plan_digest, begun.lineage, begun.serial)
+
+
+def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
+    target_note = "; -target and -exclude left the rest out" if plan.targets or plan.excludes else ""
+    step_text = (
+        format_count(remaining.remaining_steps, "step")
+        if remaining.remaining_steps
+        else "nothing but its end"
+    )
+    return build_warning(
+        "earlier-steps-were-planned-anew",
+        f"An earlier apply (serial {remaining.serial}) left {step_text} undone. This plan was made "
+        "of what stands since and took the place of that one: what of it was still to do is among the steps "
+        f"of this plan{target_note}.",
+    )
+
+
+def _execute_plan(
+    run: Run,
+    plan: Plan,
+    recorder: Recorder,
+    listener: Listener,
+    options: PlanApplyOptions,
+    unverified: Sequence[Step] = (),
+) -> ApplyOutcome:
+    """Execute the plan, compute dependent results, verify predictions, and save the state. Predictions of the
+    `unverified` steps, done earlier, are verified too.
+    """
+    for provider in run.providers.values():
+        if isinstance(provider, PlanFollower):
+            provider.set_plan_responses(plan.basis.answers)
+    applied = execute_plan(
+        plan,
+        recorder,
+        run.providers,
+        run.project.registries.resource_types,
+        clock=run.clock,
+        listener=listener,
+        options=ExecutionOptions(
+            options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people
+        ),
+    )
+    wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
+    results = _compute_results(run, plan, applied)
+    checks = tuple(_build_check(check) for check in results.checks)
+    recorder.add_record(ApplyEnd(results.outputs, checks))
+    problems = [
+        *results.diagnostics,
+        *_build_prediction_warning(wrong_predictions),
+        *_build_unfinished_error(applied),
+    ]
+    problems += [_build_journal_error(applied.problem)] if applied.problem else []
+    state = recorder.get_state()
+    problems += _save_state(run, recorder, state, complete=applied.is_complete)
+    involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
+    return ApplyOutcome(
+        applied=replace(applied, state=state),
+        diagnostics=tuple(problems),
+        imported=sum(1 for change in plan.changes if change.importing),
+        sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
+        wrong_outputs=tuple(map(_build_wrong_output, results.changed_outputs)),
+        wrong_certain_predictions=wrong_predictions,
+        provider_names=tuple(sorted(name.split(".")[0] for name in involved_providers)),
+    )
+
+
+def _verify_predictions(
+    run: Run, plan: Plan, recorder: Recorder, applied: ApplyResult, unverified: Sequence[Step]
+) -> tuple[str, ...]:
+    """Record the verified predictions of the plan with the sites; return certain ones that are wrong."""
+    state = recorder.get_state()
+    done_addresses = list_completed_addresses(
+        applied.end_events, plan, unverified
+    ) | list_delegated_addresses(applied.end_events)
+    verification = verify_predictions(plan, done_addresses, state, run.project.registries.resource_types)
+    for record in build_prediction_records(verification, state):
+        recorder.add_record(record)
+    return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
+
+
+def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnostic]:
+    """Build a warning about wrong certain predictions."""
+    if not wrong_predictions:
+        return []
+    return [
+        build_warning(
+            "sure-claims-broke",
+            f"{format_first(wrong_predictions, _MAX_LISTED, separator='; ')}. What decides there does not "
+            f"follow the rule "
+            "by which this plan was made, or something else has changed in between: look at what stands "
+            "before you rely on the next plan. The state has what was seen; nothing is marked for "
+            "replacement.",
+        )
+    ]
+
+
+_MAX_LISTED: Final = 5
+
+
+def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
+    """Build an error for an apply with steps not done."""
+    counts = Counter(end.outcome for end in applied.end_events)
+    if counts[StepOutcome.WAITING]:
+        return [_build_waiting_error(counts)]
+    failed, skipped = counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
+    if applied.problem or not (failed or skipped):
+        return []  # a journal error has its own diagnostic
+    cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
+    skipped_text = (
+        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun"
+        if skipped
+        else ""
+    )
+    manual_count = sum(end.is_delegated for end in applied.end_events)
+    if manual_count and manual_count == failed:
+        return [build_error("the-apply-did-not-finish", _describe_manual_steps(manual_count, skipped_text))]
+    return [
+        build_error(
+            "the-apply-did-not-finish",
+            f"{cause}{skipped_text}. What was done is saved. `nexusform apply -resume` does the rest as it "
+            f"was "
+            "planned; a new plan starts from what stands.",
+        )
+    ]
+
+
+def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic:
+    """Build the error for an apply with waiting steps. The waiting steps themselves have no errors."""
+    waiting, failed = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED]
+    skipped = counts[StepOutcome.SKIPPED]
+    other_text = f", {format_count(failed, 'step')} failed" if failed else ""
+    other_text += (
+        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun"
+        if skipped
+        else ""
+    )
+    return build_error(
+        "the-apply-waits",
+        f"{format_count(waiting, 'step')} {select_form(waiting, 'waits', 'wait')}{other_text}; it is said "
+        f"above for "
+        "what. What was done is saved. `nexusform apply -resume` goes on from here.",
+    )
+
+
+def _describe_manual_steps(count: int, skipped_text: str) -> str:
+    """Describe steps to be done manually; repeating them has no effect before that."""
+    steps = f"{format_count(count, 'step')} {select_form(count, 'waits', 'wait')}"
+    return (
+        f"{steps} for a site to which nexusform sends nothing{skipped_text}. Make the changes there, as told "
+        f"above "
+        "for each, let the site be read anew (capture the export again), and run `nexusform apply`: a new "
+        "plan takes over what it finds done."
+    )
+
+
+def _build_request(run: Run, plan: Plan) -> PlanRequest:
+    """Build the request of the plan again, with functions of the clock enabled."""
+    return replace(
+        build_base_request(run.project, run.stored),
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        refreshed_objects=plan.refreshed_objects,
+    )
+
+
+def _compute_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
+    """Compute the outputs and conditions to record. After a failure outputs are unchanged, because they may
+    refer to unfinished objects.
+    """
+    if not applied.is_complete:
+        return FinalResults(run.stored.state.outputs, plan.checks)
+    request = build_base_request(run.project, StoredState(applied.state))
+    wrong_addresses = {_remove_keys(miss.address) for miss in applied.wrong_predictions}
+    return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
+
+
+def _build_wrong_output(output: ChangedOutput) -> WrongPrediction:
+    is_hidden = output.planned.sensitive or output.actual.sensitive
+    values = (
+        (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
+    )
+    return WrongPrediction("output", (output.name,), *values)
+
+
+def _remove_keys(address: str) -> str:
+    return re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", address)
+
+
+def _build_check(check: CheckResult) -> dict[str, Any]:
+    return {
+        "address": {"kind": check.kind, "to_display": check.address},
+        "status": check.status,
+        "instances": [
+            {
+                "address": {"to_display": check.address},
+                "status": check.status,
+                "problems": [{"message": message} for message in check.messages],
+            }
+        ],
+    }
+
+
+def _build_journal_error(message: str) -> Diagnostic:
+    return build_error(
+        "the-journal-cannot-be-written",
+        f"{message} Steps that were running have ended; no further one was started.",
+    )
+
+
+def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list[Diagnostic]:
+    """Flush and compact; if the backend fails, write the state to a local file. Remaining steps of a failed
+    or interrupted apply stay in the journal.
+    """
+    document = codec.encode_state(state)
+    try:
+        recorder.flush()
+        remaining = None if complete else recorder.get_remaining()
+        preserved = [
+            journal.encode_record(record)
+            for record in (*recorder.list_open_intents(), *_list_remaining_records(remaining))
+        ]
+        run.project.backend.rewrite_journal(document, preserved)
+    except BackendProblem as problem:
+        if not recorder.has_written:
+            # No step starts before its intent is written, so this state must not be pushed.
+            detail = f"{problem} Nothing was done, and the plan still applies."
+            return [build_error("the-state-cannot-be-written", detail)]
+        return [_save_rescue_file(run, document, str(problem))]
+    return []
+
+
+def _list_remaining_records(remaining: UnfinishedApply | None) -> list[Record]:
+    return remaining.build_records() if remaining else []
+
+
+def _refresh_encryption(run: Run) -> list[Diagnostic]:
+    """Write the state again if it uses a fallback encryption method."""
+    backend = run.project.backend
+    try:
+        if isinstance(backend, EncryptedStorage) and backend.is_outdated():
+            backend.rewrite_journal(codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
+    except BackendProblem as problem:
+        return [build_error("the-state-cannot-be-written", str(problem))]
+    return []
+
+
+def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
+    """Write a state rejected by the backend to a file, by default next to the configuration. Return the
+    error.
+    """
+    context = run.project.context
+    path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE
+    try:
+        if isinstance(run.project.backend, EncryptedStorage):
+            document = run.project.backend.encrypt_document(document)
+    except BackendProblem as problem:
+        return build_error(
+            "the-state-could-not-be-saved", f"{message} It could not be encrypted either: {problem}"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_output(str(path), document, private=True)
+    except OSError as problem:
+        return build_error(
+            "the-state-could-not-be-saved",
+            f"{message} It could not be written to {path} either ({problem.strerror}). The journal holds "
+            f"what "
+            "was recorded before; run `nexusform apply -resume` once the backend works again.",
+        )
+    if context.rescue_path:
+        resume_note = "-resume puts it there once the backend works again."
+        return build_error(
+            "the-state-could-not-be-saved", f"{message} It was written to {path} instead. {resume_note}"
+        )
+    return build_error(
+        "the-state-could-not-be-saved",
+        f"{message} It was written to {path} instead. When the backend works again, run "
+        f"`nexusform state push {path}`, then remove that file.",
+    )

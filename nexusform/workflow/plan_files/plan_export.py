@@ -1,0 +1,41 @@
+"""Export of a saved plan for other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.plans.plan import Plan
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.plan_files.saved_plans import read_plan
+
+# What writes a plan in another tool's form: the text ("" where the plan holds nothing of the kind), and what
+# of the plan it does not say.
+Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
+
+_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_targets("exports"))
+FORMATS: Final = tuple(_WRITERS)
+
+
+class ExportResult(Struct, frozen=True):
+    """The text, "" without content, and diagnostics."""
+
+    text: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def export_plan(context: CommandContext, path: str, format_name: str) -> ExportResult:
+    """Write a saved plan in another tool's format."""
+    saved, problems = read_plan(path, context)
+    if saved is None or has_errors(problems):
+        return ExportResult(diagnostics=tuple(problems))
+    plan = saved.plan
+    if plan.errored:
+        detail = f"The plan in {path} has errors, so it says of no VM where it goes. Plan again."
+        return ExportResult(diagnostics=(*problems, build_error("plan-not-exported", detail)))
+    text, export_diagnostics = _WRITERS[format_name](plan)
+    return ExportResult(text, (*problems, *export_diagnostics))

@@ -1,0 +1,72 @@
+"""Signing of saved plans, and verification of signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.encryption.keys import EncryptionProblem
+from nexusform.encryption.signatures import check_signature, sign_digest
+from nexusform.files.regular_files import Confinement
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.interfaces.state_storage import is_encrypted
+from nexusform.plans.saved import plan_file
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.encryption_settings import encrypt_plan
+from nexusform.workflow.opening.system_io import read_file, write_output
+from nexusform.workflow.plan_files.saved_plans import Signer, decrypt_document, read_limited_file
+
+_MAX_KEY_BYTES: Final = 1 << 16  # bytes
+
+
+def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
+    """Create a signer with the key in a file, or return an error."""
+    try:
+        key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
+        sign_digest("", key, key_file)
+    except (FileProblem, EncryptionProblem) as problem:
+        return None, [build_error("the-plan-cannot-be-signed", str(problem))]
+    return lambda digest: sign_digest(digest, key, key_file), []
+
+
+def sign_plan(path: str, key_file: str, context: CommandContext) -> list[Diagnostic]:
+    """Sign the plan in a file; an encrypted file stays encrypted."""
+    signer, problems = create_signer(key_file, context.confinement)
+    if signer is None:
+        return problems
+    try:
+        content = read_limited_file(path, context)
+    except FileProblem as problem:
+        return [build_error("the-plan-cannot-be-read", str(problem))]
+    data, problems = decrypt_document(content, path, context)
+    saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
+    members = plan_file.unpack_archive(data) if saved is not None else None
+    if members is None:
+        return [*problems, *new_problems]
+    document = plan_file.pack_archive(plan_file.sign_members(members, signer))
+    if is_encrypted(content):
+        document, problems = encrypt_plan(document, load_project_configuration(context)[0], context)
+    return problems if has_errors(problems) else [*problems, *write_signed_plan(path, document)]
+
+
+def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diagnostic]:
+    """Replace a plan file with its signed version, which may come in pieces."""
+    try:
+        write_output(path, document, private=True)
+    except OSError as problem:
+        detail = f'"{path}" cannot be written: {problem.strerror}.'
+        return [build_error("the-plan-cannot-be-saved", detail)]
+    return []
+
+
+def verify_signature(
+    signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
+) -> list[Diagnostic]:
+    """Return errors if a plan is not signed with the key of the public half in a file."""
+    try:
+        key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
+        check_signature(signature, signed_digest, key, key_file)
+    except (FileProblem, EncryptionProblem) as problem:
+        return [build_error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
+    return []

@@ -1,0 +1,113 @@
+"""Dependency graph of the resources of a configuration or a saved plan."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.source import SourceFile
+from nexusform.planning.preparation.planning_order import compute_planning_order
+from nexusform.plans.plan import Plan
+from nexusform.resource_types.registry import build_registries
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.plan_files.saved_plans import read_plan
+
+Edge = tuple[str, str]
+
+# graphviz needs minutes for thousands of resources, and such a drawing is useless.
+_TIMEOUT_SECONDS: Final = 120
+
+
+class Graph(Struct, frozen=True):
+    """Names and (from, to) pairs: `from` depends on `to`. `is_drawable` is false after errors."""
+
+    nodes: tuple[str, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    is_drawable: bool = True
+
+
+def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool = False) -> Graph:
+    """Build the graph of the configuration's blocks or of a saved plan's instances. With `destroy` the edges
+    are reversed.
+    """
+    if plan_path:
+        saved, problems = read_plan(plan_path, context)
+        graph = (
+            _build_plan_graph(saved.plan) if saved else Graph(diagnostics=tuple(problems), is_drawable=False)
+        )
+    else:
+        graph = _build_configuration_graph(context)
+    if not destroy:
+        return graph
+    reversed_edges = tuple((b, a) for a, b in graph.edges)
+    return Graph(
+        nodes=graph.nodes,
+        edges=reversed_edges,
+        diagnostics=graph.diagnostics,
+        sources=graph.sources,
+        is_drawable=graph.is_drawable,
+    )
+
+
+def _build_configuration_graph(context: CommandContext) -> Graph:
+    """Build the graph of blocks and their planning dependencies."""
+    configuration, problems = load_project_configuration(context)
+    if configuration is None:
+        return Graph(diagnostics=tuple(problems), is_drawable=False)
+    order, new_problems = compute_planning_order(configuration, build_registries().resource_types)
+    problems += new_problems
+    nodes = tuple(str(block.address) for block in order.blocks)
+    addresses = {block.address for block in order.blocks}
+    edges: list[tuple[str, str]] = []
+    for block in order.blocks:
+        dependencies = [
+            dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses
+        ]
+        edges += [(str(block.address), str(dependency)) for dependency in dependencies]
+    return Graph(
+        nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=bool(nodes) or not problems
+    )
+
+
+def _build_plan_graph(plan: Plan) -> Graph:
+    """Build the graph of changes and their dependencies."""
+    nodes = tuple(str(change.address) for change in plan.changes)
+    by_resource: dict[str, list[str]] = {}
+    for change in plan.changes:
+        by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
+    edges: list[tuple[str, str]] = []
+    for change in plan.changes:
+        for resource in change.dependencies:
+            edges += [(str(change.address), dependency) for dependency in by_resource.get(resource, ())]
+    return Graph(nodes, tuple(edges))
+
+
+# --- drawing, by graphviz where it is installed ------------------------------------------------
+
+
+def render_dot_svg(dot: str) -> str:
+    """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError."""
+    program = shutil.which("dot")
+    if program is None:
+        raise OSError("graphviz is not installed: there is no program dot in the PATH")
+    try:
+        result = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
+            [program, "-Tsvg"],
+            input=dot,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise OSError(f"dot did not draw it: {problem}") from None
+    if result.returncode != 0:
+        raise OSError(f"dot did not draw it: {result.stderr.strip()}")
+    return result.stdout.rstrip("\n") + "\n"

@@ -1,0 +1,113 @@
+"""Target of `show`: the state, a saved plan, or one resource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import FileProblem
+from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    AddressProblem,
+    compute_address_order,
+    parse_pattern,
+)
+from nexusform.state import codec
+from nexusform.state.objects import EMPTY, InstanceState, State
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import find_backend
+from nexusform.workflow.opening.stored_state import load_schemas, read_stored_state
+from nexusform.workflow.plan_files.saved_plans import (
+    decrypt_document,
+    get_sources,
+    load_plan_configuration,
+    read_limited_file,
+    read_plan,
+    read_prior_state,
+)
+
+
+class ShowTarget(Struct, frozen=True):
+    """The contents to show: a saved plan with its configuration and prior state, or a state with the selected
+    `instances` (None: all).
+    """
+
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] | None = None
+    saved: SavedPlan | None = None
+    configuration: Configuration | None = None
+    state: State = EMPTY
+    instances: Mapping[Address, InstanceState] | None = None
+
+
+def find_show_target(context: CommandContext, target: str) -> ShowTarget:
+    """Find the target: an existing file, else an address; "" is the whole state."""
+    if target and Path(target).is_file():
+        return _read_file(context, target)
+    pattern: AddressPattern | None = None
+    if target:
+        try:
+            pattern = parse_pattern(target)
+        except AddressProblem as problem:
+            return ShowTarget(
+                (build_error("nothing-to-show", f'There is no file "{target}", and {problem}'),)
+            )
+    backend, problems, sources = find_backend(context)
+    if backend is None:
+        return ShowTarget(tuple(problems), sources)
+    stored, new_problems = read_stored_state(backend)
+    problems += new_problems
+    if stored is None:
+        return ShowTarget(tuple(problems), sources)
+    if pattern is None:
+        return ShowTarget(tuple(problems), sources, state=stored.state)
+    return _select_instances(stored.state, pattern, target, problems, sources)
+
+
+def _select_instances(
+    state: State,
+    pattern: AddressPattern,
+    target: str,
+    problems: list[Diagnostic],
+    sources: Mapping[str, SourceFile],
+) -> ShowTarget:
+    """Select the part of a state at an address."""
+    addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
+    if not addresses:
+        suggestion = suggest_name(target, [str(a) for a in state.instances])
+        problems.append(
+            build_error("no-such-resource-in-the-state", f"The state holds nothing at {target}.{suggestion}")
+        )
+    instances = {address: state.instances[address] for address in addresses}
+    return ShowTarget(tuple(problems), sources, state=state, instances=instances)
+
+
+def _read_file(context: CommandContext, path: str) -> ShowTarget:
+    """Read a file: a saved plan or a state."""
+    try:
+        content = read_limited_file(path, context)
+    except FileProblem as problem:
+        return ShowTarget((build_error("nothing-to-show", str(problem)),))
+    content, problems = decrypt_document(content, path, context)
+    if has_errors(problems):
+        return ShowTarget(tuple(problems))
+    if not content.startswith(b"PK"):
+        state, problems = codec.decode_state(content, path, load_schemas())
+        return ShowTarget(tuple(problems), state=state or EMPTY)
+    saved, problems = read_plan(path, context)
+    if saved is None:
+        return ShowTarget(tuple(problems))
+    configuration, _ = load_plan_configuration(context, saved)
+    prior, new_problems = read_prior_state(saved, path)
+    problems += new_problems
+    if has_errors(problems):
+        return ShowTarget(tuple(problems))
+    sources = get_sources(saved)
+    return ShowTarget(tuple(problems), sources, saved, configuration, prior or EMPTY)

@@ -1,0 +1,190 @@
+"""Validation of a plan by providers and their servers. Only changes without errors are validated, because
+their values are final. Changes with errors, or dependent on them, are skipped and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Final
+
+from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, build_error
+from nexusform.diagnostics.source import Span
+from nexusform.interfaces.plugins import (
+    UNFINISHED_KEY,
+    ChangeRequest,
+    ChangeValidator,
+    DryRunReporter,
+    ObjectKey,
+    Provider,
+    ProviderProblem,
+)
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.plans.plan import Action, Change
+from nexusform.resources.address import AddressProblem, parse_address
+from nexusform.resources.graph import find_reachable
+
+_SENT_ACTIONS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
+# References to these are unknown while they have errors, and unknown values are not validated.
+_UNKNOWN_BLOCKS: Final = ("locals", "output", "check")
+FlawCheck = Callable[[Change], str]
+
+
+def validate_changes(
+    result: PlanResult,
+    providers: Mapping[str, Provider],
+    configuration: Configuration,
+    errors: Iterable[Diagnostic],
+) -> list[Diagnostic]:
+    """Return the errors that providers predict for their changes. `errors` are those outside of the plan."""
+    find_flaw = create_flaw_check(result, configuration, errors)
+    diagnostics: list[Diagnostic] = []
+    for name, provider in providers.items():
+        if not isinstance(provider, ChangeValidator):
+            continue
+        if isinstance(provider, DryRunReporter):
+            changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
+        else:
+            changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
+        try:
+            problems = provider.validate_changes(
+                [_build_request(change, find_flaw(change)) for change in changes]
+            )
+        except ProviderProblem as problem:
+            diagnostics.append(build_error("reading-what-stands-failed", str(problem)))
+            continue
+        diagnostics += _build_diagnostics(changes, problems)
+    return diagnostics
+
+
+def report_skipped_checks(
+    result: PlanResult, providers: Mapping[str, Provider], reason: str
+) -> list[Diagnostic]:
+    """Return the diagnostics of providers whose server is not queried; `reason` is a clause without a full
+    stop.
+    """
+    diagnostics: list[Diagnostic] = []
+    for name, provider in providers.items():
+        if isinstance(provider, DryRunReporter):
+            changes = _select_changes(result, name)
+            requests = [_build_request(change, "") for change in changes]
+            diagnostics += _build_diagnostics(changes, provider.report_skipped(requests, reason))
+    return diagnostics
+
+
+def _select_changes(
+    result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS
+) -> list[Change]:
+    """Select the changes of a provider."""
+    return [
+        change for change in result.plan.changes if change.provider == provider and change.action in actions
+    ]
+
+
+def _build_diagnostics(
+    changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]
+) -> Iterator[Diagnostic]:
+    """Yield the problems of changes at their source locations."""
+    for number, problem in problems:
+        change = changes[number]
+        details = {"block": change.block, "brief": problem.brief}
+        yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
+
+
+def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
+    """Return the verdicts of providers on the validated plan."""
+    texts = (
+        provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunReporter)
+    )
+    return tuple(filter(None, texts))
+
+
+def _build_request(change: Change, flaw: str) -> ChangeRequest:
+    """Build the request of a change for its provider, in one step."""
+    key = ObjectKey(change.address.type, change.id, change.creation)
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
+    progress_note = (change.private or {}).get(UNFINISHED_KEY)
+    unfinished = progress_note if prior else None
+    return ChangeRequest(
+        key,
+        str(change.address),
+        prior,
+        change.after,
+        final_attributes=change.after,
+        unfinished_change=unfinished,
+        ignored_paths=change.ignored_paths,
+        replaced_attributes=change.before if change.action is Action.REPLACE else None,
+        skip_reason=flaw,
+    )
+
+
+# --- what is sound -----------------------------------------------------------------------------------
+
+
+def create_flaw_check(
+    result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
+) -> FlawCheck:
+    """Create a function that returns why a change cannot be validated, or "": it has an error, depends on a
+    block with an error, or some error has unknown consequences.
+    """
+    errors = [item for item in (*result.plan.diagnostics, *other_errors) if item.severity is Severity.ERROR]
+    if not errors:
+        return _return_no_flaw
+    blocks = list(iterate_resource_blocks(configuration))
+    known_addresses = {str(item.address) for item in blocks} | {
+        str(item.address.config_address) for item in result.plan.changes
+    }
+    blocks_with_errors: set[str] = set()
+    for item in errors:
+        addresses = _find_blocks(item, blocks, known_addresses)
+        if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
+            return partial(_return_flaw, f"the plan is in error ({item.summary})")
+        blocks_with_errors |= addresses
+    dependencies: dict[str, list[str]] = {}
+    for block, dependency in result.edges:
+        dependencies.setdefault(block, []).append(dependency)
+    return partial(_find_flaw, blocks_with_errors, dependencies)
+
+
+def _return_no_flaw(_change: Change) -> str:
+    return ""
+
+
+def _return_flaw(flaw: str, _change: Change) -> str:
+    return flaw
+
+
+def _find_flaw(
+    blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change
+) -> str:
+    address = str(change.address.config_address)
+    if address in blocks_with_errors:
+        return "it is in error"
+    for dependency in sorted(
+        find_reachable(dependencies.get(address, ()), lambda block: dependencies.get(block, ()))
+    ):
+        if dependency in blocks_with_errors:
+            return f"it hangs on {dependency}, which is in error"
+    return ""
+
+
+def _find_blocks(
+    diagnostic: Diagnostic, blocks: Sequence[ResourceBlock], known_addresses: AbstractSet[str]
+) -> set[str]:
+    """Return the resource and data blocks of a diagnostic: all at its location."""
+    subject = diagnostic.subject
+    blocks_at_location = {
+        str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)
+    }
+    try:
+        address = str(parse_address(diagnostic.address).config_address) if diagnostic.address else ""
+    except AddressProblem:  # the address of a module
+        address = ""
+    return blocks_at_location | ({address} & known_addresses)
+
+
+def _is_within(part: Span, block_span: Span) -> bool:
+    return part.filename == block_span.filename and block_span.start <= part.start < block_span.end

@@ -1,0 +1,351 @@
+"""Checks whether a saved plan may be applied: re-planning gives the same plan, and nothing prevents it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+import nexusform
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning
+from nexusform.diagnostics.phrases import format_first, format_list
+from nexusform.files.regular_files import Confinement, OutsideConfinement
+from nexusform.interfaces.plugins import FileProblem, Files
+from nexusform.planning.modules.outputs import read_all_data
+from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
+from nexusform.plans.impact.guard_rails import list_broken_limits
+from nexusform.plans.plan import Mode, Plan
+from nexusform.plans.saved.comparison import list_different_parts, list_visible_differences
+from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.workflow.opening.command_context import load_project_configuration
+from nexusform.workflow.opening.system_io import find_commit
+from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
+
+_MAX_NAMES: Final = 5
+
+
+class CheckedPlan(Struct, frozen=True):
+    """The plan to apply (None: rejected) with diagnostics."""
+
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def check_saved_plan(
+    run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False
+) -> CheckedPlan:
+    """Check whether a saved plan may be applied to the current state. Re-planning must give the same plan. If
+    inputs of the plan changed, or with `replan`, providers are read again; otherwise the same inputs are used
+    and every part must match. `is_verified`: its signature was verified, so that it need not be reproducible
+    here.
+    """
+    rejection = _check_applicable(run, saved) or _check_confinement(run, saved.plan)
+    if rejection is not None:
+        return CheckedPlan(None, (rejection,))
+    warnings = _check_configuration(run, saved)
+    verdict = _compare_plan(run, saved, replan=replan, is_verified=is_verified)
+    return replace(verdict, diagnostics=(*warnings, *verdict.diagnostics))
+
+
+def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
+    plan = saved.plan
+    if plan.serial != run.stored.state.serial:
+        return _compare_stale_plan(run, plan)
+    changed_inputs = _list_changed_inputs(run, saved)
+    if not changed_inputs and not replan:
+        return _verify_replanned(run, saved, is_verified=is_verified)
+    new_plan = run.plan(get_plan_options(plan)).plan
+    differences = _describe_differences(plan, new_plan)
+    if differences:
+        return CheckedPlan(None, (_build_different_plan_error(changed_inputs, differences),))
+    if changed_inputs:
+        return CheckedPlan(new_plan, tuple(map(_build_changed_input_warning, changed_inputs)))
+    return _verify_replanned(run, saved, is_verified=is_verified)
+
+
+def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
+    """Accept the plan if planning with the same configuration, state, time and observations gives the same
+    plan.
+    """
+    plan, reason = saved.plan, _explain_not_reproducible(run, saved)
+    if not reason:
+        new_plan = run.rebuild_plan(plan)
+        if not new_plan.errored:
+            return _compare_parts(plan, new_plan)
+        first_error = next(
+            diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR
+        )
+        reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
+        if _has_all_inputs(run, plan):
+            # The original planning with the same inputs succeeded.
+            return _reject_plan(reason)
+    return (
+        CheckedPlan(plan, (_build_unverified_warning(reason),))
+        if is_verified
+        else CheckedPlan(None, (_build_unreproducible_error(reason),))
+    )
+
+
+def _compare_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
+    differing_parts = list_different_parts(plan, new_plan)
+    if differing_parts:
+        return _reject_plan(f"Its {format_list(differing_parts)} are not those that planning gives.")
+    return CheckedPlan(plan)
+
+
+def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
+    """Explain why a plan cannot be reproduced, or return ""."""
+    plan = saved.plan
+    if plan.nexusform_version != nexusform.__version__:
+        return f"It was made by nexusform {plan.nexusform_version}."
+    changed_files = _list_changed_files(plan.basis.files, run.project.files)
+    return f"It was made of another {format_first(changed_files, _MAX_NAMES)}." if changed_files else ""
+
+
+def _has_all_inputs(run: Run, plan: Plan) -> bool:
+    """Return whether the plan's configuration is here and all of its external inputs are readable."""
+    project = run.project
+    if plan.basis.states:
+        return False
+    files = [*plan.basis.files, *plan.basis.data_files]
+    return all(_is_readable(path, project.files) for path in files)
+
+
+def _is_readable(path: str, files: Files) -> bool:
+    try:
+        files.read(path)
+    except FileProblem:
+        return False
+    return True
+
+
+def _build_unverified_warning(reason: str) -> Diagnostic:
+    return build_warning(
+        "what-the-plan-shows-was-not-compared",
+        f"{reason} What it shows could not be compared with what planning gives; it is applied because its "
+        "signature was verified.",
+    )
+
+
+def _build_unreproducible_error(reason: str) -> Diagnostic:
+    return build_error(
+        "saved-plan-cannot-be-made-again",
+        f"{reason} So nobody can tell here whether it means what it shows. Nothing was done. Plan again; or, "
+        "where it was signed, apply it with -verify=key:FILE.",
+    )
+
+
+def _reject_plan(problem: str) -> CheckedPlan:
+    rejection = build_error(
+        "saved-plan-does-not-mean-what-it-shows",
+        f"{problem} What a plan shows follows from its configuration and the state; somebody changed this "
+        "one. Plan again and review the new plan.",
+    )
+    return CheckedPlan(None, (rejection,))
+
+
+def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
+    """Return an error if a saved plan cannot be applied to the current state."""
+    plan, state = saved.plan, run.stored.state
+    if plan.errored:
+        return build_error(
+            "saved-plan-has-errors", "A plan with errors cannot be applied. Mend them and plan again."
+        )
+    limits = list_broken_limits(plan)
+    if limits:
+        return build_error(
+            "saved-plan-breaks-a-guard-rail",
+            f"When it was made, it broke {format_list(limits)}. Nothing was done. If that is meant, plan "
+            f"again "
+            "with a limit that allows it.",
+        )
+    if plan.workspace != run.project.workspace:
+        return build_error(
+            "saved-plan-is-for-another-workspace",
+            f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
+        )
+    if saved.digest in state.applied_plans:
+        return build_error(
+            "saved-plan-was-applied-already",
+            "The state says that this very plan was applied. If that apply did not come to its end, "
+            "`nexusform apply -resume` does what it left to do; otherwise plan again.",
+        )
+    if plan.lineage != state.lineage:
+        return build_error(
+            "saved-plan-does-not-match-the-state",
+            f"The plan was made for {_format_lineage(plan.lineage)}, and here is "
+            f"{_format_lineage(state.lineage)}. Plan again.",
+        )
+    return None
+
+
+def _format_lineage(lineage: str) -> str:
+    return f'the state with lineage "{lineage}"' if lineage else "an empty state"
+
+
+def _compare_stale_plan(run: Run, plan: Plan) -> CheckedPlan:
+    """Accept a plan of an older serial if re-planning gives the same changes."""
+    if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
+        return CheckedPlan(
+            None, (_build_stale_error(run, plan, "Plans with special options are not compared."),)
+        )
+    new_plan = run.plan(get_plan_options(plan)).plan
+    differences = _describe_differences(plan, new_plan)
+    if differences:
+        return CheckedPlan(
+            None, (_build_stale_error(run, plan, f"Planning again gives other changes: {differences}"),)
+        )
+    serial_warning = build_warning(
+        "the-state-changed-since-the-plan-was-saved",
+        f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
+        "Planning again gives the identical changes, so they are applied.",
+    )
+    return CheckedPlan(new_plan, (serial_warning,))
+
+
+def _describe_differences(plan: Plan, new_plan: Plan) -> str:
+    """Return the differences that a reviewer would see in a new plan, or ""."""
+    if new_plan.errored:
+        first_error = next(
+            diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR
+        )
+        return f"it fails ({first_error.summary}{', ' if first_error.address else ''}{first_error.address})."
+    names = list_visible_differences(plan, new_plan)
+    return f"{format_first(names, _MAX_NAMES)}." if names else ""
+
+
+# --- what it was made of -----------------------------------------------------------------------
+
+
+def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
+    """Return an error if a confined run cannot check the inputs of the plan for changes."""
+    context = run.project.context
+    if not context.confinement.root:
+        return None
+    paths = (*plan.basis.files, *plan.basis.data_files)
+    names = [f'"{path}"' for path in paths if not _is_admitted(context.confinement, path)]
+    if plan.basis.states:
+        readable = _read_states(run)
+        names += [f"the state that {name} reads" for name in plan.basis.states if name not in readable]
+    if not names:
+        return None
+    return build_error(
+        "saved-plan-reads-what-is-confined",
+        f"It was made of {format_first(names, _MAX_NAMES)}, which a confined run does not read, so that "
+        f"nobody "
+        f"can tell whether it is another now. Nothing was done.{context.confinement_note}",
+    )
+
+
+def _is_admitted(confinement: Confinement, path: str) -> bool:
+    try:
+        confinement.resolve(path)
+    except OutsideConfinement:
+        return False
+    return True
+
+
+def _read_states(run: Run) -> Mapping[str, str]:
+    """Read the readable states of other configurations: lineage and serial by address of the data block."""
+    evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
+    read_all_data(run.project.configuration, evaluation)
+    return evaluation.settings.reads.states
+
+
+def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
+    """List the changed inputs of the plan: the state of that serial, inventories, other states."""
+    plan, changed_inputs = saved.plan, []
+    if plan.prior_digest != run.stored.digest:
+        changed_inputs.append(f"the state under serial {plan.serial}")
+    changed_inputs += [
+        f'"{path.removeprefix("./")}"'
+        for path in _list_changed_files(plan.basis.data_files, run.project.files)
+    ]
+    if plan.basis.states:
+        current_states = _read_states(run)
+        # An unreadable state counts as unchanged.
+        changed_states = [
+            name for name, state in plan.basis.states.items() if current_states.get(name, state) != state
+        ]
+        changed_inputs += [f"the state that {name} reads" for name in changed_states]
+    return changed_inputs
+
+
+def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
+    """List the files with changed content; missing files do not count."""
+    changed_files: list[str] = []
+    for path, digest in digests.items():
+        try:
+            content = files.read(path)
+        except FileProblem:
+            continue
+        if sha256(content).hexdigest() != digest:
+            changed_files.append(path)
+    return changed_files
+
+
+def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
+    """Return a warning if the directory's configuration differs from the reviewed one."""
+    configuration, _ = load_project_configuration(run.project.context)
+    if configuration is None or not configuration.files:
+        return []
+    current_texts = {name: file.text for name, file in configuration.files.items()}
+    names = [
+        name
+        for name in {**saved.configuration_files, **current_texts}
+        if saved.configuration_files.get(name) != current_texts.get(name)
+    ]
+    names += _list_changed_files(saved.plan.basis.files, run.project.files)
+    if not names:
+        return []
+    context = run.project.context
+    commit, current_commit = (
+        saved.plan.basis.commit,
+        find_commit(context.directory, context.environment, context.directory_confinement),
+    )
+    commits = (
+        f" The plan was made at commit {commit[:12]}, and here is {current_commit[:12]}."
+        if commit and current_commit
+        else ""
+    )
+    further_note = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return [
+        build_warning(
+            "configuration-changed-since-the-plan-was-saved",
+            f"{', '.join(names[:_MAX_NAMES])}{further_note}: another content than the plan was made "
+            f"of.{commits} "
+            "The plan is applied as it was reviewed; plan again to see what the configuration says now.",
+        )
+    ]
+
+
+def _build_changed_input_warning(name: str) -> Diagnostic:
+    return build_warning(
+        "what-the-plan-stands-on-changed",
+        f"Since the plan was made {name} changed. Planning again gives the identical changes, so they are "
+        "applied.",
+    )
+
+
+def _build_different_plan_error(changed_inputs: Sequence[str], differences: str) -> Diagnostic:
+    reason = (
+        f"Since the plan was made {' and '.join(changed_inputs)} changed, and planning"
+        if changed_inputs
+        else "Planning"
+    )
+    return build_error(
+        "saved-plan-is-not-what-planning-gives-now",
+        f"{reason} again gives something else: {differences} Nothing was done. Plan again and review the new "
+        f"plan.",
+    )
+
+
+def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
+    return build_error(
+        "saved-plan-is-stale",
+        f"The plan was made on serial {plan.serial} of the state, which has serial "
+        f"{run.stored.state.serial} now. {reason} Plan again and review the new plan.",
+    )

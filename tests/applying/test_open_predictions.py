@@ -1,0 +1,90 @@
+"""What stays open is noted as it was, in few bytes a VM."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.applying.open_predictions import (
+    OPEN_PREDICTIONS_KEY,
+    PredictedVm,
+    read_open_predictions,
+    set_open_predictions,
+)
+from nexusform.scheduling.decision import Certainty
+
+_SHARE = st.integers(0, 100).map(lambda percent: percent / 100)
+_TIED = st.integers(1, 99)
+_NAME = st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True)
+_MACHINE = st.from_regex(r"[a-z][a-z0-9,.-]{0,8}", fullmatch=True)
+_CERTAINTY = st.builds(
+    Certainty,
+    _SHARE,
+    _SHARE,
+    _SHARE,
+    st.tuples(_TIED, _TIED, _TIED),
+    st.none() | st.tuples(_SHARE, _SHARE, _SHARE),
+)
+_LANDINGS = st.lists(
+    st.builds(
+        PredictedVm,
+        st.integers(0, 10**6),
+        st.sampled_from(("r1", "r2")),
+        _MACHINE,
+        _CERTAINTY,
+        st.booleans(),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda landing: landing.number,
+).map(tuple)
+
+
+@given(st.dictionaries(_NAME, _LANDINGS, max_size=3))
+def test_a_note_reads_back_as_it_was(opened: dict[str, tuple[PredictedVm, ...]]) -> None:
+    noted = set_open_predictions({"other": 1}, opened)
+    read = read_open_predictions(json.loads(json.dumps(noted)))
+    assert {pool: set(landings) for pool, landings in read.items()} == {
+        pool: set(landings) for pool, landings in opened.items()
+    }
+    assert set_open_predictions(noted, {}) == {"other": 1}
+
+
+def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
+    landings = tuple(
+        PredictedVm(
+            number,
+            f"r{number % 8}",
+            f"r{number % 8}-bm{number // 8:02}",
+            Certainty((10 + number % 17) / 100, (1 + number % 5) / 100, 0.52, (8, 60 + number % 20, 2)),
+            is_machine_certain=False,
+            is_count_certain=False,
+        )
+        for number in range(100)
+    )
+    note = set_open_predictions(None, {"np": landings})
+    assert note is not None
+    assert len(json.dumps(note[OPEN_PREDICTIONS_KEY])) < 3072
+    alike = {
+        "np": tuple(PredictedVm(n, "r1", f"m{n:02}", Certainty(1, 1, 1), True, True) for n in range(100))
+    }
+    assert len(json.dumps(set_open_predictions(None, alike))) < 1024
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]]",
+        "[[1,2]]",
+        '[["r1",[false,false],1.0,1,[0,1],"m","1",1.0,1.0,1,1,null]]',
+        '[["r1",[false,false],1.0,1,[0,1],"m","1,2",[1.0],1.0,1,1,null]]',
+        '[["r1",[false,false],1.0,1,[0,1],"m","1,2",1.0,1.0,1,1,[1.0,1.0,[1.0]]]]',
+    ],
+)
+def test_a_note_that_says_something_else_is_none(text: str) -> None:
+    assert read_open_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}

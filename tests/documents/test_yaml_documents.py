@@ -1,0 +1,143 @@
+"""YAML as Kubernetes reads it: plain data, places, and bounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nexusform.documents.yaml_documents import MAX_BYTES, parse_yaml
+
+
+def data(text: str) -> object:
+    stream = parse_yaml("f.yaml", text)
+    assert stream.findings == ()
+    (document,) = stream.documents
+    return document.data
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("1", 1),
+        ("-7", -7),
+        ("010", 8),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("0b101", 5),
+        ("1.50", 1.5),
+        ("1e3", 1000.0),
+        ("yes", True),
+        ("Off", False),
+        ("~", None),
+        ("2024-01-31", "2024-01-31"),
+        ("12:30:45", "12:30:45"),
+        ("1.2.3", "1.2.3"),
+        ('"1"', "1"),
+        ("'yes'", "yes"),
+        ("!!str 5", "5"),
+        ("500m", "500m"),
+        ("08", 8.0),
+        ("-", [None]),
+    ],
+)
+def test_scalars(written: str, value: object) -> None:
+    if written == "-":
+        assert data("- \n") == value
+        return
+    found = data(f"a: {written}\n")
+    assert found == {"a": value}
+    assert isinstance(found, dict)
+    assert type(found["a"]) is type(value)
+
+
+def test_keys_are_texts() -> None:
+    assert data("1: a\ntrue: b\n1.5: c\n") == {"1": "a", "true": "b", "1.5": "c"}
+    assert data("y: 1\n") == {"true": 1}  # as Kubernetes does
+
+
+def test_aliases_and_merges() -> None:
+    assert data("base: &b {x: 1, z: 2}\nmine: {<<: *b, z: 3}\nsame: *b\n") == {
+        "base": {"x": 1, "z": 2},
+        "mine": {"x": 1, "z": 3},
+        "same": {"x": 1, "z": 2},
+    }
+    assert data("a: {<<: [{x: 1}, {x: 2, z: 3}]}\n") == {"a": {"x": 1, "z": 3}}
+
+
+def test_merged_keys_keep_their_order_behind_those_of_the_mapping() -> None:
+    names = [f"key{number}" for number in range(12)]
+    base = ", ".join(f"{name}: 1" for name in names)
+    assert list(data(f"base: &b {{{base}}}\nmine: {{<<: *b, z: 3}}\n")["mine"]) == ["z", *names]
+
+
+def test_places() -> None:
+    stream = parse_yaml("f.yaml", "---\na:\n  - b: 1\n---\n# only a remark\n---\nc: 2\n")
+    first, second = stream.documents
+    assert (
+        first.find_position("a").line,
+        first.find_position("a", 0, "b").line,
+        first.find_position("a", 0, "b").column,
+    ) == (2, 3, 5)
+    assert first.find_position("a", 0, "missing", "deeper").line == 3
+    assert second.find_position("c").line == 7
+
+
+@pytest.mark.usefixtures("deep_calls")
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("a: 1\nb: [\n", 3, "did not find expected node content"),
+        ("a: *nobody\n", 1, '"*nobody" stands for nothing'),
+        ("a: !!python/object:os.system {}\n", 1, "is not supported"),
+        ("a: .inf\n", 1, "is not finite"),
+        ("a: 1e999\n", 1, "too large"),
+        ("? [1]\n: 2\n", 1, "a key must be a text or a number"),
+        ("~: 2\n", 1, "a key must be a text or a number"),
+        ("a: {<<: 3}\n", 1, "can be merged"),
+        ("a: !!int x\n", 1, "cannot be read as !!int"),
+        ("- " * 600 + "x", 1, "nested more than"),
+        ("[" * 3000, 1, "nested more than"),
+        ("a: \t b\n\tc: d\n", 2, ""),
+    ],
+)
+def test_broken_documents_say_where(text: str, line: int, said: str) -> None:
+    stream = parse_yaml("f.yaml", text)
+    assert stream.documents == ()
+    (finding,) = stream.findings
+    assert finding.line == line
+    assert said in finding.detail
+    assert str(finding).startswith(f"f.yaml, line {line}, column ")
+
+
+def test_documents_before_a_broken_one_are_kept() -> None:
+    stream = parse_yaml("f.yaml", "a: 1\n---\nb: [\n")
+    assert [document.data for document in stream.documents] == [{"a": 1}]
+    assert len(stream.findings) == 1
+
+
+def test_a_key_written_twice_is_a_warning_and_the_last_one_counts() -> None:
+    stream = parse_yaml("f.yaml", "a: 1\na: 2\n")
+    assert stream.documents[0].data == {"a": 2}
+    (finding,) = stream.findings
+    assert (finding.severity.value, finding.line) == ("warning", 2)
+
+
+def test_aliases_cannot_explode() -> None:
+    levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
+    (finding,) = parse_yaml("f.yaml", "l0: &l0 [x, x]\n" + levels).findings
+    assert "unfolds to more than" in finding.detail
+
+
+def test_size_is_bounded_and_bytes_must_be_text() -> None:
+    assert parse_yaml("f.yaml", b"#" * (MAX_BYTES + 1)).findings[0].id == "file-too-large"
+    (finding,) = parse_yaml("f.yaml", b"a: 1\nb: \xff\n").findings
+    assert (finding.line, finding.column) == (2, 4)
+    assert parse_yaml("f.yaml", b"\xef\xbb\xbfa: 1\n").documents[0].data == {"a": 1}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab01:-[]{}&*!|>\"'#,?%@`\n \t~.<", max_size=60))
+def test_no_text_is_too_odd(text: str) -> None:
+    stream = parse_yaml("f.yaml", text)
+    assert all(finding.line >= 0 for finding in stream.findings)

@@ -1,0 +1,77 @@
+"""The document's site as Azure would print it: taken over, replayed, and moved about."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from tests.domains.azure.captured_site import captured_site
+
+STATE = Path(__file__).parents[4] / "state" / "nexus-document.nfstate"
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site of the Nexus document after cluster E, exported with random names of nodes."""
+    monkeypatch.chdir(tmp_path)
+    captured_site(json.loads(STATE.read_text()), Path("export"))
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run_command_line(arguments)
+    return code, capsys.readouterr().out
+
+
+def test_the_documents_site_is_explained_and_each_moved_node_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    code, out = told(capsys, "plan", "-detailed-exitcode")
+    assert code == 0
+    assert "No changes." in out
+    code, out = told(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert code == 0
+    by_spread = {one["rack_spread"]: one for one in json.loads(out)["replays"]}
+    score = by_spread["pool"]
+    assert score["not_judged"] == {}
+    assert score["hits"] == score["judged"] > 100
+    assert 0 < score["sure_hits"] <= score["hits"]
+    assert 0 < score["hits_by_chance"] < score["hits"] * 0.7
+    assert by_spread["cluster"]["hits"] < by_spread["cluster"]["judged"]
+    text = Path("site.nf.hcl").read_text()
+    fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
+    Path("site.nf.hcl").write_text(fewer)
+    code, out = told(capsys, "plan", "-tie-breaks=0")
+    assert code == 0
+    assert f"{score['hits']:,} of {score['judged']:,} judged VMs (100.0 %)" in " ".join(out.split())
+    Path("site.nf.hcl").write_text(text)
+    vms = Path("export/virtual_machines.json")
+    vms.unlink()
+    score = json.loads(told(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
+    assert score["judged"] == 0
+    assert "not all that stands there was captured" in next(iter(score["not_judged"]))
+    vms.write_text("[]")
+    moved = move_some(share=0.05)
+    code, out = told(capsys, "reconcile", "-from=export", "-format=json")
+    assert code == 2
+    misses = {m["vm"].partition("[")[2][:-1] for c in json.loads(out)["clusters"] for m in c["misses"]}
+    assert misses == moved
+
+
+def move_some(share: float) -> set[str]:
+    """Put that share of the nodes on other machines by hand; their names."""
+    random = Random(11)
+    path = Path("export/kubernetes_clusters.json")
+    clusters = json.loads(path.read_text())
+    machines = sorted({node["bareMetalMachineId"] for cluster in clusters for node in cluster["nodes"]})
+    nodes = [node for cluster in clusters for node in cluster["nodes"]]
+    moved = random.sample(nodes, round(len(nodes) * share))
+    for node in moved:
+        node["bareMetalMachineId"] = random.choice([m for m in machines if m != node["bareMetalMachineId"]])
+    path.write_text(json.dumps(clusters))
+    return {node["name"] for node in moved}

@@ -1,0 +1,194 @@
+"""What placements select on the hub, and what overrides make of it, cluster by cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nexusform.domains.fleet.importers.fleet_model import (
+    NAMESPACE_ONLY,
+    WITH_SELECTED,
+    FleetOverride,
+    FleetPlacement,
+    JsonPatch,
+    ObjectSelector,
+    OverrideRule,
+)
+from nexusform.domains.fleet.planning.overrides import OverrideIndex, render_resources
+from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
+from nexusform.domains.fleet.planning.resource_selectors import HubIndex, select_resources
+from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint, parse_manifests
+from nexusform.kubernetes.matching import build_label_selector
+from nexusform.state.objects import State
+from tests.planning.harness import good, plan, state_of, warnings
+
+HUB = """
+{apiVersion: v1, kind: Namespace, metadata: {name: web, labels: {team: a}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: web}, data: {a: "1"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt, namespace: web}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: lonely, namespace: web}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop, namespace: web}
+spec: {replicas: 1, args: [x, w]}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: db, labels: {team: b}}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: once, namespace: db}}
+"""
+RBAC = "rbac.authorization.k8s.io"
+
+
+def hub() -> tuple[Manifest, ...]:
+    return parse_manifests("hub", HUB).manifests
+
+
+def chosen(*selectors: ObjectSelector, namespace: str = "") -> list[str]:
+    return [
+        m.title
+        for m in select_resources(FleetPlacement("p", namespace, selectors=selectors), HubIndex(hub()))
+    ]
+
+
+def namespace(name: str = "", scope: str = "NamespaceWithResources", **labels: str) -> ObjectSelector:
+    return ObjectSelector(
+        "", "v1", "Namespace", name, build_label_selector(labels) if labels else None, scope
+    )
+
+
+def test_a_namespace_comes_with_what_is_in_it() -> None:
+    assert chosen(namespace("web")) == ["Namespace web", "ConfigMap web/settings", "Deployment web/shop"]
+    assert chosen(namespace("web", NAMESPACE_ONLY)) == ["Namespace web"]
+    picky = ObjectSelector("", "v1", "ConfigMap", "settings")
+    assert chosen(namespace("web", WITH_SELECTED), picky) == ["Namespace web", "ConfigMap web/settings"]
+
+
+def test_by_labels_by_kind_and_never() -> None:
+    assert chosen(namespace(team="b")) == ["Namespace db", "Job db/once"]
+    assert chosen(ObjectSelector(RBAC, "v1", "ClusterRole")) == ["ClusterRole reader"]
+    assert chosen(namespace("kube-system")) == []
+    assert "Namespace kube-system" not in chosen(namespace())
+    assert chosen(namespace("web"), namespace(team="a"))[:1] == ["Namespace web"]
+    assert chosen() == []
+
+
+def test_a_namespaced_placement_stays_in_its_namespace() -> None:
+    maps = ObjectSelector("", "v1", "ConfigMap")
+    assert chosen(maps, namespace="web") == ["ConfigMap web/settings"]
+    assert chosen(maps, namespace="db") == []
+
+
+def test_jobs_cannot_be_seen_to_be_available() -> None:
+    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    db = select_resources(FleetPlacement("p", selectors=(namespace("db"),)), HubIndex(hub()))
+    assert is_availability_tracked(web)
+    assert not is_availability_tracked(db)
+    assert compute_fingerprint(web) != compute_fingerprint(web[:-1])
+
+
+# --- overrides ---------------------------------------------------------------------------------
+
+
+def override(*rules: OverrideRule, selector: ObjectSelector | None = None, **more: Any) -> FleetOverride:
+    given = {"name": "o", "namespace": "web", "placement": "p"} | more
+    shop = ObjectSelector("apps", "v1", "Deployment", "shop")
+    return FleetOverride(**given, selectors=(selector or shop,), rules=rules)
+
+
+def patch(operation: str, path: str, value: Any = None) -> OverrideRule:
+    return OverrideRule((), (JsonPatch(operation, path, value),))
+
+
+def spec(*overrides: FleetOverride, labels: dict[str, str] | None = None) -> Any:
+    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    found = render_resources(web, OverrideIndex(overrides).list_overrides("p"), "east", labels or {})
+    assert not found.failure, found.failure
+    return next((m.body["spec"] for m in found.manifests if m.kind == "Deployment"), None)
+
+
+def test_patches_go_in_order_and_the_last_wins() -> None:
+    assert spec(override(patch("replace", "/spec/replicas", 2), patch("replace", "/spec/replicas", 3))) == {
+        "replicas": 3,
+        "args": ["x", "w"],
+    }
+    assert spec(override(patch("add", "/spec/args/1", "m"))) == {"replicas": 1, "args": ["x", "m", "w"]}
+    assert spec(override(patch("add", "/spec/args/-", "z")))["args"] == ["x", "w", "z"]
+    assert spec(override(patch("remove", "/spec/args/0")))["args"] == ["w"]
+    assert spec(override(patch("remove", "/spec/replicas"))) == {"args": ["x", "w"]}
+
+
+def test_namespaced_overrides_win_over_those_of_the_cluster() -> None:
+    wide = override(patch("replace", "/spec/replicas", 7), selector=namespace("web"), name="z", namespace="")
+    narrow = override(patch("replace", "/spec/replicas", 2), name="a")
+    only = override(patch("replace", "/spec/replicas", 7), name="z", namespace="", selector=None)
+    assert spec(narrow, only)["replicas"] == 2
+    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    assert "doc is missing key: /spec/replicas" in render_resources(web, (wide,), "east", {}).failure
+
+
+def test_variables_and_cluster_selectors() -> None:
+    named = override(patch("add", "/spec/name", "${MEMBER-CLUSTER-NAME}-${MEMBER-CLUSTER-LABEL-KEY-region}"))
+    assert spec(named, labels={"region": "eu"})["name"] == "east-eu"
+    web = select_resources(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    assert "label key region not found on cluster east" in render_resources(web, (named,), "east", {}).failure
+    eu = OverrideRule((build_label_selector({"region": "eu"}),), (JsonPatch("replace", "/spec/replicas", 9),))
+    assert spec(override(eu), labels={"region": "eu"})["replicas"] == 9
+    assert spec(override(eu), labels={"region": "us"})["replicas"] == 1
+    nobody = OverrideRule(None, (JsonPatch("replace", "/spec/replicas", 9),))
+    assert spec(override(nobody))["replicas"] == 1
+
+
+def test_delete_leaves_the_object_out_and_others_are_not_touched() -> None:
+    assert spec(override(OverrideRule((), delete=True))) is None
+    assert spec(override(patch("replace", "/spec/replicas", 9), placement="other"))["replicas"] == 1
+    assert spec(override(patch("replace", "/spec/replicas", 9), placement=""))["replicas"] == 9
+    assert hub()[4].body["spec"] == {"replicas": 1, "args": ["x", "w"]}
+
+
+SHOP = """
+resource "fleet_hub_manifest" "app" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: ConfigMap
+    metadata:
+      name: settings
+      namespace: shopp
+  EOT
+}
+"""
+SPACE = """
+resource "fleet_hub_manifest" "space" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: shop
+  EOT
+}
+"""
+
+
+def namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
+    found = warnings(good(plan(text, *arguments, **options)))
+    return [each.detail for each in found if each.id == "namespace-is-not-on-the-hub"]
+
+
+def test_a_namespace_that_nothing_brings_to_the_hub_is_told() -> None:
+    [detail] = namespace_warnings(SHOP + SPACE)
+    assert "nothing brings the namespace shopp to the hub, which refuses ConfigMap shopp/settings" in detail
+    assert 'Did you mean "shop"?' in detail
+    right = SHOP.replace("shopp", "shop") + SPACE
+    assert namespace_warnings(right) == []
+    assert namespace_warnings(SHOP.replace("shopp", "default")) == []
+    # What -target leaves alone is still there; what this plan removes is not.
+    state = state_of(right)
+    changed = right.replace("name: settings", "name: more")
+    assert namespace_warnings(changed, state, targets=("fleet_hub_manifest.app",)) == []
+    assert namespace_warnings(SHOP.replace("shopp", "shop"), state)

@@ -1,0 +1,114 @@
+"""Explanations of placements as answers: ranks, margins, shares, refusals, and where the scheduler stops."""
+
+from __future__ import annotations
+
+from nexusform.domains.fleet.rendering.placement_report import (
+    build_placement_document,
+    build_placement_report,
+)
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    ClusterTerm,
+    Member,
+    PlacementType,
+    Policy,
+    PreferredTerm,
+    PropertySorter,
+)
+from nexusform.domains.fleet.scheduling.explanation import compute_drift, explain
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
+from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.kubernetes.matching import Taint
+from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.rendering.answers.answer_report import AnswerReport
+from nexusform.resources.address import parse_address
+
+P = parse_address("fleet_cluster_resource_placement.p")
+COST = "kubernetes.azure.com/per-cpu-core-cost"
+SORTED = Policy(
+    PlacementType.PICK_N,
+    2,
+    preferred_terms=(PreferredTerm(100, ClusterTerm(property_sorter=PropertySorter(COST, "Ascending"))),),
+)
+PRICES = {"bravelion": "1", "smartfish": "0.2", "jumpingcat": "0.1"}
+FLEET = MemberList(
+    [Member(n, properties={COST: p}) for n, p in PRICES.items()] + [Member("dodo", taints=(Taint("x"),))]
+)
+HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
+
+
+def outline(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTED) -> AnswerReport:
+    snapshot = build_next_snapshot(None, policy)
+    explanation = explain((), fleet, policy, snapshot)
+    return build_placement_report(
+        PlacementReason(P, cluster, explanation, compute_drift(HELD, fleet, policy, snapshot))
+    )
+
+
+def test_all_clusters_with_rank_margin_and_refusals() -> None:
+    table = outline().sections[0].table
+    assert table is not None
+    cells = {row.cells[0]: row.cells for row in table.rows}
+    assert cells["jumpingcat"][2:6] == ("1", "0", "100", "+11 affinity")
+    assert cells["smartfish"][2:6] == ("2", "0", "89", "last picked")
+    assert cells["bravelion"][2:6] == ("3", "0", "0", "-89 affinity")
+    assert cells["dodo"][-1].startswith("taint_toleration: taint &{Key:x Value: Effect:NoSchedule}")
+
+
+def test_the_share_has_two_decimals_beside_the_rounded_score() -> None:
+    lines = [line for s in outline("smartfish").sections for line in s.lines]
+    assert any("89 of 100" in line and "88.89 % of the weight" in line for line in lines)
+
+
+def test_what_a_fresh_schedule_would_choose() -> None:
+    facts = " ".join(outline().facts)
+    assert "a fresh schedule would pick jumpingcat and smartfish and not bravelion" in facts
+
+
+def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
+    broken = outline(fleet=MemberList([*FLEET.members, Member("odd", properties={COST: "cheap"})]))
+    assert broken.is_finding
+    assert broken.verdict.startswith("the scheduler stops: failed to prepare plugin state: value cheap")
+
+
+def test_the_document_has_every_verdict() -> None:
+    snapshot = build_next_snapshot(None, SORTED)
+    explanation = explain((), FLEET, SORTED, snapshot)
+    document = build_placement_document(
+        PlacementReason(P, "", explanation, compute_drift((), FLEET, SORTED, snapshot))
+    )
+    by_name = {c["cluster"]: c for c in document["clusters"]}
+    assert by_name["dodo"]["rejected"][0]["rule"] == "taint_toleration"
+    assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
+    assert by_name["jumpingcat"]["margin"]["decided_by"] == "affinity"
+    assert document["last_picked"] == "smartfish"
+
+
+def test_what_is_held_and_would_be_refused_today_is_said_without_a_contradiction() -> None:
+    held = tuple(Binding(name, BindingState.BOUND, 0, 0, 0) for name in ("bravelion", "smartfish"))
+    fleet = MemberList(
+        [*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})]
+    )
+    snapshot = build_next_snapshot(None, SORTED)
+    explanation = explain(held, fleet, SORTED, snapshot)
+    place = Binding("smartfish", BindingState.BOUND, 0, 0, 0)
+    row = PlacementChange(P, "binding", "smartfish", PlacementAction.KEEP, place, place, "taint_added", "r")
+    told = build_placement_report(
+        PlacementReason(
+            P,
+            "smartfish",
+            explanation,
+            compute_drift(held, fleet, SORTED, snapshot),
+            rows={"smartfish": row},
+            kept_reason="a fulfilled PickN is not re-evaluated",
+        )
+    )
+    said = [line for section in told.sections for line in section.lines]
+    assert not any("Successfully scheduled" in line for line in said)
+    assert said[0] == "It is held already: what holds a placement is not scheduled again."
+    assert said[1].startswith("taint_toleration would refuse it today: taint &{Key:x")
+    (fact,) = [fact for fact in told.facts if fact.startswith("In this plan")]
+    assert fact.startswith("In this plan smartfish stays (taint_added) although taint &{Key:x")
+    assert fact.endswith(": a fulfilled PickN is not re-evaluated.")

@@ -1,0 +1,65 @@
+"""Which edits of a policy make a new snapshot."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.scheduling.bindings import Policy, SpreadConstraint
+from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot, compute_policy_hash
+from nexusform.kubernetes.matching import Toleration
+from tests.domains.fleet.scheduling.samples import ALL, NODES, labels_term, pick, property_term, sorted_by
+
+POLICY = pick(
+    3,
+    required=(labels_term(env="prod"), property_term(NODES, "Ge", "5")),
+    preferred=(sorted_by(NODES, "Descending", 20),),
+    spread=(SpreadConstraint("region"),),
+    tolerations=(Toleration("k", "Exists"),),
+)
+
+
+def test_the_number_of_clusters_is_no_policy_change() -> None:
+    first = build_next_snapshot(None, POLICY)
+    second = build_next_snapshot(first, replace(POLICY, number_of_clusters=5))
+    assert (first.index, second.index) == (0, 0)
+    assert (first.number_of_clusters, second.number_of_clusters) == (3, 5)
+
+
+def test_everything_else_is() -> None:
+    edits = [
+        replace(POLICY, tolerations=(*POLICY.tolerations, Toleration("l", "Exists"))),
+        replace(POLICY, required_terms=tuple(reversed(POLICY.required_terms or ()))),
+        replace(POLICY, spread_constraints=(SpreadConstraint("region", 2),)),
+        replace(POLICY, preferred_terms=(sorted_by(NODES, "Descending", 21),)),
+        replace(POLICY, required_terms=None),
+    ]
+    assert len({compute_policy_hash(policy) for policy in (POLICY, *edits)}) == 6
+    assert {build_next_snapshot(build_next_snapshot(None, POLICY), edit).index for edit in edits} == {1}
+
+
+def test_going_back_makes_a_third_snapshot() -> None:
+    other = replace(POLICY, spread_constraints=())
+    snapshots = [build_next_snapshot(None, POLICY)]
+    for policy in (other, POLICY, POLICY):
+        snapshots.append(build_next_snapshot(snapshots[-1], policy))
+    assert [s.index for s in snapshots] == [0, 1, 2, 2]
+
+
+def test_no_policy_is_not_an_explicit_pick_all() -> None:
+    assert compute_policy_hash(None) == sha256(b"null").hexdigest()
+    assert compute_policy_hash(Policy(ALL)) == sha256(b'{"placementType":"PickAll"}').hexdigest()
+
+
+def test_the_hash_is_of_the_json_that_a_hub_keeps() -> None:
+    text = (
+        '{"placementType":"PickN","affinity":{"clusterAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":'
+        '{"clusterSelectorTerms":[{"labelSelector":{"matchLabels":{"env":"prod"}}},{"propertySelector":'
+        '{"matchExpressions":[{"name":"kubernetes-fleet.io/node-count","operator":"Ge","values":["5"]}]}}]},'
+        '"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":20,"preference":{"propertySorter":'
+        '{"name":"kubernetes-fleet.io/node-count","sortOrder":"Descending"}}}]}},"topologySpreadConstraints":'
+        '[{"maxSkew":1,"topologyKey":"region","whenUnsatisfiable":"DoNotSchedule"}],'
+        '"tolerations":[{"key":"k","operator":"Exists"}]}'
+    )
+    assert compute_policy_hash(POLICY) == sha256(text.encode()).hexdigest()

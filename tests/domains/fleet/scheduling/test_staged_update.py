@@ -1,0 +1,196 @@
+"""Staged update runs: who is in which stage, in which order, and what a run waits for."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.scheduling.bindings import Binding, Member, PolicySnapshot
+from nexusform.domains.fleet.scheduling.staged_update import (
+    RunPlan,
+    RunProblem,
+    RunState,
+    Stage,
+    StepKind,
+    Task,
+    check_transition,
+    initialize_run,
+    list_run_steps,
+    simulate_run,
+)
+from nexusform.kubernetes.matching import LabelSelector, build_label_selector
+from nexusform.kubernetes.quantity import IntOrPercent
+from tests.domains.fleet.scheduling.samples import BOUND, SCHEDULED, UNSCHEDULED, bound, fleet, member
+
+SNAPSHOT = PolicySnapshot(0, "", 4)
+MEMBERS = [
+    member("a", {"ring": "canary", "order": "2"}),
+    member("b", {"ring": "prod", "order": "10"}),
+    member("c", {"ring": "prod", "order": "9"}),
+    member("d", {"ring": "prod", "order": "9"}),
+]
+HELD = [Binding(name, SCHEDULED, 0, 0, 0) for name in "abcd"]
+CANARY = Stage(
+    "canary", build_label_selector({"ring": "canary"}), after=(Task("TimedWait", 60.0), Task("Approval"))
+)
+PROD = Stage(
+    "prod",
+    build_label_selector({"ring": "prod"}),
+    "order",
+    IntOrPercent(50, is_percent=True),
+    before=(Task("Approval"),),
+)
+
+
+def plan(
+    stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, number: int | None = 4
+) -> RunPlan | RunProblem:
+    return initialize_run(held, SNAPSHOT, number, True, members, stages)
+
+
+def good(stages: list[Stage], held: list[Binding] = HELD) -> RunPlan:
+    made = plan(stages, held)
+    assert isinstance(made, RunPlan), made
+    return made
+
+
+def test_stages_in_order() -> None:
+    run = good([CANARY, PROD])
+    assert [(s.name, s.clusters, s.concurrency) for s in run.stages] == [
+        ("canary", ("a",), 1),
+        ("prod", ("c", "d", "b"), 1),
+    ]
+
+
+def test_concurrency_rounds_down_to_one_at_least() -> None:
+    for amount, at_a_time in (
+        (IntOrPercent(50, True), 2),
+        (IntOrPercent(99, True), 3),
+        (IntOrPercent(1, True), 1),
+        (IntOrPercent(3), 3),
+    ):
+        run = good([Stage("all", LabelSelector(), max_concurrency=amount)])
+        assert run.stages[0].concurrency == at_a_time
+
+
+def test_an_empty_selector_takes_all_and_none_takes_nobody() -> None:
+    run = good([Stage("none"), Stage("all", LabelSelector())])
+    assert [s.clusters for s in run.stages] == [(), ("a", "b", "c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("stages", "about"),
+    [
+        ([CANARY], "some clusters are not placed in any stage, total 3, showing up to 10: b, c, d"),
+        ([CANARY, Stage("all", LabelSelector())], "cluster `a` appears in more than one stages"),
+        ([Stage("all", LabelSelector(), "ring")], "the sorting label `ring:canary` on cluster `a`"),
+        ([Stage("all", LabelSelector(), "absent")], "the sorting label `absent:` on cluster `a`"),
+        ([Stage("all", build_label_selector({"a b": "c"}))], "the stage label selector is invalid"),
+    ],
+)
+def test_problems_of_stages(stages: list[Stage], about: str) -> None:
+    problem = plan(stages)
+    assert isinstance(problem, RunProblem)
+    assert about in problem.message
+
+
+def test_only_ten_missing_clusters_are_named() -> None:
+    names = [f"m{i:02d}" for i in range(12)]
+    problem = plan([], [Binding(name, SCHEDULED, 0) for name in names], fleet(*names), 12)
+    assert isinstance(problem, RunProblem)
+    assert problem.message.endswith("m08, m09")
+
+
+def test_problems_of_the_placement() -> None:
+    unfulfilled = initialize_run(HELD, SNAPSHOT, 4, False, MEMBERS, [PROD])
+    assert isinstance(unfulfilled, RunProblem)
+    assert "not fully scheduled" in unfulfilled.message
+    old = [replace(HELD[0], policy_snapshot=3), *HELD[1:]]
+    behind = plan([CANARY, PROD], old)
+    assert isinstance(behind, RunProblem)
+    few = plan([CANARY, PROD], number=5)
+    assert isinstance(few, RunProblem)
+    assert "not equal to the observed cluster count 5" in few.message
+    nobody = plan([CANARY], [], number=0)
+    assert isinstance(nobody, RunProblem)
+
+
+def test_a_run_from_end_to_end() -> None:
+    held = [*HELD, Binding("e", UNSCHEDULED, 0, previous_state=BOUND)]
+    run = good([CANARY, PROD], held)
+    assert [(s.kind, s.stage, s.clusters or s.task) for s in list_run_steps(run, "r1")] == [
+        (StepKind.UPDATE, "canary", ("a",)),
+        (StepKind.WAIT, "canary", ""),
+        (StepKind.APPROVAL, "canary", "r1-after-canary"),
+        (StepKind.APPROVAL, "prod", "r1-before-prod"),
+        (StepKind.UPDATE, "prod", ("c",)),
+        (StepKind.UPDATE, "prod", ("d",)),
+        (StepKind.UPDATE, "prod", ("b",)),
+        (StepKind.DELETE, "kubernetes-fleet.io/deleteStage", ("e",)),
+    ]
+    outcome = simulate_run(run, "r1", held, 7)
+    assert (outcome.pending_approval, outcome.blocking_clusters) == ("", ())
+    assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [
+        (n, BOUND, 7) for n in "abcd"
+    ]
+
+
+def test_a_stage_without_clusters_is_skipped_with_its_tasks() -> None:
+    # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0 clusters".
+    tasks = (Task("Approval"), Task("TimedWait", 60))
+    nobody = Stage("nobody", build_label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
+    run = good([nobody, Stage("all", LabelSelector())])
+    assert run.stages[0].clusters == ()
+    assert {step.stage for step in list_run_steps(run, "r1")} == {"all"}
+    assert not simulate_run(run, "r1", HELD, 7, approved=frozenset()).pending_approval
+
+
+def test_a_run_waits_for_its_approval() -> None:
+    outcome = simulate_run(good([CANARY, PROD]), "r1", HELD, 7, approved=frozenset({"r1-after-canary"}))
+    assert outcome.pending_approval == "r1-before-prod"
+    assert [b.state for b in outcome.bindings] == [BOUND, SCHEDULED, SCHEDULED, SCHEDULED]
+
+
+def test_a_failing_cluster_stops_the_run() -> None:
+    outcome = simulate_run(good([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
+    assert outcome.blocking_clusters == ("d",)
+    assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c", "d"]
+    assert outcome.pending_approval or outcome.blocking_clusters
+
+
+def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
+    run = good([Stage("all", LabelSelector(), max_concurrency=IntOrPercent(2)), Stage("none")])
+    groups = {
+        "": [("a", "b"), ("c", "d")],
+        "a": [("a", "b"), ("c",), ("d",)],
+        "ac": [("a", "b"), ("c",), ("d",)],
+        "ab": [("a", "b"), ("c", "d")],
+        "d": [("a", "b"), ("c", "d")],
+    }
+    for failing, expected in groups.items():
+        steps = list_run_steps(run, "r1", frozenset(failing))
+        assert [step.clusters for step in steps] == expected, failing
+    bound_in = {
+        failing: "".join(
+            b.cluster
+            for b in simulate_run(run, "r1", HELD, 7, failing=frozenset(failing)).bindings
+            if b.state is BOUND
+        )
+        for failing in groups
+    }
+    assert bound_in == {"": "abcd", "a": "abcd", "ac": "abc", "ab": "ab", "d": "abcd"}
+    assert simulate_run(run, "r1", HELD, 7, failing=frozenset("ac")).blocking_clusters == ("a", "c")
+
+
+def test_forbidden_transitions() -> None:
+    allowed = {(a, b) for a in RunState for b in RunState if check_transition(a, b) is None}
+    assert allowed == {(s, s) for s in RunState} | {
+        (RunState.INITIALIZE, RunState.RUN),
+        (RunState.RUN, RunState.STOP),
+        (RunState.STOP, RunState.RUN),
+    }
+
+
+def test_bound_ones_are_updated_too() -> None:
+    outcome = simulate_run(good([CANARY, PROD], bound(*"abcd")), "r1", bound(*"abcd"), 3)
+    assert {b.resource_snapshot for b in outcome.bindings} == {3}

@@ -1,0 +1,96 @@
+"""What nobody tells of a cluster, and what its version does otherwise than is documented."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.scheduler_versions import QUIRKS, apply_quirks
+from nexusform.domains.pods.scheduling.workloads import (
+    HOSTNAME,
+    Cluster,
+    ExistingPod,
+    Node,
+    PodSpec,
+    PodTerm,
+    Requests,
+    Workload,
+)
+from nexusform.kubernetes.matching import LabelSelector, Requirement
+
+GIB = 1 << 30
+APP = (("app", "a"),)
+SPEC = PodSpec(labels=APP, requests=Requests(1000, GIB), scored_requests=Requests(1000, GIB), images=("i:1",))
+APART = replace(SPEC, container_scored_requests=Requests(100, GIB // 5))
+NOT_ITS_OWN = LabelSelector((), (Requirement("kubernetes.io/metadata.name", "NotIn", ("default",)),))
+ALONE = replace(SPEC, anti_affinity=(PodTerm(HOSTNAME, LabelSelector(APP), (), NOT_ITS_OWN),))
+
+
+def nodes(**more: object) -> tuple[Node, ...]:
+    sizes = {"n0": 8000, "n1": 4000}
+    return tuple(
+        Node(name, {HOSTNAME: name}, cpu=cpu, memory=8 * GIB, **more)  # type: ignore[arg-type]
+        for name, cpu in sizes.items()
+    )
+
+
+def outcome(cluster: Cluster, spec: PodSpec, *standing: ExistingPod) -> tuple[str, bool]:
+    """Where one pod goes, and whether that is certain."""
+    (pod,) = predict(cluster, standing, [Workload("Pod", "default", "p", 1, spec)]).outcomes
+    return pod.node, pod.is_certain
+
+
+def test_where_nodes_do_not_tell_their_images_a_small_lead_is_not_certain() -> None:
+    assert outcome(Cluster("c", nodes(images={})), SPEC) == ("n0", True)
+    assert outcome(Cluster("c", nodes()), SPEC) == ("n0", False)
+    # One node that takes it is certain, whatever is on it.
+    assert outcome(Cluster("c", nodes()), replace(SPEC, node_selector=((HOSTNAME, "n1"),))) == ("n1", True)
+
+
+@pytest.mark.parametrize("quirk", QUIRKS, ids=lambda quirk: quirk.name)
+def test_a_quirk_begins_and_ends(quirk: object) -> None:
+    spec = APART if quirk is QUIRKS[0] else ALONE
+    quirky = apply_quirks(spec, (1, 34))
+    assert quirky != spec
+    assert apply_quirks(spec, (1, 33)) == spec
+    assert apply_quirks(SPEC, (1, 34)) == SPEC
+    until = QUIRKS[0 if spec is APART else 1].until
+    assert (apply_quirks(spec, until) == spec) if until else (apply_quirks(spec, (1, 37)) == quirky)
+
+
+def test_where_nobody_says_the_version_the_documented_rule_is_used_and_not_certain() -> None:
+    here = ExistingPod("default/Pod/other", 0, "n0", replace(SPEC, images=()))
+    cluster = Cluster("c", nodes(images={}))
+    assert outcome(cluster, ALONE, here) == ("n0", False)
+    # Versions with the deviation keep it away from its own namespace's pods, too.
+    assert outcome(replace(cluster, version=(1, 35)), ALONE, here) == ("n1", True)
+    assert outcome(replace(cluster, version=(1, 37)), ALONE, here) == ("n0", True)
+    assert outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == ("n0", False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "certain"),
+    [
+        ({}, True),
+        ({"schedulerName": "default-scheduler"}, True),
+        ({"schedulerName": "volcano"}, False),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu-0"}]}, False),
+    ],
+)
+def test_who_is_decided_about_elsewhere_is_nowhere_for_certain(spec: dict[str, Any], certain: bool) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"a": "b"}, **spec},
+    }
+    reading = collect_workloads(parse_manifests("m.yaml", json.dumps(body)).manifests)
+    nodes = (Node("n1", {"a": "b"}, cpu=4000, memory=8 << 30), Node("n2", cpu=4000, memory=8 << 30))
+    (outcome,) = predict(Cluster("k", nodes, version=(1, 34)), (), reading.workloads).outcomes
+    assert (outcome.node, outcome.is_certain) == ("n1", certain)

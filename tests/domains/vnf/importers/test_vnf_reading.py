@@ -1,0 +1,121 @@
+"""VNFDs and HOT files, read: each case is a directory with its documents and the expected reading."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nexusform.domains.vnf.importers.vnf_model import (
+    PlacementRule,
+    Vdu,
+    Vnf,
+    VnfSources,
+    compute_counts,
+    compute_maximum_counts,
+)
+from nexusform.domains.vnf.importers.vnf_reading import VnfReading, read_vnf
+
+CASES = Path(__file__).parent / "cases"
+
+
+def sources(case: Path) -> VnfSources:
+    def text(name: str) -> str | None:
+        file = case / name
+        return file.read_text() if file.exists() else None
+
+    return VnfSources(
+        text("vnfd.yaml"),
+        text("base_hot.yaml"),
+        {file.name.removeprefix("nested."): file.read_text() for file in sorted(case.glob("nested.*"))},
+        json.loads(text("parameters.json") or "{}"),
+        (text("flavour_id") or "").strip(),
+    )
+
+
+def described(read: VnfReading) -> str:
+    """A reading as a person reviews it."""
+    return "\n".join([*_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
+
+
+def _vnf(vnf: Vnf) -> Iterator[str]:
+    now, most = compute_counts(vnf), compute_maximum_counts(vnf)
+    for vdu in vnf.vdus:
+        yield _vdu(vdu, now.numbers[vdu.name], most.numbers[vdu.name])
+    for rule in vnf.rules:
+        yield _rule(rule)
+    for aspect in vnf.aspects:
+        steps = ", ".join(f"{s.vdu} {'+'.join(map(str, s.increments))}" for s in aspect.steps)
+        yield f"aspect {aspect.name} ({aspect.origin}): levels 0..{aspect.max_level}, {steps or 'nothing'}"
+    for level in vnf.levels:
+        default = ", the default" if level.name == vnf.default_level else ""
+        numbers = dict(compute_counts(vnf, level.name).numbers)
+        yield f"level {level.name}{default}: {dict(level.scale_levels)}, {numbers}"
+
+
+def _vdu(vdu: Vdu, now: int, most: int) -> str:
+    size = f"{vdu.size.vcpus} vCPU, {vdu.size.memory_gib} GiB, disk {vdu.size.disk_gib} GiB"
+    bounds = f"{vdu.minimum}..{'' if vdu.maximum is None else vdu.maximum}"
+    return f"vdu {vdu.name} ({vdu.origin}): {size}; {now} now, {most} at most, bounds {bounds}"
+
+
+def _rule(rule: PlacementRule) -> str:
+    kind = f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}"
+    most = f", {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
+    return f"rule {rule.name} ({rule.origin}): {kind} by {rule.scope}{most}: {', '.join(rule.vdus)}"
+
+
+@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
+def test_reading(case: str) -> None:
+    given = sources(CASES / case)
+    if given == VnfSources():
+        pytest.skip("a case of another importer")
+    text = described(read_vnf(given))
+    file = CASES / case / "expected.txt"
+    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text(), f"differs from {file}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "vnfd",
+            "heat_template_version: 2018-08-31\nresources: {}\n",
+            "this is a HOT template: give it as base_hot.",
+        ),
+        ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "from before SOL006"),
+        ("vnfd", "etsi-nfv-descriptors:nsd: []\n", "network service descriptor (NSD)"),
+        ("vnfd", "tosca_definitions_version: cloudify_dsl_1_3\nnode_templates: {}\n", "Cloudify"),
+        (
+            "vnfd",
+            "topology_template: {node_templates: {s: {type: tosca.nodes.nfv.NS}}}\n",
+            "network service in TOSCA",
+        ),
+        (
+            "vnfd",
+            "topology_template: {node_templates: {s: {type: org.openecomp.resource.vf.X}}}\n",
+            "ONAP's SDC",
+        ),
+        ("vnfd", "AWSTemplateFormatVersion: '2010-09-09'\n", "CloudFormation"),
+        ("vnfd", '{"$schema": "s", "contentVersion": "1.0.0.0", "resources": []}', "Azure Resource Manager"),
+        ("vnfd", "apiVersion: apps/v1\nkind: Deployment\n", "Kubernetes manifest"),
+        ("vnfd", "apiVersion: v2\nname: upf\nversion: 0.1.0\n", "chart of Helm"),
+        (
+            "base_hot",
+            "tosca_definitions_version: tosca_simple_yaml_1_2\n",
+            "this is a VNFD: give it as vnfd.",
+        ),
+        ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: give it as vnfd."),
+        ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
+    ],
+)
+def test_documents_of_other_kinds_are_called_by_their_names(name: str, text: str, words: str) -> None:
+    given = VnfSources(text, None) if name == "vnfd" else VnfSources(None, text)
+    (told,) = [each for each in read_vnf(given).findings if each.severity == "error"]
+    assert words in str(told)
+    assert str(told).startswith(f"{name}, line 1")

@@ -1,0 +1,445 @@
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
+from nexusform.domains.whatif.questions.fleet_simulation import (
+    FleetSimulation,
+    PlacementOutcome,
+    build_fleet_snapshot,
+    simulate_fleet,
+)
+from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
+from nexusform.snapshots.snapshot import list_state_objects
+from nexusform.state.objects import State
+from tests.domains.fleet.planning.fleet_harness import bindings, hub, member, nodes, pick_n, placement
+from tests.planning.harness import all_types, applied, plan
+
+
+def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
+    texts = {
+        verb: [value] if isinstance(value, str) else list(value)
+        for verb in EditKind
+        if (value := flags.get(verb.value))
+    }
+    edits, problems = parse_edits(texts)
+    assert not problems
+    simulation = simulate_fleet(
+        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+    )
+    assert not isinstance(simulation, list), simulation
+    return simulation
+
+
+def refused(state: State, flags: Mapping[EditKind, Sequence[str]]) -> list[str]:
+    edits, problems = parse_edits(flags)
+    if not problems:
+        answer = simulate_fleet(
+            build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+        )
+        assert isinstance(answer, list)
+        problems = answer
+    assert {problem.id for problem in problems} == {"invalid-simulation"}
+    return [problem.detail for problem in problems]
+
+
+def outcome(simulation: FleetSimulation, key: str = "p") -> PlacementOutcome:
+    return next(each for each in simulation.placements if each.after.key == key)
+
+
+FLEET = hub() + "".join(member(n, {"ring": n[-1]}, nodes(n[-1])) for n in ("c1", "c2", "c3", "c4"))
+TWO = placement(pick_n(2))
+
+
+@pytest.fixture(scope="module")
+def two_of_four() -> State:
+    return applied(plan(FLEET + TWO))
+
+
+def test_a_placement_goes_elsewhere_when_a_member_leaves(two_of_four: State) -> None:
+    simulation = simulated(two_of_four, leave="c4")
+    moved = outcome(simulation)
+    assert (moved.before.clusters, moved.after.clusters) == (("c3", "c4"), ("c2", "c3"))
+    assert {row.object: row.trigger for row in moved.rows if row.action != "keep"} == {
+        "c4": "cluster_left",
+        "c2": "cluster_left",
+    }
+    assert not simulation.has_findings
+
+
+def test_it_falls_short_when_too_many_leave(two_of_four: State) -> None:
+    simulation = simulated(two_of_four, leave=("c4", "c3", "c2"))
+    assert outcome(simulation).after.clusters == ("c1",)
+    assert outcome(simulation).has_findings
+    assert simulation.has_findings
+
+
+def test_what_changes_without_moving_anything_is_said(two_of_four: State) -> None:
+    simulation = simulated(two_of_four, taint="c4:gone=soon:NoSchedule")
+    kept = outcome(simulation)
+    assert not kept.gained
+    assert not kept.lost
+    assert [(row.object, row.trigger) for row in kept.unchanged] == [("c4", "taint_added")]
+    assert (kept.fresh.gained_clusters, kept.fresh.lost_clusters) == (("c2",), ("c4",))
+
+
+@pytest.mark.parametrize(
+    ("flags", "lost"),
+    [
+        ({"taint": "c4:gone"}, ("c4",)),
+        ({"health": "c4:Unhealthy"}, ("c4",)),
+        # It would go elsewhere before that, too, and says nothing of it.
+        ({"taint": "c1:gone"}, ()),
+        ({"label": "c4:a=b"}, ()),
+    ],
+)
+def test_what_bars_a_cluster_is_said_where_a_fresh_pick_went_elsewhere_anyway(
+    flags: dict[str, str], lost: tuple[str, ...]
+) -> None:
+    by_ring = """
+placement_type     = "PickN"
+number_of_clusters = 1
+affinity {
+  cluster_affinity {
+    preferred_during_scheduling_ignored_during_execution {
+      weight = 100
+      preference {
+        label_selector { match_labels = { ring = "RING" } }
+      }
+    }
+  }
+}
+"""
+    first = applied(plan(FLEET + placement(by_ring.replace("RING", "4"))))
+    ring = FLEET.replace('"4"', '"9"').replace('"3"', '"4"')
+    state = applied(plan(ring + placement(by_ring.replace("RING", "4")), first))
+    before = outcome(simulated(state, join="c5"))
+    assert before.after.clusters == ("c4",)
+    kept = outcome(simulated(state, **flags))
+    assert kept.after.clusters == ("c4",)
+    assert kept.fresh.lost_clusters == lost
+
+
+def test_draining_evicts_cordons_and_says_what_stays() -> None:
+    fixed = 'placement_type = "PickFixed"\ncluster_names = ["c4"]'
+    state = applied(plan(FLEET + TWO + placement(fixed, name="fixed") + placement(name="all")))
+    simulation = simulated(state, drain="c4")
+    assert outcome(simulation).after.clusters == ("c2", "c3")
+    assert outcome(simulation, "all").after.clusters == ("c1", "c2", "c3")
+    assert simulation.remaining == (("fixed", "c4"),)
+    assert simulation.has_findings
+    assert "invalid-eviction" in {warning.id for warning in simulation.warnings}
+
+
+def test_a_budget_may_refuse_the_eviction() -> None:
+    budget = 'resource "fleet_placement_disruption_budget" "p" {\n  max_unavailable = "0"\n}\n'
+    state = applied(plan(FLEET + TWO + budget))
+    simulation = simulated(state, drain="c4")
+    assert simulation.remaining == (("p", "c4"),)
+    assert [warning.id for warning in simulation.warnings] == ["eviction-is-not-executed"]
+
+
+def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
+    all_of_ring = """
+      placement_type = "PickAll"
+      affinity {
+        cluster_affinity {
+          required_during_scheduling_ignored_during_execution {
+            cluster_selector_term {
+              label_selector {
+                match_labels = { ring = "4" }
+              }
+            }
+          }
+        }
+      }
+    """
+    sick = member("c9", {"ring": "4"}, 'health = "NotJoined"')
+    state = applied(plan(FLEET + sick + placement(all_of_ring)))
+    assert outcome(simulated(state, join="c5")).gained == ()
+    assert outcome(simulated(state, join="c5", label="c5:ring=4")).gained == ("c5",)
+    assert outcome(simulated(state, join="c5=c4")).gained == ("c5",)
+    assert outcome(simulated(state, join="c9")).gained == ("c9",)
+    assert outcome(simulated(state, label=("c4:ring-", "c1:ring=4"))).gained == ("c1",)
+
+
+def test_an_external_placement_waits_for_its_run() -> None:
+    external = 'strategy {\n  type = "External"\n}'
+    state = applied(plan(FLEET + placement(pick_n(2), external)))
+    simulation = simulated(state, leave="c4")
+    assert outcome(simulation).gained == ("c2",)
+    (new,) = [row for row in outcome(simulation).rows if row.object == "c2"]
+    assert getattr(new.target, "state", None) is BindingState.SCHEDULED
+    drained = simulated(state, drain="c4")
+    assert drained.remaining == (("p", "c4"),)
+    (warning,) = [each for each in drained.warnings if each.id == "eviction-is-not-executed"]
+    assert "Eviction is blocked, placement has not propagated resources" in warning.detail
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "says"),
+    [
+        (EditKind.LEAVE, "c44", 'There is no member "c44". Did you mean "c4"?'),
+        (EditKind.LABEL, "c4", "Write -label=MEMBER:KEY=VALUE"),
+        (EditKind.LABEL, "c4:no-", 'c4 has no label "no". It has: '),
+        (EditKind.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint at all.'),
+        (EditKind.HEALTH, "c4", "-health=c4 does not say what happens."),
+        (EditKind.LABEL, "c4:a=b c", "c4: label a=b c"),
+        (EditKind.TAINT, "c4:k=v:NoExecute", "Write -taint=MEMBER:KEY[=VALUE][:NoSchedule]"),
+        (EditKind.HEALTH, "c4:Ill", "RecentlyUnhealthy"),
+        (EditKind.JOIN, "c4", "c4 has joined already"),
+        (EditKind.JOIN, "c5=c44", 'There is no member or cluster "c44". Did you mean "c4"?'),
+        (EditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/free-cpu=1", "total, allocatable or available"),
+        (EditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/total-cpu=1GB", "is not a valid quantity"),
+    ],
+)
+def test_mistakes_are_told(two_of_four: State, flag: EditKind, text: str, says: str) -> None:
+    (detail,) = refused(two_of_four, {flag: [text]})
+    assert says in detail
+
+
+def test_all_mistakes_are_told_at_once(two_of_four: State) -> None:
+    first, second = refused(two_of_four, {EditKind.LEAVE: ["c44"], EditKind.DRAIN: ["c33"]})
+    assert first.startswith('There is no member "c44".')
+    assert second.startswith('There is no member "c33".')
+    assert len(refused(two_of_four, {EditKind.LEAVE: ["c4:x"], EditKind.HEALTH: ["c3"]})) == 2
+
+
+@pytest.mark.parametrize(
+    "flags", [{EditKind.LEAVE: ["c4", "c4"]}, {EditKind.LEAVE: ["c4"], EditKind.DRAIN: ["c4"]}]
+)
+def test_nothing_more_happens_to_one_that_leaves(
+    two_of_four: State, flags: Mapping[EditKind, Sequence[str]]
+) -> None:
+    (detail,) = refused(two_of_four, flags)
+    assert "c4 leaves the fleet already" in detail
+
+
+def test_a_value_at_which_the_scheduler_stops_is_a_finding() -> None:
+    policy = """
+affinity {
+  cluster_affinity {
+    required_during_scheduling_ignored_during_execution {
+      cluster_selector_term {
+        property_selector {
+          match_expression {
+            name     = "kubernetes-fleet.io/node-count"
+            operator = "Ge"
+            values   = ["1"]
+          }
+        }
+      }
+    }
+  }
+}
+"""
+    state = applied(plan(FLEET + placement(policy)))
+    simulation = simulated(state, property="c4:kubernetes-fleet.io/node-count=many")
+    assert simulation.has_findings
+    stopped = outcome(simulation).abort
+    assert stopped is not None
+    assert stopped.cluster == "c4"
+    assert outcome(simulation).fresh.lost_clusters == ()
+    assert "the scheduler stops at c4 for p" in build_fleet_report(simulation, "state").verdict
+
+
+# --- members with nodes ------------------------------------------------------------------------
+
+NODES = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 3
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 4
+}
+resource "nexus_kubernetes_cluster" "all" {
+  for_each           = { a = 1, b = 1, c = 4 }
+  name               = each.key
+  site_id            = nexus_site.s.id
+  kubernetes_version = "v1.32.4"
+
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "np" {
+    count       = each.value
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+resource "fleet_hub_manifest" "web" {
+  yaml_body = <<-EOT
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: web
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: web
+      namespace: web
+    spec:
+      replicas: 2
+      selector:
+        matchLabels: { app: web }
+      template:
+        metadata:
+          labels: { app: web }
+        spec:
+          containers:
+            - name: web
+              image: web:1
+              resources:
+                requests: { cpu: "3", memory: 64Mi }
+  EOT
+}
+"""
+SORTED = pick_n(
+    1,
+    """
+    affinity {
+      cluster_affinity {
+        preferred_during_scheduling_ignored_during_execution {
+          weight = 100
+          preference {
+            property_sorter {
+              name       = "resources.kubernetes-fleet.io/available-cpu"
+              sort_order = "Descending"
+            }
+          }
+        }
+      }
+    }
+    """,
+)
+
+
+def with_nodes(*names: str) -> str:
+    members = [
+        member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id')
+        for name in names
+    ]
+    return NODES + "".join(members) + placement(SORTED) + placement(SORTED, name="q")
+
+
+@pytest.fixture(scope="module")
+def with_pods() -> State:
+    return applied(plan(with_nodes("a", "c")))
+
+
+def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
+    simulation = simulated(with_pods, leave="c")
+    follows = outcome(simulation)
+    assert follows.gained == ("a",)
+    went = [(row.pool, str(row.action)) for row in follows.pods]
+    assert went.count(("c/web/Deployment/web", "remove")) == 2
+    assert went.count(("a/web/Deployment/web", "place")) == 2
+    assert len(follows.pending) == 1
+    assert simulation.has_findings
+
+
+def test_a_derived_property_cannot_be_taken_away(with_pods: State) -> None:
+    (detail,) = refused(with_pods, {EditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
+    assert "follows from the nodes of c" in detail
+
+
+def test_the_room_is_what_a_plan_leaves(with_pods: State) -> None:
+    simulation = simulated(with_pods, join="b=b")
+    rooms = {room.name: room for room in simulation.members}
+    assert rooms["b"].before is None
+    assert rooms["b"].after is not None
+    after = applied(plan(with_nodes("a", "b", "c"), with_pods), with_pods)
+    again = {room.name: room for room in simulated(after, label="a:x=y").members}
+    assert {name: room.after for name, room in rooms.items()} == {n: r.before for n, r in again.items()}
+
+
+# --- beside plans ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
+    """Placements, members and what happens to them are drawn; a plan with the changed blocks is the truth."""
+    draw = random.Random(seed)
+    labels = {f"c{n}": {"zone": draw.choice("ab"), "ring": draw.choice("12")} for n in range(6)}
+    counts = {name: draw.randint(1, 9) for name in labels}
+    placements = "".join(_placement(draw, f"p{n}") for n in range(4))
+
+    def fleet() -> str:
+        return hub() + "".join(member(n, labels[n], nodes(counts[n])) for n in labels) + placements
+
+    state = applied(plan(fleet()))
+    flags: dict[str, list[str]] = {verb.value: [] for verb in EditKind}
+    left, relabelled, resized = draw.sample(sorted(labels), 3)
+    del labels[left]
+    labels[relabelled] = {**labels[relabelled], "ring": "2"}
+    counts[resized] = 20
+    labels["c9"], counts["c9"] = {"zone": "a"}, 4
+    flags["leave"] = [left]
+    flags["label"] = [f"{relabelled}:ring=2", "c9:zone=a"]
+    flags["property"] = [f"{resized}:kubernetes-fleet.io/node-count=20"]
+    flags["property"].append("c9:kubernetes-fleet.io/node-count=4")
+    flags["join"] = ["c9"]
+    after = applied(plan(fleet(), state), state)
+    simulation = simulated(state, **flags)
+    for number in range(4):
+        truth = bindings(after, f"fleet_cluster_resource_placement.p{number}")
+        holds = sorted(name for name, binding in truth.items() if binding["state"] != "Unscheduled")
+        assert list(outcome(simulation, f"p{number}").after.clusters) == holds, json.dumps(flags)
+
+
+def _placement(draw: random.Random, name: str) -> str:
+    required = f"""
+      affinity {{
+        cluster_affinity {{
+          required_during_scheduling_ignored_during_execution {{
+            cluster_selector_term {{
+              label_selector {{
+                match_labels = {{ ring = "{draw.choice("12")}" }}
+              }}
+            }}
+          }}
+        }}
+      }}
+    """
+    spread = """
+      topology_spread_constraint {
+        topology_key = "zone"
+      }
+    """
+    if draw.random() < 0.3:
+        return placement(f'placement_type = "PickAll"\n{required}', name=name)
+    more = draw.choice([required, spread, required + spread, ""])
+    return placement(pick_n(draw.randint(1, 5), more), name=name)
+
+
+def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
+    gone = next(each for each in two_of_four.instances if each.name == "c4")
+    simulation = simulated(two_of_four.replace_instance(gone, None), label="c1:ring=9")
+    assert [(row.object, row.action) for row in outcome(simulation).unrelated] == [
+        ("c4", "remove"),
+        ("c2", "place"),
+    ]
+    why = next(part for part in build_fleet_report(simulation, "").sections if part.title == "Why")
+    assert why.lines[0].startswith("p leaves c4, with or without this: ")
+
+
+def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: State) -> None:
+    outlined = build_fleet_report(simulated(two_of_four, leave="c4"), "")
+    room = next(part for part in outlined.sections if part.title.startswith("Room"))
+    assert room.table is not None
+    assert [row.cells for row in room.table.rows] == [("c4", "gone", "gone")]
+    assert "Nothing is known of cpu and memory on c2." in room.lines
+
+
+def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:
+    assert build_fleet_report(simulated(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
+    second = placement(pick_n(2)).replace('"p"', '"q"')
+    both = applied(plan(FLEET + TWO + second))
+    assert build_fleet_report(simulated(both, leave="c4"), "").verdict == "2 of 2 placements change."

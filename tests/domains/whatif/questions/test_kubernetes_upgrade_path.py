@@ -1,0 +1,210 @@
+"""Upgrades hop by hop, and clusters in an order that fits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import UpgradePath, find_path
+from nexusform.domains.whatif.questions.kubernetes_versions import (
+    has_etcd_gap,
+    list_hops,
+    parse_version,
+    select_available,
+)
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
+    build_upgrade_path_document,
+    build_upgrade_path_report,
+)
+from nexusform.state.objects import State
+from tests.planning.harness import cluster, plan, pool, rows
+from tests.worlds.small_worlds import racks, site_of, standing, where
+
+OLD = 'kubernetes_version = "1.29"'
+
+
+def path_of(state: State, names: str, to: str) -> UpgradePath:
+    site = site_of(state)
+    clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
+    return find_path(site, clusters, to, {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered"),
+    [
+        ("1.31", ["v1.31.4-4.5.0", "1.31.6-4.6.0"]),
+        ("1.31.4", ["v1.31.4-4.5.0"]),
+        ("1.31.4-4.5.0", ["v1.31.4-4.5.0"]),
+        ("1.31.4-4.6.0", []),
+        ("1.32.9", ["1.32"]),
+        ("1.33", []),
+    ],
+)
+def test_what_a_site_offers(asked: str, offered: list[str]) -> None:
+    version = parse_version(asked)
+    assert version is not None
+    catalog = ("v1.31.4-4.5.0", "1.31.6-4.6.0", "1.32", "what?")
+    assert select_available(version, catalog) == tuple(offered)
+    assert select_available(version, None) is None
+
+
+def test_a_hop_to_a_version_that_the_site_has_not_is_said() -> None:
+    state = standing(racks(4) + cluster("a", arguments=OLD))
+    site = replace(site_of(state), versions=("1.30.2-4.1.0",))
+    path = find_path(site, site.clusters, "1.31", {})
+    [first, second] = path.clusters[0].hops
+    assert (first.available_versions, first.is_unavailable) == (("1.30.2-4.1.0",), False)
+    assert second.is_unavailable
+    assert path.has_findings
+    outline = build_upgrade_path_report(path, "here")
+    assert outline.verdict == "It does not go through: the site has no version 1.31."
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hops"),
+    [
+        ("1.28", "1.31", ["1.29", "1.30", "1.31"]),
+        ("v1.29.4", "1.30.1", ["1.30.1"]),
+        ("1.29.1-4.4.0", "1.29.1-4.5.0", ["1.29.1-4.5.0"]),
+    ],
+)
+def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> None:
+    first, last = parse_version(start), parse_version(end)
+    assert first is not None
+    assert last is not None
+    assert [str(version) for version in list_hops(first, last)] == hops
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "stands"),
+    [
+        ("1.30.8-4.3.0", "1.31.12-4.7.0", True),
+        ("1.30.8-4.3.0", "1.31.10-4.5.0", False),
+        ("1.31.10-4.5.0", "1.31.12-4.7.0", False),
+        ("1.27.3-5", "1.28.9-4.6.0", True),
+        ("1.27.3", "1.28.9-4.6.0", False),
+    ],
+)
+def test_bundles_between_which_etcd_fails(start: str, end: str, stands: bool) -> None:
+    first, last = parse_version(start), parse_version(end)
+    assert first is not None
+    assert last is not None
+    assert has_etcd_gap(first, last) is stands
+
+
+def test_each_hop_starts_where_plans_leave_the_vms() -> None:
+    files = racks(3, 3) + cluster("a", arguments=OLD, pools=pool("p", 4, "NC_P22_112_v1"))
+    state = standing(files)
+    path = path_of(state, "a", "1.31")
+    [way] = path.clusters
+    assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
+    for version in ("1.30", "1.31"):
+        files = re.sub(r'kubernetes_version = "[0-9.]+"', f'kubernetes_version = "{version}"', files)
+        hop = way.hops[("1.30", "1.31").index(version)]
+        expected = {
+            move.vm.name: move.placement.machine
+            for one in hop.upgrade.pools
+            for batch in one.batches
+            for move in batch.moves
+            if move.placement is not None
+        }
+        planned = {name: row.target.machine for name, row in rows(plan(files, state)).items() if row.target}
+        assert planned == expected
+        state = standing(files, state)
+    # Four workers, one at a time, half an hour each; the control plane is not counted.
+    assert [hop.drain_hours for hop in way.hops] == [2.0, 2.0]
+    assert [hop.end.end_of_support for hop in way.hops] == ["2026-07", "2026-11"]
+
+
+def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
+    state = standing(racks(2) + cluster("a", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1")))
+    site = site_of(state)
+    path = path_of(state, "a", "1.30")
+    assert path.has_findings
+    [hop] = path.clusters[0].hops
+    assert not hop.has_surge_capacity
+    assert hop.upgrade == simulate_kubernetes_upgrade(site, site.clusters[0])
+    assert where(site_of(state)) == where(site)
+
+
+@pytest.mark.parametrize(
+    ("to", "said"), [("x", "no version"), ("1.28", "does not lead"), ("2.0", "does not")]
+)
+def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
+    state = standing(racks(2, 2) + cluster("a", arguments=OLD, count=1))
+    with pytest.raises(DiagnosticsError) as refused:
+        path_of(state, "a", to)
+    [found] = refused.value.diagnostics
+    assert said in found.detail
+
+
+def test_every_cluster_without_a_version_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = (cluster(name, count=1) for name in "ab")
+    (tmp_path / "main.nf.hcl").write_text(racks(2, 2) + "".join(bare))
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert run_command_line(["simulate", "kubernetes-upgrade", "a", "b", "-to=1.31"]) == 1
+    said = "".join(capsys.readouterr())
+    lines = (tmp_path / "main.nf.hcl").read_text().splitlines()
+    for name in "ab":
+        line = lines.index(f'resource "nexus_kubernetes_cluster" "{name}" {{') + 1
+        assert f"main.nf.hcl:{line}" in said or f"main.nf.hcl line {line}" in said
+        assert f"s/{name} has no kubernetes_version" in said
+
+
+def test_there_is_nothing_to_do_at_the_version() -> None:
+    found = path_of(standing(racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
+    assert (found.clusters[0].hops, found.has_findings) == ((), False)
+
+
+def test_several_clusters_go_in_an_order_that_fits() -> None:
+    state = standing(
+        racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
+    )
+    found = path_of(state, "b a", "1.30")
+    assert [one.cluster for one in found.clusters] == ["b", "a"]
+    assert all(hop.has_surge_capacity for one in found.clusters for hop in one.hops)
+
+
+def test_an_order_is_found_where_the_one_asked_for_does_not_fit() -> None:
+    """Where `a` stands anew takes the room of the surge of `b`; the other way round both fit."""
+    large = pool("p", 5, "NC_P46_224_v1", more='upgrade_settings {\n max_surge = "2"\n}')
+    a = cluster("a", arguments=OLD, pools=pool("p", 2, "NC_G24_112_v1"), count=1)
+    state = standing(racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1))
+    found = path_of(state, "a b", "1.30")
+    assert [one.cluster for one in found.clusters] == ["b", "a"]
+    assert all(one.fits for one in found.clusters)
+    assert (found.tried_orders, found.is_exhaustive) == (2, True)
+
+
+def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
+    blocked = cluster("b", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1"))
+    state = standing(racks(2) + blocked + cluster("a", arguments=OLD, count=1))
+    found = path_of(state, "a b", "1.30")
+    assert [one.cluster for one in found.clusters] == ["a", "b"]
+    assert found.has_findings
+    assert found.is_exhaustive
+    facts = " ".join(build_upgrade_path_report(found, "here").facts)
+    assert "In no order does every surge fit (each order tried)" in facts
+
+
+def test_the_site_tells_the_end_of_support_before_any_list() -> None:
+    state = standing(racks(4) + cluster("a", arguments=OLD))
+    days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
+    site = replace(site_of(state), versions=(*days, "1.31"), supported_until=days)
+    path = find_path(site, site.clusters, "1.31", {})
+    document = build_upgrade_path_document(path)["clusters"][0]["hops"]
+    told = [(hop["end_of_support"], hop["end_of_support_told_by"]) for hop in document]
+    assert told == [("2026-10-31", "site"), ("2026-11", "list")]
+    facts = build_upgrade_path_report(path, "here").facts
+    assert any("kubernetesVersions" in fact for fact in facts)
+    assert any("learn.microsoft.com" in fact for fact in facts)

@@ -1,0 +1,610 @@
+"""Repacking against exhaustive search: no choice of fewer VMs makes the room, and the steps lead to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import ceil
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.whatif.questions import repack_windows
+from nexusform.domains.whatif.questions.repack_assignment import assign_machines
+from nexusform.domains.whatif.questions.repack_context import (
+    Constraint,
+    FreeCell,
+    MovableVm,
+    RepackContext,
+    RepackRequest,
+    build_repack_context,
+    rebuild_scheduler,
+)
+from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
+from nexusform.domains.whatif.questions.repack_program import (
+    NoSolution,
+    RepackProgram,
+    Solution,
+    SolverLimits,
+)
+from nexusform.domains.whatif.questions.repack_separation import (
+    RuleGroup,
+    SeparationRule,
+    build_separation_rules,
+)
+from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
+from nexusform.domains.whatif.rendering.repack_report import build_repack_report
+from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import CurrentVm, Demand, Hint, HintScope, Machine, Placement, VmName
+from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
+from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
+from tests.planning.harness import cluster
+from tests.worlds.small_worlds import racks, site_of
+from tests.worlds.small_worlds import standing as standing_state
+
+pytest.importorskip("highspy")
+
+
+def request(want: int, sku: str = LARGE, **options: object) -> RepackRequest:
+    return RepackRequest(sku=SKUS[sku], want=want, **options)  # type: ignore[arg-type]
+
+
+# --- exhaustive search -------------------------------------------------------------------------
+
+
+def fewest_by_trying_all(ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
+    """The fewest VMs whose going makes room, by trying every choice of up to `most` of them."""
+    for count in range(most + 1):
+        if any(_goes(ground, asked, chosen) for chosen in combinations(ground.sources, count)):
+            return count
+    return None
+
+
+def _goes(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:  # noqa: C901
+    """Whether these VMs find other places that leave the demand its room, by trying all."""
+    cells: dict[tuple[str, int], FreeCell] = {}
+    admits: Mapping[str, frozenset[int]] = {host.machine.name: host.admitted for host in ground.hosts}
+    for host in ground.hosts:
+        cells |= {(host.machine.name, number): free for number, free in enumerate(host.cells)}
+    racks = {host.machine.name: host.machine.rack for host in ground.hosts}
+    standing = Counter(ground.existing)
+    for source in chosen:
+        place = source.vm.placement
+        standing[source.pool, place.rack] -= 1
+        for cell in place.cells:
+            at = place.machine, cell
+            cells[at] = cells[at].subtract(ground.kinds[source.vm_class].sku, -1)
+    demanded = {host.machine.name for host in ground.hosts if host.admits_demand}
+
+    def room() -> int:
+        fits = 0
+        for (machine, _), free in cells.items():
+            if machine in demanded:
+                fits += next(n for n in range(99) if not free.subtract(asked.sku, n + 1).is_legal)
+        return fits
+
+    def put(left: Sequence[MovableVm]) -> bool:
+        if room() < asked.want:
+            return False
+        if not left:
+            return True
+        source, *others = left
+        sku = ground.kinds[source.vm_class].sku
+        tried: set[tuple[FreeCell, str]] = set()
+        for at, free in list(cells.items()):
+            rack = racks[at[0]]
+            crowded = standing[source.pool, rack] >= max(
+                ground.limits[source.pool], ground.existing.get((source.pool, rack), 0)
+            )
+            own = (source.vm.placement.machine, source.vm.placement.cells) == (at[0], (at[1],))
+            if (
+                own
+                or crowded
+                or source.vm_class not in admits[at[0]]
+                or not free.has_capacity(sku)
+                or (free, rack) in tried
+            ):
+                continue
+            tried.add((free, rack))
+            cells[at] = free.subtract(sku)
+            standing[source.pool, rack] += 1
+            done = put(others)
+            cells[at] = free
+            standing[source.pool, rack] -= 1
+            if done:
+                return True
+        return False
+
+    return put(sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_nothing_less_makes_room_on_small_sites(seed: int) -> None:
+    site = site_with_history(seed, 2, 2, filled=0.6 + 0.03 * (seed % 8), zoned=0.3)
+    want = 1 + seed % 3
+    made = plan_repack(site, request(want))
+    ground = build_repack_context(site, request(want))
+    found = fewest_by_trying_all(ground, request(want), most=4)
+    if made.status is RepackStatus.IMPOSSIBLE:
+        assert found is None
+    elif made.recreations is not None:
+        assert made.bound is not None
+        assert found is None or made.bound <= found
+        if made.status is not RepackStatus.GAP:
+            assert found == made.recreations or (found is None and made.recreations > 4)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_nothing_less_makes_room_where_no_cells_are_known(seed: int) -> None:
+    """Which VMs may leave is tried in every choice; whether the demand and those fit then, in every split."""
+    site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    want = site.scheduler.count_free_slots(request(1).demand).minimum + 1 + seed % 2
+    made = plan_repack(site, request(want))
+    ground = build_repack_context(site, request(want))
+    found = fewest_of_whole_machines(site, ground, request(want), most=4)
+    if made.status is RepackStatus.IMPOSSIBLE:
+        assert found is None
+        return
+    assert made.bound is not None
+    assert found is None or made.bound <= found
+    if made.recreations is not None and made.status is RepackStatus.OPTIMAL:
+        assert found == made.recreations or (found is None and made.recreations > 4)
+
+
+def small_unknown(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
+    site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    return site, request(site.scheduler.count_free_slots(request(1).demand).minimum + 1 + seed % 2)
+
+
+@pytest.mark.parametrize(("seed", "recreations"), [(6, 3), (10, 2), (38, 4), (40, 2)])
+def test_machines_that_are_emptied_are_empty_before_anybody_comes(seed: int, recreations: int) -> None:
+    """Whoever goes elsewhere goes first, then whoever comes back: only then their cells are known."""
+    site, asked = small_unknown(seed)
+    made = plan_repack(site, asked)
+    assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, recreations)
+    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+
+
+def test_what_keeps_a_choice_from_an_order_is_named() -> None:
+    """Two VMs of one pool stand in each other's way, and the pool lets one go at a time."""
+    made = plan_repack(*small_unknown(33))
+    assert (made.status, made.recreations, made.bound) == (RepackStatus.GAP, None, 5)
+    [one] = made.blocking
+    assert (one.constraint, one.recreations) == (Constraint.MAX_UNAVAILABLE, 5)
+
+
+def fewest_of_whole_machines(
+    site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int
+) -> int | None:
+    """The fewest VMs whose going makes room where machines are emptied as a whole, by trying every choice."""
+    crews = [host.loose for host in ground.hosts if host.loose]
+    choices = [
+        [source for crew in chosen for source in crew]
+        for count in range(1, len(crews) + 1)
+        for chosen in combinations(crews, count)
+    ]
+    counts = [
+        len(chosen) for chosen in choices if len(chosen) <= most and _settles(site, ground, asked, chosen)
+    ]
+    return min(counts, default=None)
+
+
+def _settles(
+    site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]
+) -> bool:
+    """Whether these VMs find machines, the demand fitting in every split: every machine is tried for each.
+
+    A machine that was emptied has known cells: VMs may come back to it, to either cell.
+    """
+    scheduler = site.scheduler.copy()
+    for source in chosen:
+        scheduler.release(source.handle)
+    standing = Counter(ground.existing)
+    for source in chosen:
+        standing[source.pool, source.vm.placement.rack] -= 1
+    order = sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib)
+    return _put(scheduler, ground, asked, order, standing)
+
+
+def _put(
+    scheduler: RackScheduler,
+    ground: RepackContext,
+    asked: RepackRequest,
+    left: Sequence[MovableVm],
+    standing: Counter[tuple[int, str]],
+) -> bool:
+    if scheduler.count_free_slots(asked.demand).minimum < asked.want:
+        return False
+    if not left:
+        return True
+    source, *others = left
+    kind, pool = ground.kinds[source.vm_class], ground.pools[source.pool]
+    vm = VmName(pool.owner.owner, pool.owner.cluster, pool.name, source.vm.number)
+    for host in ground.hosts:
+        machine = host.machine
+        rack = source.pool, machine.rack
+        crowded = standing[rack] >= max(ground.limits[source.pool], ground.existing.get(rack, 0))
+        if crowded or source.vm_class not in host.admitted:
+            continue
+        standing[rack] += 1
+        for cells in _cells_for(scheduler, machine, Demand(vm, kind.sku, kind.constraints)):
+            after = scheduler.copy()
+            place = Placement(machine.name, machine.rack, machine.availability_zone, cells)
+            after.add_existing(vm, kind.sku, place)
+            if _put(after, ground, asked, others, standing):
+                return True
+        standing[rack] -= 1
+    return False
+
+
+def _cells_for(scheduler: RackScheduler, machine: Machine, demand: Demand) -> list[tuple[int, ...]]:
+    """The cells that take a VM; () where it fits whichever split it is."""
+    if machine.name in scheduler.list_machines_with_unknown_cells():
+        here = Hint(True, True, HintScope.MACHINE, frozenset({machine.name}), frozenset(), "here")
+        there = replace(
+            demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, here))
+        )
+        return [()] if scheduler.count_free_slots(there).minimum else []
+    free = [FreeCell(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)] * 2
+    for vm in scheduler.list_vms():
+        for cell in vm.placement.cells if vm.placement.machine == machine.name else ():
+            free[cell] = free[cell].subtract(vm.sku)
+    return [(cell,) for cell in range(2) if free[cell].has_capacity(demand.sku)]
+
+
+# --- the steps ---------------------------------------------------------------------------------
+
+
+def carried_out(site: SiteSnapshot, made: RepackResult, seed: int) -> RackScheduler:
+    """The site after all windows, placed by the rule with machines cordoned, under this tie-break."""
+    scheduler = site.scheduler.copy()
+    standing: dict[int, CurrentVm] = {vm.handle: vm for vm in scheduler.list_vms()}
+    for window in made.windows:
+        closed = [
+            replace(machine, unschedulable_reason="cordoned") if machine.name in window.cordons else machine
+            for machine in site.scheduler.machines
+        ]
+        base = RackScheduler(closed, seed=seed)
+        gone = {step.source.handle for step in window.steps}
+        for handle, vm in standing.items():
+            if handle not in gone:
+                base.add_existing(vm.vm, vm.sku, vm.placement)
+        for step in window.steps:
+            vm = standing[step.source.handle]
+            pool = site.pools[step.source.pool]
+            answer = base.try_place(Demand(vm.vm, vm.sku, pool.demand.constraints, vm.placement.machine))
+            assert answer is not None
+            assert answer[1].machine == step.target.machine
+            standing[step.source.handle] = replace(vm, placement=answer[1])
+    after = RackScheduler(site.scheduler.machines)
+    for vm in standing.values():
+        after.add_existing(vm.vm, vm.sku, vm.placement)
+    return after
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_steps_lead_to_the_room_that_was_promised(seed: int, known: bool) -> None:
+    filled = 0.6 + 0.03 * seed if known else 0.45
+    site = site_with_history(seed, 4, 4, filled=filled, known=known)
+    now = site.scheduler.count_free_slots(request(1).demand).minimum
+    made = plan_repack(site, request(now + 2))
+    if made.recreations is None:
+        return
+    for window in made.windows:
+        assert all(step.hits == step.runs for step in window.steps)
+    after = carried_out(site, made, seed=17)
+    assert after.count_free_slots(request(1).demand).minimum >= now + 2
+    moved = {step.source.handle for window in made.windows for step in window.steps}
+    assert len(moved) == made.recreations
+    spread(site, made)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_tie_breaks_do_not_decide_is_said_of_all_without_playing_them(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = site_with_history(seed, 4, 4, filled=0.6 + 0.03 * seed)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+    made = plan_repack(site, asked)
+    monkeypatch.setattr(repack_windows, "_is_deterministic", lambda *_: False)
+    assert plan_repack(site, asked) == made
+
+
+def test_of_several_orders_one_is_taken_in_which_nobody_may_land_elsewhere() -> None:
+    """Who comes to a machine that is not empty yet finds room there in half of the splits alone; another
+    order empties it first.
+    """
+    site = site_with_history(711, 2, 3, filled=0.765, zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+    made = plan_repack(site, asked)
+    assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 7)
+    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+
+
+@pytest.mark.parametrize("seed", [10, 20, 24, 36])
+def test_who_comes_back_is_kept_from_machines_that_take_it_in_some_splits_alone(seed: int) -> None:
+    """Its own machine is tried last: another one that has room in a split nobody drew gets a cordon, too."""
+    site = site_with_history(seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
+    made = plan_repack(site, asked)
+    assert made.status is RepackStatus.OPTIMAL
+    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+
+
+def test_large_vms_go_first_where_small_ones_would_take_their_cells() -> None:
+    site = site_with_history(907, 2, 3, filled=0.705, zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+    made = plan_repack(site, asked)
+    assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 5)
+    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+
+
+def test_where_no_order_is_sure_the_answer_says_so() -> None:
+    """No order of these VMs finds room for all of them in every split; the surest one is shown."""
+    site = site_with_history(45, 2, 2, filled=0.54, zoned=0.3, known=False)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+    made = plan_repack(site, asked)
+    fewest = min(step.hits for window in made.windows for step in window.steps)
+    assert 0 < fewest < repack_windows.TIE_BREAKS
+    [fact] = [fact for fact in build_repack_report(made, "").facts if "land as planned" in fact]
+    assert f"8 of 9 land as planned in 100 of 100 tie-breaks, the others in at least {fewest}:" in fact
+    assert "neither another order nor a cordon was found that keeps them from it" in fact
+
+
+def spread(site: SiteSnapshot, made: RepackResult) -> None:
+    """No rack has more VMs of a pool than the fullest one had."""
+    ground = build_repack_context(site, made.request)
+    after = Counter(ground.existing)
+    for window in made.windows:
+        for step in window.steps:
+            after[step.source.pool, step.source.vm.placement.rack] -= 1
+            after[step.source.pool, step.target.rack] += 1
+    for (pool, rack), count in after.items():
+        assert count <= max(ground.limits[pool], ground.existing.get((pool, rack), 0))
+
+
+def test_most_small_sites_are_solved_and_proved() -> None:
+    """The share that ends with a proof: it says when the search gets worse."""
+    ends = Counter(
+        plan_repack(site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), request(2)).status
+        for seed in range(20)
+    )
+    assert ends[RepackStatus.GAP] <= 2, ends
+
+
+def after(seconds: int) -> TimeBudget:
+    """A clock that goes on by a second whenever it is looked at."""
+    left = iter(range(seconds, -1_000_000, -1))
+    return TimeBudget(lambda: float(next(left)))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seconds", [0, 3, 20])
+def test_a_search_whose_time_is_over_says_what_it_knows(seconds: int, known: bool) -> None:
+    site = site_with_history(1, 6, 4, filled=0.75, known=known)
+    want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
+    best = plan_repack(site, request(want))
+    made = plan_repack(site, request(want), time_budget=after(seconds))
+    assert made.bound is not None
+    assert best.bound is not None
+    assert made.bound <= best.bound
+    if made.recreations is not None:
+        assert made.recreations >= best.bound
+        assert {step.hits for window in made.windows for step in window.steps} == {
+            step.runs for window in made.windows for step in window.steps
+        }
+        room = carried_out(site, made, seed=3).count_free_slots(request(1).demand).minimum
+        assert room >= want
+    assert made.is_machine_dependent or made.status is RepackStatus.OPTIMAL
+
+
+def test_constraints_for_which_no_time_is_left_are_not_called_useless() -> None:
+    site = site_with_history(4, 2, 3, filled=0.6)
+    everything = frozenset(str(pool.address) for pool in site.pools)
+    made = plan_repack(site, request(2, spared=everything), time_budget=after(3))
+    assert made.blocking
+    assert all(one.recreations is not None or one.undecided for one in made.blocking)
+
+
+def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
+    """One after the other, the first VM takes the only room where the second may stand."""
+    site = site_with_history(2, 4, 4, filled=0.8)
+    ground = build_repack_context(site, request(1))
+    [one, other, *_] = [source for source in ground.sources if source.vm_class == ground.sources[0].vm_class]
+    hosts = {host.machine.rack: host for host in ground.hosts if one.vm_class in host.admitted}
+    [here, there] = list(hosts.values())[:2]
+    full = {(one.pool, here.machine.rack): 9, (other.pool, there.machine.rack): 9}
+    crowded = replace(ground, existing=full, limits=tuple(1 for _ in ground.limits))
+    size_of = [0] * len(ground.kinds)
+    targets, pools = assign_machines(crowded, [one, other], [(0, here), (0, there)], size_of)
+    assert len(targets) == 2
+    if one.pool != other.pool:
+        assert not pools
+        assert targets[one.handle] == there.machine.name
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(
+    seed: int, known: bool
+) -> None:
+    """A machine that is emptied gives its disk back, and one that nobody may leave has disk, too."""
+    site = site_with_history(seed, 3, 2, filled=0.6 + 0.03 * seed, known=known, disk=99_000)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
+    ground = build_repack_context(site, asked)
+    names = frozenset(host.machine.name for host in ground.hosts)
+    together = RepackProgram(ground, asked, is_fine=True).solve(SolverLimits())
+    apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
+    assert isinstance(apart, NoSolution) == isinstance(together, NoSolution)
+    if isinstance(apart, Solution) and isinstance(together, Solution):
+        assert apart.recreations == together.recreations
+
+
+def test_disk_that_is_given_back_is_counted_on_machines_that_stand_for_themselves() -> None:
+    """Disks are as good as full: only whoever leaves makes room for whoever comes."""
+    site = site_with_history(2, 3, 2, filled=0.7, known=False, disk=1700)
+    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
+    ground = build_repack_context(site, asked)
+    names = frozenset(host.machine.name for host in ground.hosts)
+    made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
+    assert isinstance(made, Solution)
+
+
+def test_windows_that_are_too_small_are_named() -> None:
+    """Two VMs come back to a machine that must be empty first: one at a time it never is."""
+    site, asked = small_unknown(6)
+    made = plan_repack(site, replace(asked, window=1))
+    assert (made.status, made.recreations, made.bound) == (RepackStatus.GAP, None, 3)
+    found = {one.constraint: one.recreations for one in made.blocking}
+    assert found[Constraint.WINDOW] == plan_repack(site, asked).recreations == 3
+
+
+def test_a_control_plane_of_one_is_held_for_being_alone() -> None:
+    """Lifting that alone lets it go: it is not held a second time for its quorum."""
+    state = standing_state(racks(2, 2) + cluster("a", count=1))
+    site = site_of(state)
+    lifted = frozenset({Constraint.SINGLE_REPLICA})
+    [control] = [pool for pool in site.pools if pool.is_control_plane and len(pool.vms) == 1]
+    assert build_repack_context(site, request(1)).blocked_by[control.vms[0].name] is Constraint.SINGLE_REPLICA
+    assert control.vms[0].name not in build_repack_context(site, request(1), lifted=lifted).blocked_by
+
+
+FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)
+REFUSED = {
+    "schedulable": (replace(FULL_OF_ROOM, unschedulable_reason="cordoned"), request(1)),
+    "hardware": (FULL_OF_ROOM, request(1, "NC_G56_224_v1")),
+    "disk": (replace(FULL_OF_ROOM, disk_gib=100), request(1)),
+    "fits": (replace(FULL_OF_ROOM, cpus_per_cell=40), request(1)),
+    "vfs": (FULL_OF_ROOM, replace(request(1), sku=replace(SKUS[LARGE], vfs=31))),
+    "zones": (FULL_OF_ROOM, request(1, zones=frozenset({"2"}))),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_each_filter_of_the_profile_decides(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, asked = REFUSED[name]
+    site = view(RackScheduler([machine]), {})
+    assert plan_repack(site, asked).status is RepackStatus.IMPOSSIBLE
+    left = tuple(rule for rule in profile.FILTERS if rule.name != name)
+    monkeypatch.setattr(profile, "FILTERS", left)
+    if name == "fits":  # whoever fits everywhere fits without end
+        assert not RackScheduler([machine]).find_rejection("m", asked.demand)
+        return
+    # Rules that were opened are kept by a site: a new one.
+    assert plan_repack(view(RackScheduler([machine]), {}), asked).status is RepackStatus.NOTHING_TO_DO
+
+
+# --- what holds --------------------------------------------------------------------------------
+
+
+def test_nothing_to_do() -> None:
+    made = plan_repack(site_with_history(1, 2, 3, filled=0.2), request(1))
+    assert made.status is RepackStatus.NOTHING_TO_DO
+    assert (made.recreations, made.bound) == (0, 0)
+
+
+def test_a_budget_of_moves_is_a_proof_and_is_named() -> None:
+    site = site_with_history(1, 8, 4, filled=0.8)
+    free = plan_repack(site, request(4))
+    assert free.recreations is not None
+    made = plan_repack(site, request(4, moves=free.recreations - 1))
+    assert made.status is RepackStatus.IMPOSSIBLE
+    assert made.bound == free.recreations
+    [moves] = [each for each in made.blocking if each.constraint is Constraint.MOVES]
+    assert moves.recreations == free.recreations
+
+
+def test_windows_are_no_larger_than_asked() -> None:
+    site = site_with_history(1, 8, 4, filled=0.8)
+    made = plan_repack(site, request(4, window=2))
+    assert made.windows
+    assert all(len(window.steps) <= 2 for window in made.windows)
+    assert made.recreations is not None
+    assert ceil(made.recreations / 2) <= made.minimum_windows <= len(made.windows)
+
+
+def test_what_is_spared_stays_and_is_named() -> None:
+    site = site_with_history(4, 2, 3, filled=0.6)
+    everything = frozenset(str(pool.address) for pool in site.pools)
+    made = plan_repack(site, request(2, spared=everything))
+    assert made.status is RepackStatus.IMPOSSIBLE
+    [spared] = [each for each in made.blocking if each.constraint is Constraint.NOT]
+    assert spared.recreations == plan_repack(site, request(2)).recreations
+
+
+def test_rebuilt_schedulers_keep_their_handles() -> None:
+    site = site_with_history(3, 2, 3)
+    again = rebuild_scheduler(site.scheduler, site.scheduler.machines)
+    assert list(again.list_vms()) == list(site.scheduler.list_vms())
+
+
+def test_separation_rules_hold_for_whoever_is_re_created() -> None:
+    """Some pools are kept off others' machines: whoever goes lands on none of these."""
+    landed = 0
+    for seed in range(12):
+        site = site_with_history(seed, 4, 4, filled=0.5)
+        keys = [(pool.owner.owner, pool.name) for pool in site.pools]
+        rule = SeparationRule("machine", (RuleGroup(frozenset(keys[::4])), RuleGroup(frozenset(keys[1::4]))))
+        want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
+        free, bound = plan_repack(site, request(want)), plan_repack(site, request(want, apart=(rule,)))
+        assert bound.recreations is None or bound.recreations >= (free.bound or 0)
+        standing = {vm.handle: vm for vm in site.scheduler.list_vms()}
+        for window in bound.windows:
+            for step in window.steps:
+                standing.pop(step.source.handle)
+            for step in window.steps:
+                pool = site.pools[step.source.pool]
+                off = rule.find_forbidden(
+                    (pool.owner.owner, pool.name, step.source.vm.number), standing.values()
+                )
+                assert step.target.machine not in off
+                landed += 1
+    assert landed
+
+
+def test_rules_of_a_state_are_read() -> None:
+    rule = """
+resource "nexus_separation_rule" "x" {
+  scope = "rack"
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.a.id]
+  }
+  group {
+    pool_ids = ["${nexus_kubernetes_cluster.b.id}/control-plane"]
+  }
+}
+"""
+    state = standing_state(racks(2, 2) + cluster("a", count=1) + cluster("b", count=1) + rule)
+    [apart] = build_separation_rules(site_of(state), list_state_objects(state))
+    assert apart.scope == "rack"
+    assert [len(group.pools) for group in apart.groups] == [1, 1]
+    [a, b] = site_of(state).pools
+    assert apart.find_forbidden((a.owner.owner, a.name, 0), site_of(state).scheduler.list_vms()) == {
+        b.vms[0].placement.rack
+    }
+
+
+def test_a_planned_rack_and_closed_machines_are_tried() -> None:
+    planned = """
+resource "nexus_rack" "later" {
+  site_id           = nexus_site.s.id
+  name              = "later"
+  availability_zone = "9"
+  machine_count     = 2
+  status            = "planned"
+}
+"""
+    closed = 'machine_override "r1-bm01" {\n cordoned = true\n }'
+    state = standing_state(racks(2, more=closed) + planned + cluster("a", count=1))
+    made = plan_repack(site_of(state), request(3))
+    assert made.status is RepackStatus.IMPOSSIBLE
+    found = {each.constraint: each.recreations for each in made.blocking}
+    assert found[Constraint.PLANNED_RACK] == 0
+    assert found[Constraint.CORDONED] == 0
+    assert made.maximum == 1

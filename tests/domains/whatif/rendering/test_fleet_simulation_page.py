@@ -1,0 +1,138 @@
+"""The page of `simulate fleet`: the fleet's matrix before and after."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from tests.domains.whatif.questions.test_fleet import with_nodes
+
+from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
+from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot, simulate_fleet
+from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
+from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
+from nexusform.snapshots.snapshot import list_state_objects
+from nexusform.state.objects import State
+from tests.domains.fleet.planning.fleet_harness import hub, member, nodes, pick_n, placement
+from tests.planning.harness import all_types, applied, plan
+
+NONE = "\N{EN DASH}"
+MEMBERS = ("c1", "c2", "c3", "c4")
+
+
+class _Tables(HTMLParser):
+    """The matrices of a page: by caption, rows of texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_caption: dict[str, list[list[str]]] = {}
+        self._rows: list[list[str]] | None = None
+        self._in_caption = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self._rows = [] if dict(attrs).get("class") == "matrix" else None
+        self._in_caption = tag == "caption"
+        if self._rows is None:
+            return
+        if tag == "tr":
+            self._rows.append([])
+        if tag in ("th", "td"):
+            self._rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self._rows = None
+        self._in_caption = False
+
+    def handle_data(self, data: str) -> None:
+        if self._rows is None:
+            return
+        if self._in_caption:
+            self.by_caption[data] = self._rows
+        elif self._rows and self._rows[-1]:
+            self._rows[-1][-1] = f"{self._rows[-1][-1]} {data}".strip()
+
+
+@pytest.fixture(scope="module")
+def two_of_four() -> State:
+    members = "".join(member(name, {"ring": name[-1]}, nodes(name[-1])) for name in MEMBERS)
+    return applied(plan(hub() + members + placement(pick_n(2))))
+
+
+def page_of(state: State, **flags: str) -> str:
+    edits, problems = parse_edits({verb: [flags[verb.value]] for verb in EditKind if verb.value in flags})
+    assert not problems
+    simulation = simulate_fleet(
+        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+    )
+    assert not isinstance(simulation, list)
+    return render_fleet_page(simulation, build_fleet_report(simulation, "state serial 1"))
+
+
+def test_the_fleet_is_drawn_before_and_after(two_of_four: State) -> None:
+    page = page_of(two_of_four, leave="c4", join="c5", label="c1:ring=9")
+    tables = _Tables()
+    tables.feed(page)
+    assert tables.by_caption == {
+        "Before": [["Placement", *MEMBERS], ["p", NONE, NONE, "Bound", "Bound"]],
+        "After, with the scores of picked ones": [
+            ["Placement", "c1 other label", "c2", "c3", "c4 leaves", "c5 joins"],
+            [
+                "p",
+                "not picked",
+                "not picked",
+                "Bound affinity 0, spread 0",
+                "\N{MINUS SIGN} Bound affinity 0, spread 0",
+                "+ Bound affinity 0, spread 0",
+            ],
+        ],
+    }
+
+
+def test_every_cell_says_why(two_of_four: State) -> None:
+    page = page_of(two_of_four, leave="c4", taint="c1:gone=soon:NoSchedule")
+    # What leaves goes once its successor is ready.
+    assert 'data-tip="cluster_left: a cluster left the fleet; wave 2" data-head="c4 (leaves)"' in page
+    assert "taint &amp;{Key:gone Value:soon Effect:NoSchedule} cannot be tolerated" in page
+    assert "Why each cluster is picked or not (3 reasons)" in page
+
+
+def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
+    names = [f"c{number:02}" for number in range(60)]
+    members = "".join(member(name, {}, nodes("1")) for name in names)
+    state = applied(plan(hub() + members + placement(pick_n(2))))
+    page = page_of(state, leave="c59")
+    tables = _Tables()
+    tables.feed(page)
+    assert tables.by_caption["Before"] == [["Placement", "c57", "c59"], ["p", NONE, "Bound"]]
+    assert "58 other members: nothing comes or goes there." in page
+
+
+def test_pods_are_counted_first_and_listed_last() -> None:
+    state = applied(plan(with_nodes("a", "c")))
+    page = page_of(state, leave="c")
+    titles = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert [title for title in titles if "Pods" in title] == ["Pods (finding)", "Pods one by one"]
+    assert titles[-1] == "Pods one by one"
+    assert "web-0" in page[page.index("Pods one by one") :]
+
+
+def test_of_many_placements_those_that_change_are_told() -> None:
+    members = "".join(member(name, {"ring": name[-1]}, nodes(name[-1])) for name in MEMBERS)
+    many = "".join(placement(pick_n(1), name=f"p{number}") for number in range(30))
+    state = applied(plan(hub() + members + many))
+    edits, problems = parse_edits({EditKind.LEAVE: ["c4"]})
+    assert not problems
+    simulation = simulate_fleet(
+        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+    )
+    assert not isinstance(simulation, list)
+    changed = [each for each in simulation.placements if each.gained or each.lost]
+    assert len(simulation.placements) == 30
+    (section,) = [each for each in build_fleet_report(simulation, "").sections if each.title == "Placements"]
+    assert len(section.table.rows if section.table else ()) == len(changed)
+    others = 30 - len(changed)
+    noun = "other placements" if changed else "placements"
+    assert section.lines == ((f"{others} {noun} stay as they are.",) if others else ())

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from nexusform.backends.memory import MemoryBackend
+from nexusform.encryption.encrypted_backend import EncryptedBackend
+from nexusform.encryption.envelope import STATE, DocumentCipher
+
+
+class Reversing(DocumentCipher):
+    """Writes documents backwards, a version first."""
+
+    def __init__(self, version: bytes = b"1") -> None:
+        self._version = version
+
+    def encrypt(self, document: bytes, purpose: str) -> bytes:
+        assert purpose == STATE
+        return self._version + document[::-1]
+
+    def decrypt(self, sealed: bytes, purpose: str, name: str) -> bytes:
+        assert (purpose, name) == (STATE, "memory (default)")
+        return sealed[1:][::-1]
+
+    def is_current(self, sealed: bytes) -> bool:
+        return sealed.startswith(self._version)
+
+
+class Counted(MemoryBackend):
+    """Notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def read(self) -> bytes | None:
+        self.calls.append("read")
+        return super().read()
+
+    def write(self, document: bytes) -> None:
+        self.calls.append("write")
+        super().write(document)
+
+
+def test_a_write_reads_what_stands_once_and_writes_only_what_differs() -> None:
+    inner = Counted()
+    backend = EncryptedBackend(inner, Reversing())
+    backend.write(b"one")
+    backend.write(b"one")
+    backend.write(b"two")
+    assert inner.calls == ["read", "write", "read", "read", "write"]
+    assert backend.read() == b"two"
+
+
+def test_the_same_document_is_written_anew_under_another_method() -> None:
+    inner = Counted()
+    EncryptedBackend(inner, Reversing()).write(b"one")
+    EncryptedBackend(inner, Reversing(b"2")).write(b"one")
+    assert inner.calls.count("write") == 2

@@ -1,0 +1,138 @@
+"""What is remembered of claims: by share class, with scores, bounded, and what it does to later shares."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nexusform.placements.prediction_scores import (
+    MAX_SUBJECTS,
+    MIN_VERIFIED,
+    RECORD_KEY,
+    VerifiedPrediction,
+    add_predictions,
+    compute_score,
+    compute_share_class,
+    list_wrong_certain,
+    lower_share,
+    parse_record,
+)
+
+_SHARES = st.floats(0, 1)
+
+
+def machines(share: float, held: int, broken: int, chance: float = 0.5) -> list[VerifiedPrediction]:
+    """Claims about machines with one share, so many of which held."""
+    return [
+        VerifiedPrediction("machine", share, chance, was_correct=number < held)
+        for number in range(held + broken)
+    ]
+
+
+def test_claims_are_counted_by_share_class_with_the_squares_of_shares_and_of_chance() -> None:
+    private = add_predictions({"other": 1}, [*machines(0.75, 3, 1), *machines(1.0, 1, 0, 1.0)])
+    assert private == {
+        "other": 1,
+        RECORD_KEY: {"machine": {"100": [1, 0, 0.0, 0.0], "70": [3, 1, 0.75, 1.0]}},
+    }
+    again = add_predictions(private, machines(0.79, 0, 1))
+    assert again is not None
+    assert again[RECORD_KEY]["machine"]["70"] == [3, 2, 1.3741, 1.25]
+    score = compute_score(parse_record(private))
+    assert score is not None
+    assert (score.verified, score.correct) == (5, 4)
+    assert (score.brier, score.chance) == (0.15, 0.2)
+
+
+def test_nothing_settled_writes_nothing() -> None:
+    assert add_predictions(None, []) is None
+    assert add_predictions({"a": 1}, []) == {"a": 1}
+    assert compute_score(parse_record(None)) is None
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        None,
+        [],
+        "x",
+        {"machine": 3},
+        {"machine": {"100": 3}},
+        {"machine": {"100": [1, 2]}},
+        {"machine": {"all": [1, 2, 0.5, 0.5]}},
+        {"machine": {"100": [1, "2", 0.5, 0.5]}},
+        {"machine": {"100": [-1, 2, 0.5, 0.5]}},
+    ],
+)
+def test_a_note_that_says_something_else_reads_as_empty(noted: Any) -> None:
+    assert parse_record({RECORD_KEY: noted}) == {}
+
+
+def test_a_share_is_lowered_to_what_held_from_twenty_claims_on_and_never_raised() -> None:
+    few = parse_record(add_predictions(None, machines(1.0, 10, MIN_VERIFIED - 11)))
+    assert lower_share(few, "machine", 1.0) == 1.0
+    enough = parse_record(add_predictions(None, machines(1.0, 15, 5)))
+    assert lower_share(enough, "machine", 1.0) == 0.75
+    assert lower_share(enough, "machine", 0.99) == 0.99  # another class
+    assert lower_share(enough, "rack", 1.0) == 1.0  # another thing
+    better = parse_record(add_predictions(None, machines(0.31, 20, 0)))
+    assert lower_share(better, "machine", 0.31) == 0.31
+
+
+def test_a_lowered_share_still_teaches_the_class_of_what_was_measured() -> None:
+    lowered = VerifiedPrediction("machine", 0.6, 0.5, was_correct=True, measured_share=1.0)
+    record = parse_record(add_predictions(None, [lowered]))
+    assert list(record) == [("machine", 100)]
+    assert record["machine", 100].squares == 0.16
+
+
+def test_what_is_lowered_is_said() -> None:
+    told = [
+        compute_score(parse_record(add_predictions(None, machines(1.0, held, broken))))
+        for held, broken in ((20, 0), (18, 1), (19, 1))
+    ]
+    assert [score.has_lowered_shares for score in told if score is not None] == [False, False, True]
+
+
+def test_only_a_broken_claim_that_was_sure_is_an_alarm() -> None:
+    claims = [
+        VerifiedPrediction("machine", 1.0, 1.0, was_correct=False, is_certain=True, text="a"),
+        VerifiedPrediction("machine", 1.0, 1.0, was_correct=False, is_certain=True, text="a"),
+        VerifiedPrediction("machine", 1.0, 1.0, was_correct=True, is_certain=True, text="b"),
+        VerifiedPrediction("machine", 1.0, 1.0, was_correct=False, text="c"),
+    ]
+    assert list_wrong_certain(claims) == ("a",)
+
+
+@given(st.lists(st.tuples(st.integers(1, MAX_SUBJECTS), _SHARES, _SHARES, st.booleans()), max_size=300))
+def test_a_record_is_small_and_scores_lie_between_0_and_1(
+    claims: list[tuple[int, float, float, bool]],
+) -> None:
+    private = add_predictions(
+        None, (VerifiedPrediction(f"subject{n}", share, chance, held) for n, share, chance, held in claims)
+    )
+    record = parse_record(private)
+    assert sum(score.verified for score in record.values()) == len(claims)
+    score = compute_score(record)
+    assert (score is None) == (not claims)
+    if score is not None:
+        assert 0 <= score.brier <= 1
+        assert 0 <= score.chance <= 1
+
+
+def test_the_largest_record_is_below_4_kib() -> None:
+    share_classes = [*(number / 10 for number in range(10)), 1.0]
+    record = {
+        f"subject_{number}": {
+            str(compute_share_class(share)): [99_999, 99_999, 99_999.123456, 99_999.123456]
+            for share in share_classes
+        }
+        for number in range(MAX_SUBJECTS)
+    }
+    assert len(json.dumps({RECORD_KEY: record}, separators=(",", ":"))) <= 4096
+    with pytest.raises(ValueError, match="6 things"):
+        add_predictions({RECORD_KEY: record}, [VerifiedPrediction("one more", 1.0, 1.0, was_correct=True)])

@@ -1,0 +1,283 @@
+"""Everything that stood before a plan is accounted for after it, whatever is edited or selected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nexusform.planning.conclusion.placement_accounting import compute_totals
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
+from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, Plan
+from nexusform.state.objects import State
+from tests.planning.harness import (
+    RACKS,
+    agent_pool,
+    all_types,
+    applied,
+    at,
+    cluster,
+    errors,
+    good,
+    plan,
+    pool,
+    state_of,
+    vms,
+)
+
+STRANDED = "machine-goes-with-vms-on-it"
+SITE = RACKS + cluster("a", pools=pool("p", 5), count=3) + cluster("b", pools=pool("q", 4))
+OWN = agent_pool("own", "nexus_kubernetes_cluster.b.id", 3)
+TEXT = SITE + OWN
+FORGET = "\nremoved {{\n from = {}\n lifecycle {{\n destroy = false\n }}\n}}\n"
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return state_of(TEXT)
+
+
+def total(result: PlanResult, kind: str = "vm") -> PlacementTotal:
+    (figures,) = [each for each in result.plan.placement_totals if each.kind == kind]
+    return figures
+
+
+def on_rack(state: State, rack: str) -> int:
+    return sum(vm["rack"] == rack for vm in vms(state).values())
+
+
+def balanced(figures: PlacementTotal) -> bool:
+    parts = (figures.stays, figures.moves, figures.recreated, figures.leaves)
+    before = sum(parts) + figures.loses_machine + figures.forgotten
+    after = figures.stays + figures.moves + figures.recreated + figures.comes
+    return (figures.before, figures.after) == (before, after)
+
+
+def two_racks(text: str) -> str:
+    return text.replace("= 3\n", "= 2\n", 1)
+
+
+# --- a machine that goes with VMs on it ----------------------------------------------------------
+
+
+def test_a_rack_that_goes_alone_is_refused_with_a_row_for_every_vm_on_it(state: State) -> None:
+    result = plan(two_racks(TEXT), state, targets=("nexus_rack.r",))
+    lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
+    rack = lost[0].source.rack  # type: ignore[union-attr]
+    assert len(lost) == on_rack(state, rack) > 0
+    assert {row.trigger for row in lost} == {"machine_removed"}
+    figures = total(result)
+    assert balanced(figures)
+    assert (figures.before, figures.loses_machine) == (len(vms(state)), len(lost))
+    (problem,) = errors(result)
+    assert problem.id == STRANDED
+    assert "-target='nexus_kubernetes_cluster.a'" in problem.detail
+
+
+def test_with_the_clusters_the_same_plan_moves_them(state: State) -> None:
+    targets = [
+        "nexus_rack.r",
+        "nexus_kubernetes_cluster.a",
+        "nexus_kubernetes_cluster.b",
+        "nexus_agent_pool.own",
+    ]
+    figures = total(good(plan(two_racks(TEXT), state, targets=tuple(targets))))
+    assert figures.moves > 0
+    assert figures.loses_machine == 0
+
+
+def test_an_exclusion_that_strands_vms_is_named(state: State) -> None:
+    (problem,) = errors(plan(two_racks(TEXT), state, excludes=("nexus_kubernetes_cluster.b",)))
+    assert problem.id == STRANDED
+    assert "Drop -exclude='nexus_kubernetes_cluster.b'" in problem.detail
+
+
+def test_a_destroyed_rack_asks_to_be_taken_out_of_the_configuration(state: State) -> None:
+    result = plan(TEXT, state, mode=Mode.DESTROY, targets=("nexus_rack.r[2]",))
+    (problem,) = errors(result)
+    assert problem.id == STRANDED
+    assert "take nexus_rack.r[2] out of the configuration" in problem.detail
+    assert "-target" not in problem.detail
+    assert balanced(total(result))
+
+
+def test_vms_that_are_left_out_stay_and_are_counted(state: State) -> None:
+    figures = total(good(plan(TEXT, state, targets=("nexus_site.s",))))
+    assert (figures.stays, figures.before) == (len(vms(state)), len(vms(state)))
+
+
+def test_a_rack_that_was_found_gone_is_no_mistake_of_the_plan(state: State) -> None:
+    """The loss is a fact by now: it is counted and warned of."""
+    gone = {at("nexus_rack.r[1]"): None}
+    refreshed = good(plan(TEXT, state, mode=Mode.REFRESH_ONLY, refreshed_objects=gone))
+    figures = total(refreshed)
+    assert (
+        figures.loses_machine
+        == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements)
+        > 0
+    )
+    assert balanced(figures)
+
+
+# --- forgotten -----------------------------------------------------------------------------------
+
+
+def test_the_vms_of_a_forgotten_cluster_run_on(state: State) -> None:
+    text = TEXT.replace(
+        cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a")
+    )
+    result = good(plan(text, state))
+    figures = total(result)
+    assert (figures.forgotten, figures.leaves) == (8, 0)
+    assert {row.action for row in result.plan.placements} == {PlacementAction.FORGET}
+
+
+# --- guard rails ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "limits", "broken"),
+    [
+        (two_racks(TEXT), {"targets": ("nexus_rack.r",)}, "moved:0", ("moved:0",)),
+        (TEXT, {"mode": Mode.DESTROY}, "moved:0,removed:0", ("removed:0",)),
+        (SITE, {}, "moved:0,removed:2", ("removed:2",)),
+        (SITE, {}, "moved:0,removed:3", ()),
+        (SITE + FORGET.format("nexus_agent_pool.own"), {}, "removed:0", ("removed:0",)),
+    ],
+)
+def test_guard_rails_see_what_leaves_and_what_loses_its_machine(
+    state: State, text: str, options: dict[str, Any], limits: str, broken: tuple[str, ...]
+) -> None:
+    result = plan(text, state, **options)
+    assert list_broken_limits(apply_limits(result.plan, parse_limits(limits))) == broken
+
+
+# --- the law -------------------------------------------------------------------------------------
+
+_EDITS = (
+    ("count       = 5", "count       = 2"),
+    ("count       = 5", "count       = 9"),
+    ('"NC_G6_28_v1"', '"NC_G12_56_v1"'),
+    (OWN, ""),
+    (OWN, FORGET.format("nexus_agent_pool.own")),
+    (cluster("a", pools=pool("p", 5), count=3), ""),
+    (cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a")),
+    ("= 3\n", "= 2\n"),
+    ("= 3\n", "= 4\n"),
+)
+_ADDRESSES = (
+    "nexus_rack.r",
+    "nexus_rack.r[0]",
+    "nexus_rack.r[2]",
+    "nexus_site.s",
+    "nexus_kubernetes_cluster.a",
+    "nexus_kubernetes_cluster.b",
+    "nexus_agent_pool.own",
+)
+_EDITED = st.lists(st.sampled_from(_EDITS), max_size=3)
+_PICKED = st.lists(st.sampled_from(_ADDRESSES), max_size=2, unique=True).map(tuple)
+_REPLACED = st.sampled_from(((), ("nexus_kubernetes_cluster.b",), ("nexus_kubernetes_cluster.a:a-p-1",)))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    _EDITED, st.sampled_from(["all", "target", "exclude"]), _PICKED, _REPLACED, st.sampled_from(list(Mode))
+)
+def test_every_vm_is_in_exactly_one_place_of_the_sums(
+    state: State,
+    edits: list[tuple[str, str]],
+    how: str,
+    picked: tuple[str, ...],
+    replaces: tuple[str, ...],
+    mode: Mode,
+) -> None:
+    text = TEXT
+    for old, new in edits:
+        text = text.replace(old, new, 1)
+    options: dict[str, Any] = {"mode": mode}
+    if mode is not Mode.REFRESH_ONLY and how != "all":
+        options["targets" if how == "target" else "excludes"] = picked
+    if mode is Mode.NORMAL:
+        options["replaces"] = replaces
+    result = plan(text, state, **options)
+    held = [figures for figures in result.plan.placement_totals if figures.kind == "vm"]
+    if result.plan.errored and not held:
+        assert "plan-does-not-account-for-everything" not in {problem.id for problem in errors(result)}
+        return
+    (figures,) = held
+    assert balanced(figures)
+    assert figures.before == len(vms(state))
+    if result.plan.errored:
+        return
+    assert figures.loses_machine == 0
+    after = state if mode is Mode.REFRESH_ONLY else applied(result, state)
+    assert figures.after == len(vms(after))
+    gone = Counter(row.object for row in result.plan.placements if row.action in ("remove", "forget"))
+    assert set(vms(state)) - set(vms(after)) <= set(gone)
+
+
+def test_a_plan_whose_rows_leave_something_out_is_told_from_one_that_is_whole(state: State) -> None:
+    whole: Plan = good(plan(SITE, state)).plan
+    types = all_types().resource_types
+    assert compute_totals(whole.changes, whole.placements, types).mistakes == ()
+    part = replace(whole, placements=whole.placements[1:])
+    (mistake,) = compute_totals(part.changes, part.placements, types).mistakes
+    assert f'"{whole.placements[0].object}"' in mistake
+
+
+# --- plans that are refused ----------------------------------------------------------------------
+
+FIVE = "count       = 5"
+ZONE = 'availability_zones = ["9"]'
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("unknown-site", TEXT.replace('"a" {\n  site_id = nexus_site.s.id', '"a" {\n  site_id = "x"'), {}),
+    ("does-not-fit", TEXT.replace("count       = 5", "count       = 500"), {}),
+    ("nothing-to-target", TEXT, {"targets": ("nexus_rack.nowhere",)}),
+    ("incompatible-options", TEXT, {"targets": ("nexus_rack.r",), "excludes": ("nexus_site.s",)}),
+    (
+        "unknown-availability-zone",
+        TEXT.replace("count       = 5", 'count = 5\n availability_zones = ["9"]'),
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "options"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_a_refused_plan_accounts_for_what_stands(
+    state: State, kind: str, text: str, options: dict[str, Any]
+) -> None:
+    result = plan(text, state, **options)
+    assert kind in {problem.id for problem in errors(result)}
+    figures = total(result)
+    assert balanced(figures)
+    assert figures.before == len(vms(state))
+
+
+# --- what a refusal proposes is tried ------------------------------------------------------------
+
+
+def test_a_target_that_is_proposed_and_would_be_refused_says_why(state: State) -> None:
+    zoned = TEXT.replace("count       = 4", 'count       = 4\n    availability_zones = ["r2"]')
+    standing = state_of(zoned)
+    result = plan(two_racks(zoned), standing, targets=("nexus_rack.r",), ways_out=True)
+    (problem,) = errors(result)
+    assert "That plan is refused as well" in problem.detail
+    assert 'No rack of site s is in zone "r2"' in problem.detail
+    plain = plan(two_racks(TEXT), state, targets=("nexus_rack.r",), ways_out=True)
+    (problem,) = errors(plain)
+    assert "refused as well" not in problem.detail
+    good(plan(two_racks(TEXT), state, targets=("nexus_rack.r", *problem.extra["selection"]["targets"])))
+
+
+def test_a_site_that_is_only_forgotten_is_named(state: State) -> None:
+    text = TEXT.replace('resource "nexus_site" "s" {}', "").replace("nexus_site.s.id", '"s"')
+    result = plan(text + FORGET.format("nexus_site.s"), state, targets=("nexus_site.s",))
+    refused = [problem.detail for problem in errors(result) if problem.id == STRANDED]
+    details = {detail.partition(",")[0] for detail in refused}
+    assert details == {"nexus_site.s is forgotten with this plan"}
+    assert {row.trigger for row in result.plan.placements} == {"machine_forgotten"}

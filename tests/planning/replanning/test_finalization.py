@@ -1,0 +1,27 @@
+"""Whether anything of a plan is known only after apply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nexusform.configuration.loader import load_configuration
+from nexusform.planning.replanning.finalization import has_late_values
+from nexusform.schemas.value_types import DYNAMIC
+from nexusform.state.objects import OutputState
+from nexusform.values.value import UNKNOWN
+from tests.planning.harness import RACKS, all_types, plan
+
+
+def test_a_plan_is_unfinished_by_an_output_alone(tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(RACKS)
+    schemas = all_types().schemas
+    configuration, problems = load_configuration(
+        str(tmp_path), cache_directory=None, managed=schemas["managed"], data=schemas["data"]
+    )
+    assert configuration is not None, problems
+    made = plan(RACKS).plan
+    assert not has_late_values(made, configuration)
+    unknown = replace(made, planned_outputs={"of_another": OutputState(UNKNOWN, DYNAMIC)})
+    assert has_late_values(unknown, configuration)

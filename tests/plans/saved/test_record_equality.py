@@ -1,0 +1,38 @@
+"""Records that say the same: to the class of every value, wherever they were written."""
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.diagnostics.source import Position, Span
+from nexusform.plans.plan import Action, Change, Step, StepKind
+from nexusform.plans.saved.record_equality import is_equal
+from nexusform.resources.address import Address
+
+RACK = Address((), "managed", "nexus_rack", "r", 0)
+SPAN = Span("here/main.nf.hcl", Position(1, 1, 0), Position(2, 2, 9))
+CHANGE = Change(RACK, Action.CREATE, None, {"count": 1, "cells": (0, 1)}, "simulated", 1, 0, source=SPAN)
+STEP = Step(0, StepKind.CREATE, 0, (), None, {"id": "r"})
+
+
+def test_lists_are_as_tuples_and_places_do_not_count() -> None:
+    elsewhere = replace(SPAN, filename="there/main.nf.hcl")
+    assert is_equal(CHANGE, replace(CHANGE, after={"count": 1, "cells": [0, 1]}, source=elsewhere))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(CHANGE, after={"count": True, "cells": [0, 1]}),
+        replace(CHANGE, after={"count": 1.0, "cells": [0, 1]}),
+        replace(CHANGE, after={"count": 1, "cells": [0]}),
+        replace(CHANGE, after={"count": 1, "cells": [1, 0]}),
+        replace(CHANGE, after={"count": 1}),
+        replace(CHANGE, after=None),
+        replace(CHANGE, action=Action.UPDATE),
+        replace(CHANGE, source=None),
+        STEP,
+    ],
+)
+def test_what_differs_is_seen(other: object) -> None:
+    assert not is_equal(CHANGE, other)
+    assert not is_equal((CHANGE, other), (CHANGE, CHANGE))

@@ -1,0 +1,79 @@
+"""Long tuples of records: a column for each field, each value once, and what does not fit told of."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.plans.saved.record_codec import read_record, write_record
+from nexusform.plans.site_capacity.occupancy import PoolVms
+from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import Placement, VmSku
+
+CLUSTER = Address((), "managed", "nexus_kubernetes_cluster", "c")
+SKU = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
+
+
+def pool(count: int) -> PoolVms:
+    vms = [
+        PlacedVm("p", n, f"c-p-{n}", SKU.name, Placement(f"m{n % 7}", "r", "z", (n % 2,)), trigger="new")
+        for n in range(count)
+    ]
+    return PoolVms(CLUSTER, "c", "p", SKU, added=tuple(vms))
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 500])
+def test_records_come_back(count: int) -> None:
+    data = json.loads(json.dumps(write_record(pool(count))))
+    assert read_record(PoolVms, data) == pool(count)
+
+
+def test_many_records_are_a_table_and_equal_ones_are_one_object() -> None:
+    data = write_record(pool(500))
+    columns = data["came"]["columns"]
+    assert data["came"]["rows"] == 500
+    assert columns["pool"] == {"all": "p"}
+    assert len(columns["placement"]["of"]) == 14
+    places = [vm.placement for vm in read_record(PoolVms, data).came]
+    assert len({id(place) for place in places}) == 14
+
+
+def test_equal_records_are_written_one_by_one() -> None:
+    alike = PoolVms(CLUSTER, "c", "p", SKU, added=pool(1).added * 40)
+    data = write_record(alike)
+    assert isinstance(data["came"], list)
+    assert read_record(PoolVms, data) == alike
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(json.dumps(write_record(pool(40))))
+    data["came"]["columns"] |= changes
+    return data
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"strange": {"all": 1}}, '"strange" is not known'),
+        ({"pool": 3}, "a column expected"),
+        ({"pool": {"some": 3}}, '"all", "each", or "of" and "at" expected'),
+        ({"pool": {"each": ["p"]}}, "40 values expected"),
+        ({"pool": {"all": 3}}, "str expected"),
+        ({"pool": {"of": ["p"], "at": [0] * 39 + [1]}}, "numbers from 0 to 0 expected"),
+        ({"pool": {"of": ["p"], "at": [0] * 39 + [-1]}}, "numbers from 0 to 0 expected"),
+        ({"pool": {"of": ["p"], "at": [0] * 39 + [False]}}, "a list of int expected"),
+        ({"pool": {"of": [], "at": []}}, "40 values expected"),
+    ],
+)
+def test_what_does_not_fit_is_told(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConversionProblem, match=said) as refused:
+        read_record(PoolVms, broken(**changes))
+    assert refused.value.path[:2] == ("came", "columns")
+
+
+@pytest.mark.parametrize("table", [{}, {"rows": 10**12, "columns": {"pool": {"all": "p"}}}, {"rows": "1"}])
+def test_no_table_is_refused(table: dict[str, Any]) -> None:
+    with pytest.raises(ConversionProblem):
+        read_record(PoolVms, {**write_record(pool(0)), "came": table})

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nexusform.plans.plan import Plan
+from nexusform.plans.site_capacity.occupancy import list_changed_racks, select_without_new_sharing
+from nexusform.rendering.report.entries import build_entries
+from tests.rendering.real_plans import evacuated
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """A rack of the Nexus document is evacuated."""
+    directory: Path = tmp_path_factory.mktemp("evacuated")
+    return evacuated(directory).saved.plan
+
+
+def test_racks_with_a_coming_or_leaving_vm_are_counted(plan: Plan) -> None:
+    (rack,) = list_changed_racks(plan.sites)
+    assert (rack.name, rack.removed_count, len(rack.machines)) == ("rack3", 3, 16)
+    assert sum(machine.before or 0 for machine in rack.machines) == sum(
+        machine.after or 0 for machine in rack.machines
+    )
+    assert [(m.before, m.after) for m in rack.machines if m.is_closed] == [(1, 0), (2, 0)]
+
+
+def test_what_shared_a_machine_before_is_not_caused_by_the_plan(plan: Plan) -> None:
+    assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(plan.sites)
+    assert {entry.id for entry in build_entries(plan).existing} == {"no-surge-room", "shared-machine"}
+
+
+def test_a_resource_that_comes_to_share_a_machine_is_caused_by_the_plan(plan: Plan) -> None:
+    (site,) = plan.sites
+    pools = [
+        msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added))
+        for pool in site.pools
+    ]
+    anew = msgspec.structs.replace(site, pools=tuple(pools))
+    assert "nexus_kubernetes_cluster.d[0]" not in select_without_new_sharing([anew])

@@ -1,0 +1,167 @@
+"""What a site has beside machines against who needs it: counted, and never called enough where unknown."""
+
+from __future__ import annotations
+
+from nexusform.placements.vm_demands import ClaimDemand
+from nexusform.plans.site_capacity.other_capacity import (
+    ClusterNetworks,
+    NetworkSupply,
+    NodeCounts,
+    OtherResourceKind,
+    StorageSupply,
+    Supplies,
+    build_supplies_note,
+    compute_other_capacity,
+    find_declared_network,
+    find_tightest,
+    format_shortage,
+    format_spare,
+    read_recorded_supplies,
+)
+
+SUPPLIES = Supplies(
+    networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 0), NetworkSupply("six", None, 0)),
+    storage=(StorageSupply("sa1", 5000, 1200), StorageSupply("sa2", None, None)),
+    volumes=(3, 3073),
+    clusters=(
+        ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9),
+        ClusterNetworks("gone", "net-a", 256, (), 4),
+    ),
+)
+
+
+def rows(supplies: Supplies = SUPPLIES, before: NodeCounts | None = None, after: NodeCounts | None = None):  # noqa: ANN201
+    before = before or NodeCounts({"a": 9}, {"a": 2})
+    found = compute_other_capacity("s", "s", supplies, before, after or before)
+    return {(row.kind, row.name): row for row in found}
+
+
+def test_nodes_vms_and_strangers_take_addresses() -> None:
+    """9 nodes of ours, 4 of a cluster that nobody manages, and 2 VMs."""
+    row = rows()[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    assert (row.total, row.used, row.free, row.surge, row.lacks) == (30, 15, 15, 2, False)
+
+
+def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
+    after = NodeCounts({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
+    row = rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    assert (row.free_before, row.free, row.surge) == (15, 0, 2)
+    assert row.lacks
+    assert format_shortage(row) == (
+        "addresses for nodes of net-a: 0 of 30 are left at most, and an upgrade takes 2"
+    )
+    assert format_spare(row, row.free) == "0 of 30 (net-a, an upgrade takes 2)"
+
+
+def test_more_than_there_is() -> None:
+    row = rows(after=NodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    assert row.free == -1
+    assert format_shortage(row) == "addresses for nodes of net-a: 31 are needed, and there are 30 at most"
+
+
+def test_a_cluster_that_goes_gives_its_addresses_back() -> None:
+    row = rows(after=NodeCounts())[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    assert (row.used_before, row.used) == (15, 6)
+
+
+def test_every_node_takes_a_block_of_pod_addresses() -> None:
+    found = rows()
+    assert (
+        found[OtherResourceKind.POD_BLOCKS, "a"].total,
+        found[OtherResourceKind.POD_BLOCKS, "a"].free,
+    ) == (16, 7)
+    assert found[OtherResourceKind.POD_BLOCKS, "gone"].free == 0
+
+
+def test_storage_is_counted_as_far_as_it_is_told() -> None:
+    found = rows()
+    assert found[OtherResourceKind.STORAGE, "sa1"].free == 3800
+    assert found[OtherResourceKind.STORAGE, "sa2"].free is None
+    promised = found[OtherResourceKind.VOLUMES, "3 volumes"]
+    # 3,073 MiB are begun GiB; of one appliance nothing tells the size.
+    assert (promised.used, promised.total, promised.free) == (4, None, None)
+
+
+def test_nobody_tells_who_has_the_addresses_of_load_balancers() -> None:
+    row = rows()[OtherResourceKind.BALANCER_ADDRESSES, "a/pool1"]
+    assert (row.total, row.used, row.free, row.lacks) == (32, None, None, False)
+
+
+def test_what_was_not_captured_is_never_enough() -> None:
+    found = rows(Supplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
+    assert {row.free for row in found.values()} == {None}
+    assert not any(row.lacks for row in found.values())
+    for kind in (OtherResourceKind.NODE_ADDRESSES, OtherResourceKind.POD_BLOCKS, OtherResourceKind.STORAGE):
+        first = find_tightest(found.values(), kind)
+        assert first is not None
+        assert format_spare(first, first.free) == "not captured"
+
+
+def test_one_network_that_is_not_known_hides_that_others_have_room() -> None:
+    after = NodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
+    first = find_tightest(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    assert first is not None
+    assert (first.name, first.free) == ("of b", None)
+
+
+def test_a_network_that_lacks_comes_before_one_that_is_not_known() -> None:
+    after = NodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
+    first = find_tightest(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    assert first is not None
+    assert first.name == "net-a"
+
+
+def test_a_note_tells_what_was_noted() -> None:
+    assert read_recorded_supplies(build_supplies_note(SUPPLIES)) == SUPPLIES
+    assert read_recorded_supplies(None) is None
+
+
+def test_the_network_of_a_new_cluster_is_that_of_its_azure_block() -> None:
+    body = {"properties": {"networkConfiguration": {"cniNetworkId": "/x/l3Networks/net-a/"}}}
+    assert find_declared_network({"azure": {"body": body}}) == "net-a"
+    assert find_declared_network({"azure": {"body": "?"}}) == ""
+    assert find_declared_network({}) == ""
+
+
+GIB = 1024**3
+SMALL = Supplies(
+    storage=(StorageSupply("sa1", 100, 10), StorageSupply("sa2", 50, 0)),
+    volumes=(2, 40 * 1024),
+    volume_sizes=((10 * 1024, 1), (30 * 1024, 1)),
+)
+
+
+def claimed(**by_cluster: ClaimDemand):  # noqa: ANN201
+    nodes = NodeCounts(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
+    [row] = [row for (kind, _), row in rows(SMALL, nodes).items() if kind is OtherResourceKind.CLAIMS]
+    return row
+
+
+def test_clusters_claim_of_the_same_appliances() -> None:
+    """What surely has no volume of two clusters, on top of the volumes."""
+    row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(25 * GIB, 25 * GIB))
+    assert (row.name, row.total, row.used, row.free) == ("a, b; not of quiet", 150, 135, 15)
+    row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(45 * GIB, 45 * GIB))
+    assert row.lacks
+    assert format_shortage(row) == (
+        "storage for claims of pods of a, b; not of quiet: 155 GiB are needed, and there are 150 at most"
+    )
+    assert format_spare(row, row.free) == "-5 of 150 (a, b; not of quiet)"
+
+
+def test_claims_may_have_the_volumes_that_are_large_enough() -> None:
+    """Of claims of 30, 20 and 9 GiB two at most have the volumes of 30 and 10."""
+    sizes = (9 * GIB, 30 * GIB, 20 * GIB)
+    assert claimed(a=ClaimDemand(sum(sizes), unverified_sizes=sizes)).used == 40 + 20
+    assert claimed(a=ClaimDemand(9 * GIB, unverified_sizes=(9 * GIB,))).used == 40
+
+
+def test_without_a_cluster_that_shows_its_pods_nothing_is_known_of_claims() -> None:
+    row = claimed()
+    assert (row.name, row.total, row.used, row.lacks) == ("", 150, None, False)
+    assert format_spare(row, row.free) == "not captured"
+
+
+def test_sizes_of_volumes_are_noted_where_there_are_any() -> None:
+    assert "volume_sizes" not in build_supplies_note(SUPPLIES)["supplies"]
+    assert read_recorded_supplies(build_supplies_note(SMALL)) == SMALL

@@ -1,0 +1,72 @@
+"""The three forms of an outline: text, Markdown, a page."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.rendering.answers.answer_page import render_answer_page
+from nexusform.rendering.answers.answer_report import (
+    AnswerReport,
+    Row,
+    Section,
+    Table,
+    format_spans,
+    render_report_markdown,
+    render_report_text,
+)
+from nexusform.rendering.notation.colours import strip_colours
+
+ROWS = tuple(Row((f"vm{n}", "x" * 30, "y" * 40), is_finding=n == 20) for n in range(25))
+HEADS = ("name", "a", "b")
+SAMPLE = AnswerReport(
+    "Title | <b>",
+    "It is `so`.",
+    is_finding=True,
+    facts=("a fact",),
+    sections=(
+        Section(
+            "Wide", ("line",), ("run --this",), Table((*HEADS, "c"), (Row(("n", "1" * 50, "2" * 50, "")),))
+        ),
+        Section("Long", table=Table(HEADS, ROWS), is_folded=True),
+    ),
+)
+
+
+def test_colours_change_no_word() -> None:
+    assert strip_colours(render_report_text(SAMPLE, colour=True)) == render_report_text(SAMPLE)
+
+
+def test_no_line_is_wider_than_the_terminal_unless_a_cell_is() -> None:
+    for line in render_report_text(SAMPLE, width=80).splitlines():
+        assert len(line) <= 80, line
+
+
+def test_long_details_are_cut_in_text_and_whole_in_markdown() -> None:
+    text, markdown = render_report_text(SAMPLE), render_report_markdown(SAMPLE)
+    assert "vm20" in text  # part of the finding
+    assert "... and 24 more; -format=markdown shows all." in text
+    assert markdown.count("| vm") + markdown.count("| **vm") == 25
+    assert "```sh\nrun --this\n```" in markdown
+    assert markdown.startswith("### Title \\| &lt;b>\n\n\u274c **It is `so`.**")
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    nasty = AnswerReport(
+        "\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),)
+    )
+    for form in (render_report_text(nasty), render_report_markdown(nasty), render_answer_page(nasty)):
+        assert not any(ord(c) < 32 and c != "\n" for c in form)
+
+
+def test_the_page_says_what_is_bad_in_words() -> None:
+    page = render_answer_page(SAMPLE)
+    assert "<strong>Finding</strong>: It is <code>so</code>." in page
+    assert "<title>Title | &lt;b&gt;</title>" in page
+    assert page.count('<tr class="bad">') == 1
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")]
+)
+def test_spans(numbers: list[int], text: str) -> None:
+    assert format_spans(numbers) == text

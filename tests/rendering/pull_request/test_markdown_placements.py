@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from nexusform.rendering.pull_request.markdown_placements import find_move_causes
+from tests.rendering.real_plans import RealPlan
+
+
+def test_moves_are_caused_by_the_rack_that_changes(examples: dict[str, RealPlan]) -> None:
+    causes = find_move_causes(examples["evacuated"].saved.plan)
+    assert [str(change.address) for change in causes] == ['nexus_rack.rack["3"]']

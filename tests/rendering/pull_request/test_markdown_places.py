@@ -1,9 +1,0 @@
-from __future__ import annotations
-
-from nexusform.rendering.pull_request.markdown_places import causes_of_moves
-from tests.rendering.real_plans import RealPlan
-
-
-def test_moves_are_caused_by_the_rack_that_changes(examples: dict[str, RealPlan]) -> None:
-    causes = causes_of_moves(examples["evacuated"].saved.plan)
-    assert [str(change.address) for change in causes] == ['nexus_rack.rack["3"]']

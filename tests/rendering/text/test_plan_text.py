@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.plans.plan import (
+    Action,
+    Drift,
+    Mode,
+    OutputChange,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+)
+from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.text.plan_text import render_plan
+from nexusform.rendering.text.short_plan import PlanTextOptions
+from nexusform.schemas.value_types import DYNAMIC
+
+Golden = Callable[[str, str], None]
+
+
+def detailed(**more: Any) -> PlanTextOptions:
+    return PlanTextOptions(details=True, **more)
+
+
+CASES = [
+    "added_cluster",
+    "changed_placements",
+    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
+    "every_action",
+    "every_shape",
+    "blocks",
+    "drifted",
+    "refresh_only",
+    "outputs_only",
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plan_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Golden) -> None:
+    plan = getattr(plans, name)()
+    options = detailed(width=110, registries=plans.registries)
+    golden(f"plan/{name}.txt", render_plan(plan, plans.files, options))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("detail", list(Detail))
+def test_colour_adds_escapes_and_nothing_else(name: str, detail: Detail, plans: SimpleNamespace) -> None:
+    plan = getattr(plans, name)()
+    plain = render_plan(plan, plans.files, detailed(placements=detail))
+    coloured = render_plan(plan, plans.files, detailed(placements=detail, colour=True))
+    assert "\x1b" not in plain
+    assert "\x1b[" in coloured
+    assert strip_colours(coloured) == plain
+
+
+def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None:
+    plan = plans.changed_placements()
+    everything = render_plan(plan, {}, detailed(width=110, placements=Detail.ALL, hints=False))
+    golden("plan/placements_all.txt", everything)
+    nothing = render_plan(plan, {}, detailed(placements=Detail.NONE))
+    assert "Predicted" not in nothing
+    assert "rack7-bm14" not in nothing
+    assert "Placements: 0 to place, 1 to move, 3 to remove, 174 kept." in nothing
+    assert "see below" not in nothing
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("width", [50, 64, 80])
+def test_no_line_ends_in_blanks(name: str, width: int, plans: SimpleNamespace) -> None:
+    lines = render_plan(getattr(plans, name)(), plans.files, detailed(width=width)).split("\n")
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 100])
+def test_tables_keep_to_the_width(width: int, plans: SimpleNamespace) -> None:
+    text = render_plan(plans.added_cluster(), {}, detailed(width=width, diagnostics=False, hints=False))
+    table = [line for line in text.split("\n") if "NC_P46_224_v1" in line and "+" not in line]
+    assert table
+    assert all(len(line) <= max(width, 66) for line in table)
+
+
+# --- what tools read ---
+
+ATLANTIS = re.compile(r"Plan: (?:(\d+) to import, )?(\d+) to add, (\d+) to change, (\d+) to destroy\.")
+
+
+def test_atlantis_finds_the_counts(plans: SimpleNamespace) -> None:
+    text = render_plan(plans.every_action(), {}, detailed())
+    found = ATLANTIS.search(text.replace(", 1 to forget", ""))
+    assert found is not None
+    assert found.groups() == ("2", "5", "2", "13")
+    assert re.search(r"^Plan: \d", text, re.MULTILINE)
+
+
+def test_plan_line_without_imports_and_forgets(plans: SimpleNamespace) -> None:
+    text = render_plan(plans.added_cluster(), {}, detailed())
+    assert re.findall(r"Plan: \d+ to add, \d+ to change, \d+ to destroy.", text) == [
+        "Plan: 1 to add, 0 to change, 0 to destroy."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        (Mode.NORMAL, "No changes. Your infrastructure matches the configuration."),
+        (Mode.REFRESH_ONLY, "No changes. Your infrastructure still matches the configuration."),
+        (Mode.DESTROY, "No changes. No objects need to be destroyed."),
+    ],
+)
+def test_no_changes(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
+    kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
+    text = render_plan(Plan(mode=mode, changes=(kept,), unchanged_count=178), {}, detailed())
+    assert text.startswith(sentence)
+    assert "Plan:" not in text
+    assert "Placements: 0 to place, 0 to move, 0 to remove, 178 kept." in text
+    assert "nexusform apply" not in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        (Mode.NORMAL, "No changes. What is selected matches the configuration."),
+        (Mode.REFRESH_ONLY, "No changes. What is selected still matches the configuration."),
+        (Mode.DESTROY, "No changes. Nothing that is selected needs to be destroyed."),
+    ],
+)
+def test_of_a_part_it_is_said_that_only_it_was_looked_at(
+    mode: Mode, sentence: str, plans: SimpleNamespace
+) -> None:
+    kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
+    made = Plan(mode=mode, changes=(kept,), unchanged_count=178, excludes=("nexus_rack.r",))
+    assert render_plan(made, {}, detailed()).startswith(sentence)
+    assert render_plan(made, {}, PlanTextOptions()).startswith(sentence)
+
+
+def test_tfcmt_finds_the_addresses_by_action(plans: SimpleNamespace) -> None:
+    text = render_plan(plans.every_action(), {}, detailed())
+    assert re.findall(r"^ *# (.*) will be created$", text, re.MULTILINE) == ["nexus_rack.a"]
+    assert "nexus_rack.old[2]" in re.findall(r"^ *# (.*) will be destroyed$", text, re.MULTILINE)
+    assert re.findall(r"^ *# (.*) must be replaced$", text, re.MULTILINE)[0] == "nexus_rack.j"
+    assert re.findall(r"^ *# (.*?) has moved to (.*?)$", text, re.MULTILINE) == [
+        ("nexus_rack.s0", "nexus_rack.s")
+    ]
+
+
+# --- the rest ---
+
+
+def test_unchanged_objects_are_left_out(plans: SimpleNamespace) -> None:
+    assert "nexus_rack.t" not in render_plan(plans.every_action(), {}, detailed())
+
+
+def test_next_step(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    assert "-out option" in render_plan(plan, {}, detailed())
+    saved = render_plan(plan, {}, detailed(saved_path="my.plan"))
+    assert 'nexusform apply "my.plan"' in saved
+    assert "-out option" not in saved
+    taken = render_plan(plan, {}, detailed(saved_path="my.plan", take_ownership=True))
+    assert 'nexusform apply -take-ownership "my.plan"' in taken
+    unsaved = " ".join(render_plan(plan, {}, detailed(take_ownership=True)).split())
+    assert 'if you run "nexusform apply -take-ownership" now.' in unsaved
+    assert "-out option" not in render_plan(plan, {}, detailed(hints=False))
+
+
+def test_failed_plan_shows_what_was_wrong_and_nothing_else(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    failed = replace(plan, errored=True, outputs=plans.outputs_only().outputs)
+    text = render_plan(failed, plans.files, detailed())
+    assert text.startswith("Planning failed.")
+    assert "Advice: zones-pinned" in text
+    for part in ("Plan:", "Placements:", "will be created", "Changes to Outputs", "nexusform apply"):
+        assert part not in text
+
+
+def test_no_control_character_of_a_value_reaches_the_terminal(plans: SimpleNamespace) -> None:
+    text = render_plan(plans.every_shape(), {}, detailed(colour=True))
+    assert "\x07" not in text
+    assert "\\u0007" in text
+    assert "\\u001b[31m" in text
+
+
+def test_secrets_are_not_shown(plans: SimpleNamespace) -> None:
+    plan = plans.every_shape()
+    text = render_plan(replace(plan, changes=plan.changes[:1]), {}, detailed())
+    for secret in ('"old"', '"new"', '"s1"', '"s2"'):
+        assert secret not in text
+
+
+def test_moves_stand_out_and_many_are_folded(plans: SimpleNamespace) -> None:
+    plan = plans.changed_placements()
+    text = render_plan(plan, {}, detailed(colour=True, width=120))
+    assert "\x1b[1;33m1 to move\x1b[0m" in text
+    row = plan.placements[0]
+    many = tuple(replace(row, object=f"cluster-d-pool1-{i}", number=i) for i in range(12))
+    folded = render_plan(replace(plan, placements=many), {}, detailed(width=120))
+    assert "cluster-d-pool1-0..11" in folded
+    assert "12 VMs on 1 machine" in folded
+
+
+@pytest.mark.parametrize("depth", [90, 99, 100, 300, 490])
+def test_absurdly_deep_values_are_told_without_a_crash(depth: int, plans: SimpleNamespace) -> None:
+    deep: Any = []
+    for _ in range(depth):
+        deep = [deep]
+    text = json.dumps({"a": deep})
+    thing = plans.address("thing", "x")
+    plan = Plan(
+        changes=(
+            plans.change(thing, Action.CREATE, None, {"id": "x", "deep": deep}),
+            plans.change(thing, Action.UPDATE, {"id": "x", "json": text}, {"id": "x", "json": text + " "}),
+        ),
+        outputs=(OutputChange("deep", Action.CREATE, None, deep, DYNAMIC, False),),
+    )
+    shown = render_plan(plan, {}, detailed())
+    assert ("(nested too deeply to be shown)" in shown) is (depth >= 100)
+
+
+def test_machines_of_a_new_rack_are_counted_and_of_a_changed_one_listed(plans: SimpleNamespace) -> None:
+    rack = plans.address("nexus_rack", "r")
+    before = {"id": "r", "machines": {f"m{i}": {"slot": i} for i in range(16)}}
+    after = before | {"machines": before["machines"] | {"m16": {"slot": 16}}}
+    new = render_plan(Plan(changes=(plans.change(rack, Action.CREATE, None, before),)), {}, detailed())
+    assert "+ machines = (16 machines)" in new
+    more = render_plan(Plan(changes=(plans.change(rack, Action.UPDATE, before, after),)), {}, detailed())
+    assert "+ m16 = {" in more
+    assert "# (16 unchanged attributes hidden)" in more
+
+
+@pytest.mark.of_domains("fleet")
+def test_a_place_that_is_given_up_and_taken_again_is_not_kept(plans: SimpleNamespace) -> None:
+    # A replaced placement lets go of its clusters and picks anew: every row counts, nothing is left over.
+    web = plans.address("fleet_cluster_resource_placement", "web")
+    before = {"id": "old", "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 1}}}
+    after = {"id": "new", "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 2}}}
+    rows = [
+        PlacementChange(web, "binding", cluster, action, None, None, trigger, pool="web")
+        for action, trigger in (
+            (PlacementAction.REMOVE, "placement_removed"),
+            (PlacementAction.PLACE, "placement_created"),
+        )
+        for cluster in ("east", "west")
+    ]
+    plan = Plan(changes=(plans.change(web, Action.REPLACE, before, after),), placements=tuple(rows))
+    assert "bindings = (2 placed, 2 removed, see below)" in render_plan(plan, {}, detailed())
+
+
+def test_the_nodes_of_a_cluster_that_is_gone_are_counted(plans: SimpleNamespace) -> None:
+    nodes = {f"d-pool1-{i}": {"machine": f"rack1-bm{i:02}", "rack": "rack1"} for i in range(9)}
+    before = {"id": "lab/d", "name": "d", "nodes": nodes}
+    drift = (Drift(plans.address("nexus_kubernetes_cluster", "d"), before, None),)
+    shown = render_plan(Plan(mode=Mode.REFRESH_ONLY, drift=drift), {}, detailed())
+    assert "- nodes = (9 removed)" in shown
+    assert "rack1-bm03" not in shown

@@ -1,0 +1,136 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nexusform.rendering.answers.explanation_text import describe_alternatives
+from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
+from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, VmName
+from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement, find_alternatives
+from nexusform.snapshots.snapshot import SiteSnapshot
+from tests.planning.harness import cluster, plan, pool
+from tests.scheduling.racks.samples import limit
+from tests.worlds.small_worlds import racks, site_of, standing
+
+SKUS = CATALOGUES[NEWEST].vm_skus
+
+
+def demand(sku: str, *zones: str) -> Demand:
+    return Demand(VmName("new", "new", "p", 0), SKUS[sku], PlacementConstraints(frozenset(zones) or None))
+
+
+def ways(site: SiteSnapshot, wanted: Demand) -> dict[str, MachineAlternative]:
+    return {way.machine: way for way in find_alternatives(site, wanted, "")}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1", "NC_E94_448_v1"]),
+            st.integers(1, 5),
+        ),
+        max_size=3,
+    ),
+    st.sampled_from(["NC_P46_224_v1", "NC_G24_112_v1", "NC_E94_448_v1", "NC_G28_112_v1"]),
+)
+def test_when_exactly_these_leave_the_rule_takes_the_machine(pools: list[tuple[str, int]], sku: str) -> None:
+    blocks = "".join(pool(f"p{k}", count, name) for k, (name, count) in enumerate(pools))
+    files = racks(2, 2) + cluster("a", pools=blocks)
+    if plan(files).plan.errored:
+        return
+    site = site_of(standing(files))
+    handles = {name: handle for c in site.clusters for p in c.pools for name, handle in p.handles.items()}
+    for way in find_alternatives(site, demand(sku), ""):
+        assert set(way.requirements) <= {Requirement.LEAVE}
+        assert bool(way.removed_vms) == (Requirement.LEAVE in way.requirements)
+        scheduler = site.scheduler.copy()
+        assert bool(scheduler.find_rejection(way.machine, demand(sku))) == bool(way.removed_vms)
+        for name in way.removed_vms:
+            assert scheduler.find_rejection(way.machine, demand(sku))  # none leaves for nothing
+            scheduler.release(handles[name])
+        assert not scheduler.find_rejection(way.machine, demand(sku))
+
+
+def vm(name: str, cores: int, memory: int) -> str:
+    return f"""
+resource "nexus_virtual_machine" "{name}" {{
+  site_id    = nexus_site.s.id
+  name       = "{name}"
+  cpu_cores  = {cores}
+  memory_gib = {memory}
+  disk_gib   = 10
+  machine    = "r1-bm01"
+}}
+"""
+
+
+def test_no_vm_leaves_that_need_not() -> None:
+    one_cell = """machine {
+    numa_cells          = 1
+    cpus_per_cell       = 48
+    memory_gib_per_cell = 224
+    ephemeral_disk_gib  = 3500
+  }"""
+    site = site_of(standing(racks(1, more=one_cell) + vm("roomy", 4, 100) + vm("busy", 40, 90)))
+    assert ways(site, demand("NC_P34_168_v1"))["r1-bm01"].removed_vms == ("roomy", "busy")
+    # 26 vCPUs and 112 GiB: the roomy one alone would not free enough vCPUs, the busy one does both.
+    assert ways(site, demand("NC_P26_112_v1"))["r1-bm01"].removed_vms == ("busy",)
+
+
+def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
+    files = racks(1, 2, more='machine_override "r2-bm01" {\n cordoned = true\n }').replace(
+        'machine_override "r2-bm01" {\n cordoned = true\n }', "", 1
+    )
+    site = site_of(standing(files))
+    found = ways(site, demand("NC_P46_224_v1", "2"))
+    assert found["r1-bm01"].requirements == (Requirement.ZONE,)
+    assert (found["r2-bm01"].requirements, found["r2-bm01"].unschedulable_reason) == (
+        (Requirement.OPEN,),
+        "cordoned",
+    )
+    assert found["r2-bm02"].requirements == ()
+    assert ways(site, demand("NC_G56_224_v1"))["r1-bm01"].requirements == (Requirement.HARDWARE,)
+    own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
+    too_large = find_alternatives(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
+    assert [way.requirements for way in too_large] == [
+        (Requirement.OPEN, Requirement.SIZE),
+        (Requirement.SIZE,),
+    ]
+
+
+def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(1)))
+    site = site_of(standing(racks(2, 1) + cluster("a", pools=pool("p", 1))))
+    stands = next(vm for vm in site.scheduler.list_vms() if vm.vm.pool == "p")
+    asked = Demand(VmName(stands.vm.owner, "a", "p", 7), stands.sku)
+    found = {way.machine: way for way in find_alternatives(site, asked, "")}
+    own, other = (found[f"r{n}-bm01"] for n in (("1", "2") if stands.placement.rack == "r1" else ("2", "1")))
+    assert (own.requirements, own.rule) == ((Requirement.RULE,), "1 VMs of p already")
+    assert other.requirements == ()
+    lines = describe_alternatives([own], asked, 1)
+    assert lines == [f"1 machine has room, but a rule refuses: {own.machine} (1 VMs of p already)."]
+    # The VM itself is no reason for it to stay away.
+    assert all(way.requirements == () for way in find_alternatives(site, replace(asked, vm=stands.vm), ""))
+
+
+def test_in_words() -> None:
+    found = [
+        MachineAlternative("a", "r1", "1", (Requirement.ZONE,)),
+        MachineAlternative("b", "r2", "2", (Requirement.LEAVE,), ("x", "y")),
+        MachineAlternative("c", "r2", "2", (Requirement.LEAVE,), ("z",)),
+        MachineAlternative("d", "r2", "2", (Requirement.OPEN,), unschedulable_reason="cordoned"),
+        MachineAlternative("e", "r2", "2", ()),
+        MachineAlternative("f", "r1", "1", (Requirement.ZONE, Requirement.OPEN)),
+    ]
+    assert describe_alternatives(found, demand("NC_P46_224_v1", "2"), 3) == [
+        "1 machine has room, and the rule only ranks others first: e.",
+        (
+            "1 machine has room in zones that are not among {2}: r1 (1). A wider availability_zones would "
+            "let it go there; that re-places all 3 VMs of the pool."
+        ),
+        "1 machine has room once it takes VMs: d (cordoned).",
+        "1 machine would have room if 1 VM left: c (z); 1 more if several did.",
+        "1 machine would need more than one such change.",
+    ]

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.values.value import UNKNOWN
+
+NODE = ObjectType.create(
+    {
+        "machine": STRING,
+        "rack": STRING,
+        "numa_cells": ListType(NUMBER),
+        "number": NUMBER,
+        "labels": MapType(STRING),
+        "platform_name": STRING,
+    }
+)
+POOL = BlockSchema({"count": AttributeSchema(NUMBER, "", required=True, minimum=0, maximum=9)})
+CLUSTER = BlockSchema(
+    {
+        "name": AttributeSchema(STRING, "", optional=True, computed=True),
+        "zones": AttributeSchema(SetType(STRING), "", optional=True),
+        "mode": AttributeSchema(STRING, "", optional=True, choices=("User", "System")),
+        "nodes": AttributeSchema(MapType(NODE), "", computed=True),
+    },
+    {
+        "pool": NestedBlock(POOL, Nesting.MAP, ""),
+        "control": NestedBlock(POOL, Nesting.SINGLE, "", min_items=1),
+    },
+)
+SOUND: dict[str, Any] = {
+    "name": "a",
+    "zones": ["1"],
+    "mode": "User",
+    "control": {"count": 1},
+    "pool": {"w": {"count": 2}},
+    "pool_order": ["w"],
+    "nodes": {"a-w-0": {"machine": "m", "rack": "r", "numa_cells": [0], "number": 0, "platform_name": None}},
+}
+
+
+def told(attributes: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (".".join(map(str, wrong.path)), wrong.detail) for wrong in validate_attributes(CLUSTER, attributes)
+    ]
+
+
+def test_what_a_type_holds_is_sound() -> None:
+    assert told(SOUND) == []
+
+
+def test_null_unknown_absent_and_foreign_parts_are_no_mistakes() -> None:
+    assert told(SOUND | {"zones": None, "mode": UNKNOWN, "colour": 3}) == []
+    assert told({"name": "a", "control": {"count": UNKNOWN}}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "message"),
+    [
+        (("name",), 5, "name", '"name" must be a string.'),
+        (("name",), None, "name", '"name" is missing.'),
+        (("zones",), "1", "zones", '"zones" must be a list.'),
+        (("zones", 0), {}, "zones.0", '"zones" must be a string, not an object.'),
+        (("zones", 0), None, "zones.0", '"zones" must be a string, not null.'),
+        (("mode",), "Userr", "mode", '"mode" must be one of "User", "System".'),
+        (("control",), None, "control", '"control" is missing.'),
+        (("control", "count"), True, "control.count", '"count" must be a number, not true or false.'),
+        (("control", "count"), 1.5, "control.count", '"count" must be a whole number from 0.'),
+        (("control", "count"), 10**30, "control.count", '"count" must be at most 9.'),
+        (("pool",), [], "pool", '"pool" must be an object, not a list.'),
+        (("pool", "w"), "x", "pool.w", '"w" must be an object.'),
+        (("pool", "w", "count"), None, "pool.w.count", '"count" is missing.'),
+        (("pool_order", 0), 7, "pool_order.0", '"pool_order" must be a string.'),
+        (("nodes", "a-w-0"), 1, "nodes.a-w-0", '"a-w-0" must be an object.'),
+        (("nodes", "a-w-0"), None, "nodes.a-w-0", '"a-w-0" must be an object, not null.'),
+        (("nodes", "a-w-0", "rack"), None, "nodes.a-w-0.rack", '"rack" is missing.'),
+        (("nodes", "a-w-0", "rack"), 7, "nodes.a-w-0.rack", '"rack" must be a string.'),
+        (
+            ("nodes", "a-w-0", "numa_cells", 0),
+            -1,
+            "nodes.a-w-0.numa_cells.0",
+            '"numa_cells" must be a whole number from 0.',
+        ),
+        (("nodes", "a-w-0", "number"), None, "nodes.a-w-0.number", '"number" is missing.'),
+    ],
+)
+def test_a_mistake_is_named_where_it_stands(
+    path: tuple[Any, ...], value: Any, where: str, message: str
+) -> None:
+    attributes = copy.deepcopy(SOUND)
+    inside: Any = attributes
+    for step in path[:-1]:
+        inside = inside[step]
+    inside[path[-1]] = value
+    assert (where, message) in told(attributes)
+
+
+def test_what_has_no_machine_needs_no_place() -> None:
+    assert told(SOUND | {"nodes": {"a-w-0": {"machine": None}}}) == []

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from nexusform.workflow.plan_files.resource_graph import render_dot_svg
+
+needs_graphviz = pytest.mark.skipif(
+    shutil.which("dot") is None, reason="graphviz is not installed (Debian: apt-get install graphviz)"
+)
+
+
+@needs_graphviz
+def test_graphviz_draws() -> None:
+    root = ET.fromstring(render_dot_svg('digraph { "nexus_rack.a" -> "nexus_site.s" }'))
+    assert root.tag.endswith("svg")
+    assert "nexus_rack.a" in [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@needs_graphviz
+def test_what_graphviz_refuses_is_told() -> None:
+    with pytest.raises(OSError, match=r"dot did not draw it: .*syntax error"):
+        render_dot_svg("digraph { -> }")
+
+
+def test_without_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(OSError, match="graphviz is not installed"):
+        render_dot_svg("digraph {}")

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+PROVIDER = 'provider "simulated" {\n  reality = "reality.json"\n}\n'
+SITE = 'resource "nexus_site" "s" {\n  name = "lab"\n}\n'
+RACKS = """\
+resource "nexus_rack" "r" {
+  for_each          = toset(["a", "b"])
+  site_id           = "lab"
+  name              = "rack-${each.key}"
+  availability_zone = each.key
+  machine_count     = 3
+}
+"""
+CLUSTER = """\
+resource "nexus_kubernetes_cluster" "c" {
+  site_id    = nexus_site.s.id
+  depends_on = [nexus_rack.r]
+  name       = "web"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "zz" {
+    count       = 2
+    vm_sku_name = "NC_G6_28_v1"
+    labels      = { "a b" = "x$${y}\\n\\"" }
+    taint {
+      key    = "k"
+      effect = "NoSchedule"
+    }
+  }
+  agent_pool "aa" {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+"""
+IMPORTS = """\
+locals {
+  racks = { a = "rack-a", b = "rack-b" }
+}
+import {
+  to = nexus_site.s
+  id = "lab"
+}
+import {
+  for_each = local.racks
+  to       = nexus_rack.r[each.key]
+  id       = "lab/${each.value}"
+}
+import {
+  to = nexus_kubernetes_cluster.c
+  id = "lab/web"
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A directory with a reality that another state made."""
+    seed = tmp_path / "seed"
+    seed.mkdir()
+    monkeypatch.chdir(seed)
+    Path("main.nf.hcl").write_text(PROVIDER + SITE + RACKS + CLUSTER)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "reality.json").write_bytes(Path("reality.json").read_bytes())
+    monkeypatch.chdir(here)
+    capsys.readouterr()
+    return here
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run_command_line(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def write(*texts: str) -> None:
+    Path("main.nf.hcl").write_text("\n".join([PROVIDER, *texts]))
+
+
+def state() -> dict[str, Any]:
+    return json.loads(Path("state/nexusform.nfstate").read_text())
+
+
+def test_imported_objects_are_neither_made_nor_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SITE, RACKS, CLUSTER, IMPORTS)
+    before = json.loads(Path("reality.json").read_text())
+    code, out, err = told(capsys, "apply", "-auto-approve", "-details")
+    assert (code, err) == (0, "")
+    assert 'nexus_rack.r["a"] will be imported' in out
+    assert "Plan: 4 to import, 0 to add, 0 to change, 0 to destroy." in out
+    assert "Apply complete! Resources: 4 imported, 0 added, 0 changed, 0 destroyed." in out
+    assert json.loads(Path("reality.json").read_text()) == before
+    assert "No changes." in told(capsys, "plan")[1]
+
+
+def test_what_differs_is_changed_after_the_import(capsys: pytest.CaptureFixture[str]) -> None:
+    write(
+        SITE,
+        RACKS.replace("machine_count     = 3", "machine_count     = 4"),
+        IMPORTS.rpartition("import {")[0],
+    )
+    code, out, _ = told(capsys, "apply", "-auto-approve", "-details")
+    assert code == 0
+    assert '(imported from "lab/rack-a")' in out
+    assert "Resources: 3 imported, 0 added, 2 changed, 0 destroyed." in out
+    racks = [o for o in json.loads(Path("reality.json").read_text()) if o["type"] == "nexus_rack"]
+    assert {r["attributes"]["machine_count"] for r in racks} == {4}
+
+
+def test_one_that_must_be_replaced_is_taken_over_first(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SITE.replace("lab", "lab2"), 'import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
+    code, _, err = told(capsys, "apply", "-auto-approve")
+    assert (code, err) == (0, "")
+    sites = [o["id"] for o in json.loads(Path("reality.json").read_text()) if o["type"] == "nexus_site"]
+    assert sites == ["lab2"]
+
+
+def test_numbers_of_new_objects_go_on_after_those_of_imported_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(SITE, RACKS, CLUSTER, IMPORTS, 'resource "nexus_site" "new" {\n  name = "new"\n}\n')
+    assert told(capsys, "apply", "-auto-approve")[0] == 0
+    numbers = [i["creation"] for r in state()["resources"] for i in r["instances"]]
+    assert len(set(numbers)) == len(numbers) == 5
+
+
+def test_without_configuration_it_is_an_error_that_names_the_way_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(RACKS, IMPORTS)
+    code, _, err = told(capsys, "plan")
+    assert code == 1
+    assert err.count("Configuration for import target does not exist") == 2
+    assert "-generate-config-out" in err
+
+
+def test_configuration_is_generated_and_planned_with(capsys: pytest.CaptureFixture[str]) -> None:
+    write(RACKS, IMPORTS)
+    code, out, err = told(capsys, "plan", "-generate-config-out=made.nf.hcl", "-out=saved")
+    assert (code, err) == (0, "")
+    assert "Plan: 4 to import, 0 to add, 0 to change, 0 to destroy." in out
+    made = Path("made.nf.hcl").read_text()
+    assert made.index('agent_pool "zz"') < made.index('agent_pool "aa"')
+    assert '"a b" = "x$${y}\\n\\""' in made
+    assert "provenance" not in made
+    assert told(capsys, "fmt", "-check")[0] == 0
+    assert told(capsys, "apply", "saved")[0] == 0
+    assert "No changes." in told(capsys, "plan")[1]
+
+
+def test_a_file_that_exists_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    write(RACKS, IMPORTS)
+    Path("made.nf.hcl").write_text("# mine\n")
+    code, _, err = told(capsys, "plan", "-generate-config-out=made.nf.hcl")
+    assert code == 1
+    assert "exists already" in err
+    assert Path("made.nf.hcl").read_text() == "# mine\n"
+
+
+def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    write('import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
+    code, out, _ = told(capsys, "plan", "-generate-config-out=made.txt")
+    assert code == 0
+    assert "\N{MIDDLE DOT} generated-configuration-stands-elsewhere" in " ".join(out.split())
+    assert "1 to import" in out
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ('to = nexus_site.s\n  id = "nowhere"', "Cannot import non-existent remote object"),
+        ('to = nexus_site.s\n  id = ""', "must be a text that is not empty"),
+        ("to = nexus_site.s\n  id = timestamp()", 'The "id" of an import block must be known'),
+        ('to = nexus_site.s\n  id = sensitive("lab")', "cannot be sensitive"),
+        ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Configuration for import target does not exist"),
+        ('to = module.m.nexus_site.s\n  id = "lab"', "Configuration for import target does not exist"),
+        ('for_each = toset(["a", "b"])\n  to = nexus_site.s\n  id = "lab"', "Duplicate import configuration"),
+    ],
+)
+def test_what_cannot_be_imported_is_told(capsys: pytest.CaptureFixture[str], block: str, words: str) -> None:
+    write(SITE, RACKS, f"import {{\n  {block}\n}}\n")
+    code, out, err = told(capsys, "plan")
+    assert code == 1
+    assert words in " ".join(err.replace("│", " ").split())
+    assert "on main.nf.hcl line" in err
+    assert "to import" not in out
+
+
+def test_targeting_leaves_other_imports_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SITE, RACKS, CLUSTER, IMPORTS)
+    code, out, _ = told(capsys, "plan", "-target=nexus_site.s")
+    assert code == 0
+    assert "Plan: 1 to import, 0 to add, 0 to change, 0 to destroy." in out
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_takes_an_object_over(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SITE, RACKS)
+    code, out, err = told(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")
+    assert (code, err) == (0, "")
+    assert "Import successful!" in out
+    assert told(capsys, "state", "list")[1] == 'nexus_rack.r["a"]\n'
+    assert told(capsys, "import", "nexus_site.s", "lab")[0] == 0
+    assert state()["serial"] == 2
+    code, out, _ = told(capsys, "plan")
+    assert "Plan: 1 to add, 0 to change, 0 to destroy." in out
+    code, _, err = told(capsys, "import", "nexus_site.s", "lab")
+    assert code == 1
+    assert "Resource already managed by nexusform" in err
+
+
+@pytest.mark.parametrize(
+    ("address", "object_id", "words"),
+    [
+        ("nexus_site.other", "lab", "does not exist in the configuration"),
+        ("nexus_site.s", "nowhere", "Cannot import non-existent remote object"),
+        ("module.m", "lab", "names a module"),
+        ("nexus_site", "lab", "Invalid address"),
+    ],
+)
+def test_the_command_says_why_it_cannot(
+    capsys: pytest.CaptureFixture[str], address: str, object_id: str, words: str
+) -> None:
+    write(SITE)
+    code, _, err = told(capsys, "import", address, object_id)
+    assert code == 1
+    assert words in " ".join(err.replace("│", " ").split())
+    assert not Path("state/nexusform.nfstate").exists()
