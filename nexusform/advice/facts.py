@@ -34,7 +34,7 @@ from nexusform.scheduling.racks.vms import (
 
 
 class PoolFacts(Struct, frozen=True):
-    """One pool of VMs after the plan. Rules report pools with `new_numbers` (no-surge-room all of their
+    """One pool of VMs after the plan. Rules report pools with `new_numbers` (no-surge-capacity all of their
     site). `owner` is the cluster's id (site and name), `address` the resource instance with the pool, `block`
     its header for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
     placement order), `vms` the placed ones by number. `is_existing`: the plan places none of them, and they

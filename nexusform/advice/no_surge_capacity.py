@@ -1,4 +1,4 @@
-"""no-surge-room: a Kubernetes upgrade of the pool would lack capacity for its surge VMs. An upgrade adds
+"""no-surge-capacity: a Kubernetes upgrade of the pool would lack capacity for its surge VMs. An upgrade adds
 `max_surge` VMs before it removes any (the control plane one); without capacity for them it fails.
 """
 
@@ -11,7 +11,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.scheduling.racks.vms import Interval
 
-ID: Final = "no-surge-room"
+ID: Final = "no-surge-capacity"
 
 
 def check(facts: LintFacts) -> list[Diagnostic]:

@@ -397,7 +397,7 @@ def _report_result(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> Ap
 
 def _build_approval_error() -> Diagnostic:
     return build_error(
-        "approval-is-needed",
+        "approval-required",
         f"The plan must be approved, and no question may be asked here. {_APPROVAL_HINT}",
     )
 
@@ -464,7 +464,7 @@ def _confirm_finish(reporter: Reporter, remaining_steps: RemainingSteps) -> bool
     assert isinstance(reporter, TextReporter), "only people are asked"
     screen = reporter.screen
     answer = screen.prompt_user(
-        f"An earlier apply was interrupted. {remaining_steps.summary}. Finish it first?",
+        f"Apply interrupted. {remaining_steps.summary}. Finish it first?",
         "  It is done as it was planned. Only 'yes' will be accepted;\n"
         "  `nexusform apply -discard` drops it.",
     )

@@ -86,7 +86,7 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     """Build the warning that the evaluated plan has errors."""
     first_error = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
     return build_warning(
-        "the-plan-is-refused",
+        "plan-rejected",
         f"The plan that was looked at has {format_count(len(errors), 'error')} (the first: {first_error}), "
         f"so it cannot "
         "be applied. The answer says what its rules do all the same; `nexusform plan` shows what is wrong.",

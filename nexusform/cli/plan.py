@@ -147,7 +147,7 @@ def plan(arguments: PlanArguments) -> int:
     )
     reporter = display.reporter
     if arguments.out and (reason := explain_unwritable(arguments.out)):
-        reporter.report_diagnostics([build_error("the-plan-cannot-be-saved", reason)], {})
+        reporter.report_diagnostics([build_error("plan-save-failed", reason)], {})
         return 1
     signer, problems = _load_signer(arguments.sign)
     if problems:

@@ -181,7 +181,7 @@ def read_pushed_state(screen: Screen, file: str, context: CommandContext) -> Sta
         data = _read_document(file, context)
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
-        screen.print_diagnostics([build_error("file-cannot-be-read", detail)], {})
+        screen.print_diagnostics([build_error("unreadable-input-file", detail)], {})
         return None
     data, problems = decrypt_document(data, file, context)
     if has_errors(problems):

@@ -28,7 +28,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
     if holder is None and not problems:
-        screen.print_error("The state is not locked: nothing to unlock.")
+        screen.print_error("Unlocked state: nothing to unlock.")
         return 1
     if not arguments.force:
         if not is_input_allowed(flag=True):

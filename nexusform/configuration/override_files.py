@@ -68,7 +68,7 @@ def apply_overrides(
             headline = f"Cannot override '{block.type}' blocks"
             problems.append(
                 build_error(
-                    "block-cannot-be-overridden",
+                    "unsupported-block-override",
                     _REJECTED_BLOCKS[block.type],
                     block.header_span,
                     headline=headline,

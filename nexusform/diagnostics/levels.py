@@ -52,23 +52,23 @@ _IMPACTS: Final = tuple(Impact)
 # All other diagnostics that are not errors are warnings. Domains define the levels of theirs
 # (domain_table.py).
 _ADVICE: Final = (
-    "looks-renamed",
-    "object-will-be-forgotten",
+    "probable-rename",
+    "object-to-forget",
     "shared-machine",
     "sku-mismatch",
     "small-before-large",
-    "the-state-stays-on-this-machine",
+    "local-only-state",
     "value-for-undeclared-variable",
     "zones-pinned",
     "zones-too-small",
 )
 _NOTES: Final = (
     "backend-configuration-ignored",
-    "generated-configuration-stands-elsewhere",
-    "guard-rails-were-not-judged",
-    "older-state",
+    "generated-configuration-exists",
+    "guard-rails-not-checked",
+    "development-state",
     "resource-targeting-is-in-effect",
-    "forgotten-vms-run-on",
+    "forgotten-vms-keep-running",
     "sku-catalogue-ignored",
 )
 LEVELS_BY_ID: Final = {

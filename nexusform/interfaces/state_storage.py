@@ -26,7 +26,7 @@ class LockInfo(Struct, frozen=True):
 
 
 class StateLocked(Exception):
-    """Error acquiring the state lock, with its holder."""
+    """State lock error, with its holder."""
 
     def __init__(self, holder: LockInfo | None) -> None:
         super().__init__("the state is locked")

@@ -176,7 +176,7 @@ def _check_total(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(
                 Problem(
                     ("occupied", 0),
-                    "machine-more-than-full",
+                    "overcommitted-machine",
                     f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
                     "It counts as full. Compare machine_sku with the real hardware.",
                     Severity.WARNING,

@@ -199,7 +199,7 @@ def build_pool_demand(
         return None, [
             Problem(
                 (*path, "vm_sku_name"),
-                "vm-sku-not-allowed-for-a-control-plane",
+                "unsupported-control-plane-sku",
                 f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G "
                 "or P SKU.",
             )

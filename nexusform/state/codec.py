@@ -215,7 +215,7 @@ def _report_duplicate_keys(keys: Sequence[str], name: str) -> Diagnostic:
         f"one "
         "out, or bring an earlier state back (`nexusform state history`)."
     )
-    return build_error("the-state-contradicts-itself", detail)
+    return build_error("inconsistent-state", detail)
 
 
 def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
@@ -243,7 +243,7 @@ def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
         writer_version = document.get("nexusform_version")
         writer = f" by nexusform {writer_version}" if is_filled(writer_version) else ""
         return build_error(
-            "state-of-a-newer-version",
+            "newer-state-version",
             f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
             f"version {CURRENT}. Use the newer nexusform, or one that is newer still.",
         )

@@ -75,12 +75,12 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
 def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
     if bool(source.type) != bool(target.type):
         raise _build_error(
-            "source-and-target-are-of-different-kinds",
+            "moved-between-kinds",
             f"{_describe_kind(source)} ({source}) cannot become {_describe_kind(target)} ({target}).",
         )
     if (source.mode, source.type) != (target.mode, target.type):
         raise _build_error(
-            "source-and-target-are-of-different-types",
+            "moved-between-types",
             f"{source} and {target} must be of one resource type: the objects in a state stay what they are.",
         )
 
@@ -114,7 +114,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     targets = {new for _, new in pairs}
     if len(targets) < len(pairs):
         raise _build_error(
-            "several-instances-for-one-address",
+            "ambiguous-instance-address",
             "More than one instance would get the same address. Name one of them in full, or move them one "
             f"by one to keys of {target}.",
         )
@@ -130,7 +130,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
             occupied_addresses.append(address)
     if occupied_addresses:
         raise _build_error(
-            "target-address-is-taken",
+            "move-target-exists",
             f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state "
             f"rm).",
         )

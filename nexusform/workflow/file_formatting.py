@@ -81,7 +81,7 @@ def format_paths(
         except OSError as problem:
             result.problems.append(
                 build_error(
-                    "file-cannot-be-written", f'"{path}" cannot be written: {problem.strerror or problem}.'
+                    "unwritable-file", f'"{path}" cannot be written: {problem.strerror or problem}.'
                 )
             )
     return result

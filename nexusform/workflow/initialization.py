@@ -133,7 +133,7 @@ def _prepare_backend(
 
 def _build_write_error(context: CommandContext, problem: OSError) -> Diagnostic:
     detail = f"{context.data_directory} cannot be written: {problem.strerror}."
-    return build_error("the-backend-cannot-be-remembered", detail)
+    return build_error("backend-record-failed", detail)
 
 
 def _open_backend(
@@ -277,7 +277,7 @@ def _migrate_workspaces(
             if has_errors(new_problems):
                 break
     except BackendProblem as problem:
-        problems.append(build_error("the-state-cannot-be-migrated", str(problem)))
+        problems.append(build_error("state-migration-failed", str(problem)))
     return lines, problems
 
 
@@ -354,7 +354,7 @@ def _check_target_state(
     ):
         return None
     return build_error(
-        "the-new-backend-holds-another-state",
+        "backend-state-conflict",
         f'For the workspace "{name}" {target.describe()} holds a state with lineage {target_state.lineage}, '
         f"serial {target_state.serial}. To write over it, add -force-copy; to use it, run init -reconfigure "
         "instead.",
@@ -363,7 +363,7 @@ def _check_target_state(
 
 def _build_unfinished_error(name: str) -> Diagnostic:
     return build_error(
-        "an-interrupted-apply-comes-first",
+        "unresolved-interrupted-apply",
         f'In the workspace "{name}" an apply was interrupted. Go back to the earlier backend settings, run '
         "`nexusform apply -resume`, then migrate.",
     )
@@ -376,7 +376,7 @@ def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoic
         else "its settings changed"
     )
     return build_error(
-        "the-backend-changed",
+        "backend-changed",
         f"The backend of this configuration changed ({change_text}), and the earlier one holds a state, or "
         "cannot be looked at. Run "
         "`nexusform init -migrate-state` to take the state along, or `nexusform init -reconfigure` to leave "

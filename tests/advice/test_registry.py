@@ -147,7 +147,7 @@ class TestTheDocument:
             ("zones-pinned", "d"),
             ("small-before-large", "a"),
             ("small-before-large", "c"),
-            ("no-surge-room", "d"),
+            ("no-surge-capacity", "d"),
         ]
         gain = "in another order 6 fewer machines are shared, 54 instead of 46 NC_P46_224_v1 stay free"
         assert [d.brief for d in told] == [
@@ -160,13 +160,13 @@ class TestTheDocument:
     def test_clusters_that_stand_are_left_alone(self) -> None:
         stood = ["cluster-a", "cluster-b", "cluster-c", "cluster-d"]
         assert {d.id for d in run_rules(planned(SITE, DOCUMENT, stood))} <= {
-            "no-surge-room",
+            "no-surge-capacity",
             "shared-machine",
         }
         assert run_rules(planned(SITE, DOCUMENT, [*stood, "cluster-e"])) == []
 
     def test_e_leaves_d_no_room_for_an_upgrade(self) -> None:
-        findings = of("no-surge-room", run_rules(planned(SITE, DOCUMENT)))
+        findings = of("no-surge-capacity", run_rules(planned(SITE, DOCUMENT)))
         assert [d.address[-1] for d in findings] == ["d"]
         assert "no more fits in the zones 7 and 8" in findings[0].detail
 
@@ -321,10 +321,10 @@ class TestSurge:
 
     def test_a_full_site(self) -> None:
         full = pool("cluster-a", "np", "NC_P46_224_v1", 8)
-        (finding,) = of("no-surge-room", run_rules(planned(machines(2, 2), [full])))
+        (finding,) = of("no-surge-capacity", run_rules(planned(machines(2, 2), [full])))
         assert 'max_surge = "0"' in finding.detail
         easy = replace(full, surge=0)
-        assert not of("no-surge-room", run_rules(planned(machines(2, 2), [easy])))
+        assert not of("no-surge-capacity", run_rules(planned(machines(2, 2), [easy])))
 
 
 class TestSilence:
@@ -338,7 +338,7 @@ class TestSilence:
         assert [rule.id for rule in RULES if rule.literal] == list(RULE_IDS[:4])
         full = pool("cluster-a", "np", "NC_P46_224_v1", 8)
         facts = planned(machines(2, 2), [full])
-        assert {d.id for d in run_rules(facts)} == {"shared-machine", "no-surge-room"}
+        assert {d.id for d in run_rules(facts)} == {"shared-machine", "no-surge-capacity"}
         assert run_rules(facts, literal_only=True) == []
 
     def test_summaries_are_constant_per_rule(self) -> None:

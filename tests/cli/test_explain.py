@@ -72,7 +72,7 @@ def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert said.out.startswith("a-p-1 ")
     told = " ".join((said.out + said.err).replace("│", " ").split())
-    assert "Warning: The plan is refused" in told
+    assert "Warning: Plan rejected" in told
     assert "has 1 error (the first: Division by zero)" in told
 
 

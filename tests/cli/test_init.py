@@ -52,7 +52,7 @@ def test_a_changed_backend_takes_the_state_along_on_request(nf: Callable[..., To
     backend("elsewhere/s.nfstate")
     code, _, err = nf("init")
     assert code == 1
-    assert "The backend changed" in err
+    assert "Backend changed" in err
     code, out, err = nf("init", "-migrate-state")
     assert code == 0, err
     assert 'Took the state of workspace "default" along to elsewhere/s.nfstate.' in out
@@ -62,7 +62,7 @@ def test_a_changed_backend_takes_the_state_along_on_request(nf: Callable[..., To
     backend("third/s.nfstate")
     code, _, err = nf("plan")
     assert code == 1
-    assert "The backend changed" in err
+    assert "Backend changed" in err
     assert nf("init", "-reconfigure")[0] == 0
     assert "Plan: 1 to add" in nf("plan")[1]
 
@@ -75,7 +75,7 @@ def test_another_state_is_not_written_over(nf: Callable[..., Told]) -> None:
     backend("")
     code, _, err = nf("init", "-migrate-state")
     assert code == 1
-    assert "The new backend holds another state" in err
+    assert "Backend state conflict" in err
     assert nf("init", "-migrate-state", "-force-copy")[0] == 0
     assert lineage("elsewhere/s.nfstate") == lineage("state/nexusform.nfstate")
 

@@ -86,13 +86,13 @@ def test_only_yes_approves(nf: Callable[..., Told], answer: str, code: int) -> N
 def test_without_questions_approval_is_needed(nf: Callable[..., Told], how: list[str]) -> None:
     code, out, err = nf("apply", *how)
     assert code == 1
-    assert "Approval is needed" in out + err
+    assert "Approval required" in out + err
     assert not Path("state").exists()
 
 
 def test_nf_input_turns_questions_off(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_INPUT", "0")
-    assert "Approval is needed" in nf("apply")[2]
+    assert "Approval required" in nf("apply")[2]
 
 
 def test_destroy(nf: Callable[..., Told]) -> None:
@@ -186,7 +186,7 @@ def test_a_saved_plan_is_applied_without_a_question_and_only_once(nf: Callable[.
     assert "Resources: 3 added" in out
     code, _, err = nf("apply", "p.nfplan")
     assert code == 1
-    assert "Saved plan was applied already" in err
+    assert "Saved plan already applied" in err
 
 
 def test_a_saved_plan_does_what_was_reviewed_whatever_the_files_say_now(nf: Callable[..., Told]) -> None:
@@ -204,7 +204,7 @@ def test_a_stale_plan_is_refused_unless_planning_again_gives_the_same(nf: Callab
     nf("apply", "-auto-approve", "-target=nexus_rack.r[0]")
     code, _, err = nf("apply", "p.nfplan")
     assert code == 1
-    assert "Saved plan is stale" in err
+    assert "Stale saved plan" in err
 
     nf("apply", "-auto-approve")
     saved(nf, "-var=machines=3")
@@ -214,7 +214,7 @@ def test_a_stale_plan_is_refused_unless_planning_again_gives_the_same(nf: Callab
     nf("apply", "-auto-approve")
     code, out, err = nf("apply", "p.nfplan")
     assert code == 0, err
-    assert "The state changed since the plan was saved" in out
+    assert "State changed since plan" in out
     assert "Resources: 0 added, 2 changed" in out
 
 
@@ -225,7 +225,7 @@ def test_a_plan_of_another_state_is_refused(nf: Callable[..., Told]) -> None:
     nf("apply", "-auto-approve")
     code, _, err = nf("apply", "p.nfplan")
     assert code == 1
-    assert "Saved plan does not match the state" in err
+    assert "Saved plan state mismatch" in err
 
 
 def test_other_variables_are_refused(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_other_variables_are_refused(nf: Callable[..., Told], monkeypatch: pytes
     assert code == 1
     assert 'The variable "machines" has another value now (-var)' in err
     monkeypatch.setenv("NF_VAR_machines", "4")
-    assert "Saved plan has other variables" in nf("apply", "p.nfplan")[2]
+    assert "Saved plan variables mismatch" in nf("apply", "p.nfplan")[2]
     monkeypatch.setenv("NF_VAR_machines", "3")
     assert nf("apply", "p.nfplan")[0] == 0
 
@@ -289,7 +289,7 @@ def test_a_failed_apply_tells_a_table_and_the_next_one_does_the_rest(nf: Callabl
     Path("provider.nf.hcl").write_text(FAULT.replace("the rack is not wired", ""))
     code, out, err = nf("apply", "-auto-approve")
     assert code == 0
-    assert "Earlier steps were planned anew" in out + err
+    assert "Replanned steps" in out + err
     assert "Resources: 1 added, 0 changed" in out
     assert [row["id"] for row in json.loads(Path("site.json").read_text())] == ["lab/r0", "lab/r1", "lab"]
 
@@ -300,7 +300,7 @@ def test_a_begun_saved_plan_is_resumed_on_request_only(nf: Callable[..., Told]) 
     assert "Nothing to resume" in nf("apply", "-resume")[2]
     assert "Nothing to resume" in nf("apply", "p.nfplan", "-resume")[2]
     assert nf("apply", "p.nfplan")[0] == 1
-    assert "Saved plan was applied already" in nf("apply", "p.nfplan")[2]
+    assert "Saved plan already applied" in nf("apply", "p.nfplan")[2]
     code, out, err = nf("apply", "p.nfplan", "-resume")
     assert code == 1, err  # the plan's own provider still plants the fault, once per run
     assert "Steps: 0 done, 1 failed" in out
@@ -331,7 +331,7 @@ def test_a_broken_reality_is_a_diagnostic(nf: Callable[..., Told]) -> None:
     Path("site.json").write_text("{")
     code, _, err = nf("plan")
     assert code == 1
-    assert "Reading what stands failed" in err
+    assert "Refresh failed" in err
 
 
 SLOW_READ = """

@@ -150,7 +150,7 @@ def test_a_rehearsal_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_mv_to_a_taken_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "mv", "nexus_rack.r[0]", "nexus_rack.r[1]"]) == 1
-    assert "Target address is taken" in capsys.readouterr().err
+    assert "Move target exists" in capsys.readouterr().err
     assert stored() == STATE
 
 
@@ -173,7 +173,7 @@ def test_rm_of_vms_says_that_they_run_on(capsys: pytest.CaptureFixture[str]) -> 
     PATH.write_bytes(encode_state(STATE.replace_instance(address, InstanceState(vm))))
     assert run_command_line(["state", "rm", "nexus_virtual_machine.v"]) == 0
     shown = capsys.readouterr().out
-    assert "Forgotten VMs run on" in shown
+    assert "Forgotten VMs keep running" in shown
     assert "nexus_virtual_machine.v: 1 VM" in shown
 
 
@@ -192,7 +192,7 @@ def test_pull_and_push_give_the_state_back(capsys: pytest.CaptureFixture[str]) -
     [
         ({"lineage": "other"}, "Unrelated state"),
         ({"serial": 2}, "Older state"),
-        ({"catalogue": "d"}, "Different state of the same serial"),
+        ({"catalogue": "d"}, "Conflicting state serial"),
     ],
 )
 def test_push_refuses_what_does_not_follow_unless_forced(
@@ -269,6 +269,6 @@ def test_a_step_that_nobody_knows_the_end_of_is_looked_up_first(capsys: pytest.C
     LocalBackend(str(PATH)).append(line_of(intent))
     assert run_command_line(["state", "rm", "module.m"]) == 1
     shown = capsys.readouterr().err
-    assert "An earlier apply was interrupted" in shown
+    assert "Apply interrupted" in shown
     assert "nexus_rack.new" in shown
     assert stored() == STATE

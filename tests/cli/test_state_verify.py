@@ -55,7 +55,7 @@ def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(
     assert "has no cell 7" in capsys.readouterr().err
     for command in (["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
         assert run_command_line(command) == 1
-        assert "The state contradicts itself" in capsys.readouterr().err
+        assert "Inconsistent state" in capsys.readouterr().err
     assert STATE.read_bytes() == before
 
 

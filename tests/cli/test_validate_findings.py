@@ -39,7 +39,7 @@ def test_validate_says_what_literals_tell(tmp_path: Path, capfd: pytest.CaptureF
     assert _validate(SITE, tmp_path) == 0
     captured = capfd.readouterr()
     assert "zones-pinned" in captured.out + captured.err
-    assert "no-surge-room" not in captured.out + captured.err
+    assert "no-surge-capacity" not in captured.out + captured.err
 
 
 def test_a_variable_without_a_value_keeps_advice_quiet(

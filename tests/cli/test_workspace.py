@@ -80,10 +80,10 @@ def test_one_that_holds_objects_is_deleted_by_force_only(capsys: pytest.CaptureF
     shown(capsys, "new", "-state=given.json", "lab")
     shown(capsys, "select", "default")
     told = refused(capsys, "delete", "lab")
-    assert "Workspace is not empty" in told
+    assert "Workspace not empty" in told
     assert "nexus_rack.r" in told
     assert shown(capsys, "list") == "* default\n  lab\n"
-    assert "Objects were forgotten" in shown(capsys, "delete", "-force", "lab")
+    assert "Objects forgotten" in shown(capsys, "delete", "-force", "lab")
     assert shown(capsys, "list") == "* default\n"
 
 

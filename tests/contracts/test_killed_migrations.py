@@ -109,7 +109,7 @@ class Moving:
         """The next command says what happened, or finds that all is done."""
         code, told = self.runner.run(where, "plan")
         changed = "the backend of this configuration changed" in told
-        assert code == 0 or changed or "A migration was broken off" in told, told
+        assert code == 0 or changed or "Migration interrupted" in told, told
 
     def free(self, where: Path) -> tuple[int, str]:
         """Migrate, breaking the lock of a dead holder as the refusal says where none runs out."""

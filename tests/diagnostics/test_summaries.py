@@ -218,8 +218,8 @@ def test_no_code_recognises_a_diagnostic_by_its_words() -> None:
 def test_the_id_gives_the_summary_and_a_headline_stands_in_for_it() -> None:
     plain = build_error("unknown-site", "There is none.")
     assert (plain.id, plain.summary, plain.severity) == ("unknown-site", "Unknown site", Severity.ERROR)
-    figures = build_warning("does-not-fit", headline="24 x A do not fit")
-    assert (figures.id, figures.summary) == ("does-not-fit", "24 x A do not fit")
+    figures = build_warning("insufficient-capacity", headline="24 x A do not fit")
+    assert (figures.id, figures.summary) == ("insufficient-capacity", "24 x A do not fit")
 
 
 def test_a_problem_says_where_it_is() -> None:

@@ -145,7 +145,7 @@ LINT_EXAMPLES = {
         "machine_count = 4", 'machine_count = 4\n  machine_sku   = "bom-2.0"'
     ),
     "shared-machine": _example(1, ("a", 7, "NC_P46_224_v1", "")),
-    "no-surge-room": _example(1, ("a", 7, "NC_P46_224_v1", "")),
+    "no-surge-capacity": _example(1, ("a", 7, "NC_P46_224_v1", "")),
 }
 ENVIRONMENT = {
     "NF_VAR_NAME": "value of the variable NAME; `-var-file` and `-var` override it",

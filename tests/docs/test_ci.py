@@ -98,7 +98,7 @@ def test_the_action_applies_what_was_planned(workspace: Path) -> None:
     assert "Apply complete! Resources: 13 added, 0 changed, 0 destroyed." in done.stdout
     again = bash(workspace, apply)
     assert again.returncode == 1
-    assert "Saved plan was applied already" in again.stdout
+    assert "Saved plan already applied" in again.stdout
 
 
 def test_the_action_applies_the_signed_plan_alone(workspace: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_runner_with_a_state_of_its_own_is_warned(tmp_path: Path) -> None:
     plan, _ = github(repository)
     repository.commit(workers=1)
     shown = plan()
-    assert "Advice: The state stays on this machine" in shown
+    assert "Advice: Local only state" in shown
     assert 'backend "azurerm"' in " ".join(shown.replace("│", " ").split())
 
 

@@ -143,7 +143,7 @@ def test_a_changed_document_is_refused(capsys: pytest.CaptureFixture[str]) -> No
         STATE.write_text(json.dumps(changed, separators=(",", ":")))
         capsys.readouterr()
         assert run_command_line(["plan"]) == 1
-        assert "Error: The state cannot be read" in shown(capsys)
+        assert "Error: Unreadable state" in shown(capsys)
 
 
 def test_a_plan_cannot_stand_for_a_state(capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,7 +264,7 @@ def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.Captu
     configure("")
     capsys.readouterr()
     assert run_command_line(["plan"]) == 1
-    assert "Error: The state is encrypted" in shown(capsys)
+    assert "Error: Encrypted state" in shown(capsys)
     assert run_command_line(["show", "p.plan"]) == 1
     assert "is encrypted, and neither the configuration nor NF_ENCRYPTION says how" in shown(capsys)
 

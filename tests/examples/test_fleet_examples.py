@@ -49,8 +49,8 @@ def test_a_larger_pool_is_seen_by_a_placement(here: Path) -> None:
     larger = ("-var", "workers_of_south=4")
     plan = done(here, "plan", "-no-color", *larger)
     assert "cluster_properties_changed" in plan
-    assert "members-of-a-placement-share-machines" in plan
-    assert "Members of a placement share machines" in done(here, "plan", "-no-color", "-details", *larger)
+    assert "placement-members-share-machines" in plan
+    assert "Placement members share machines" in done(here, "plan", "-no-color", "-details", *larger)
     done(here, "apply", "-auto-approve", *larger)
     assert outputs(here)["clusters_of_web"] == ["east", "south", "west"]
     assert NO_CHANGES in done(here, "plan", *larger)

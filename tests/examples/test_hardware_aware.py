@@ -91,7 +91,7 @@ def test_the_two_plans_of_the_readme_differ_as_it_says(here: Path) -> None:
             assert " ".join(line.split()) in text, line
     assert "run on machine Compute01" in before
     assert "topologyKey: CIS-node" in before
-    assert "Pods share a machine" not in after
+    assert "Pods share machine" not in after
     for text in (before, after):
         assert "maxUnavailable: 1" in text
         assert "matchLabelKeys: [pod-template-hash]" in text

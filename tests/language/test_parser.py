@@ -219,7 +219,7 @@ def test_a_file_that_ends_too_early_never_raises(cut: int) -> None:
 )
 def test_deep_nesting_is_a_diagnostic(text: str) -> None:
     _, diagnostics = parse_file(SourceFile("deep.hcl", text))
-    assert "Configuration is nested too deeply" in {each.summary for each in diagnostics}
+    assert "Configuration nested too deeply" in {each.summary for each in diagnostics}
     assert_inside(text, diagnostics)
 
 

@@ -183,7 +183,7 @@ def check(edited: Edited, state: State, standing: dict[str, Standing], seed: int
     failing = {(u.cluster, u.pool.pool) for u in result.unplaced}
     if said.refused:
         event("last System pool")
-        assert {d.summary for d in errors(result)} == {"Last System pool cannot be replaced"}
+        assert {d.summary for d in errors(result)} == {"Last System pool replacement"}
         assert len(errors(result)) == len(said.refused)
         return state, Foretold(after=standing)
     assert result.plan.errored == bool(said.failing), [d.detail for d in errors(result)]

@@ -41,8 +41,8 @@ def plan(plans: SimpleNamespace) -> Plan:
     told = replace(
         plans.added_cluster(),
         diagnostics=(
-            build_warning("no-surge-room", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
-            build_warning("no-surge-room", "new", brief="new/p: an upgrade would fail", address=str(NEW)),
+            build_warning("no-surge-capacity", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
+            build_warning("no-surge-capacity", "new", brief="new/p: an upgrade would fail", address=str(NEW)),
             build_warning("zones-pinned", "advice", brief="new/p: pinned"),
         ),
         sites=(SiteVms("lab", "lab", pools=pools),),
@@ -70,7 +70,7 @@ def test_errors_alone_fail_a_test_report(plan: Plan) -> None:
     assert "<failure" not in text
     assert "Warning: new" in text
     assert "Advice: advice" in text
-    assert "<error" in render_junit(replace(plan, diagnostics=(build_error("does-not-fit", "x"),)))
+    assert "<error" in render_junit(replace(plan, diagnostics=(build_error("insufficient-capacity", "x"),)))
     notes = re.findall(r"<system-out>(.*?)</system-out>", text, re.DOTALL)
     assert any("old" in note and "Not caused by this plan" in note for note in notes)
 
@@ -85,7 +85,7 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)
     assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
     comment = render_markdown(plan, {})
-    assert "> **Mind:** new/p: an upgrade would fail (no-surge-room).\n" in comment
+    assert "> **Mind:** new/p: an upgrade would fail (no-surge-capacity).\n" in comment
     assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!NOTE]\n")
 
 
@@ -103,7 +103,7 @@ def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
 
 
 def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
-    asking = build_warning("no-surge-room", "Ask `nexusform advise` what to do.")
+    asking = build_warning("no-surge-capacity", "Ask `nexusform advise` what to do.")
     page = render_html(replace(plan, diagnostics=(asking,)), {}, Registries())
     assert "<p>Ask <code>nexusform advise</code> what to do.</p>" in page
 

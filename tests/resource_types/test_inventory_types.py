@@ -315,7 +315,7 @@ class TestMachine:
         (problem,) = check(MACHINE, machine(occupied=[one, one]))
         assert problem.id == "duplicate-occupied-block"
         (problem,) = check(MACHINE, machine(occupied=[one, one | {"name": "b"}]))
-        assert (problem.id, problem.severity) == ("machine-more-than-full", Severity.WARNING)
+        assert (problem.id, problem.severity) == ("overcommitted-machine", Severity.WARNING)
         assert "cpu_cores = 120, and the machine has 96" in problem.detail
 
 

@@ -231,7 +231,7 @@ def test_a_state_of_a_development_version_is_rejected() -> None:
 
 def test_a_newer_version_is_refused_with_the_version_that_wrote_it() -> None:
     (problem,) = refuse(b'{"format": "nexusform", "kind": "state", "version": 9, "nexusform_version": "7.0"}')
-    assert problem.summary == "State of a newer version"
+    assert problem.summary == "Newer state version"
     assert "nexusform 7.0" in problem.detail
 
 

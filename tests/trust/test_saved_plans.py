@@ -83,7 +83,7 @@ def test_a_forged_plan_is_refused_and_nothing_is_written(
     assert run_command_line(["apply", "p.nfplan"]) == 1
     told = capsys.readouterr().err
     assert told.count("Error:") == 1
-    assert "Saved plan does not mean what it shows" in told
+    assert "Saved plan contents mismatch" in told
     assert not Path("state/nexusform.nfstate").exists()
 
 
@@ -177,7 +177,7 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
         assert Path("p.nfplan").read_bytes() != plan
         capsys.readouterr()
         assert run_command_line(["apply", "p.nfplan"]) == 1, name
-        assert "Saved plan does not mean what it shows" in capsys.readouterr().err, name
+        assert "Saved plan contents mismatch" in capsys.readouterr().err, name
         assert not Path("state/nexusform.nfstate").exists()
     Path("p.nfplan").write_bytes(plan)
     assert run_command_line(["apply", "p.nfplan"]) == 0
@@ -221,7 +221,7 @@ def test_what_is_told_of_an_upgrade_must_follow_from_the_plan(
     forge(Path("p.nfplan"), "plan.json", change)
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
-    assert "Saved plan does not mean what it shows" in capsys.readouterr().err
+    assert "Saved plan contents mismatch" in capsys.readouterr().err
 
 
 def asked_otherwise(name: str) -> Callable[[Any], None]:
@@ -245,7 +245,7 @@ def test_words_that_keep_a_plan_from_being_compared_are_refused(
     forge(Path("p.nfplan"), "placements.json", rows("pod", drop))
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
-    assert "Saved plan does not mean what it shows" in capsys.readouterr().err
+    assert "Saved plan contents mismatch" in capsys.readouterr().err
     assert not Path("state/nexusform.nfstate").exists()
 
 
@@ -287,11 +287,11 @@ def test_a_plan_of_a_file_that_is_another_or_gone_is_applied_only_where_it_was_s
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
     told = capsys.readouterr()
-    assert "Saved plan cannot be made again" in told.err
+    assert "Saved plan not reproducible" in told.err
     assert "-verify=key:FILE" in told.err
     assert not Path("state/nexusform.nfstate").exists()
     assert run_command_line(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
-    assert "What the plan shows was not compared" in capsys.readouterr().out
+    assert "Unverified saved plan" in capsys.readouterr().out
     assert "as it was" in Path("state/nexusform.nfstate").read_text()
 
 

@@ -54,7 +54,7 @@ def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError
         f"The configuration stands for more than {maximum:,} {subject}, the most that is planned. If that is "
         f"meant, raise the limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
     )
-    return DiagnosticsError(build_error("plan-is-too-large", detail))
+    return DiagnosticsError(build_error("plan-too-large", detail))
 
 
 def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) -> dict[str, int]:

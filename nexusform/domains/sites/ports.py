@@ -11,7 +11,7 @@ OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
 class EngineError(Exception):
-    """Engine cannot be used, or failed; the message is for the user."""
+    """Unusable engine, or failed; the message is for the user."""
 
 
 class Engine(Protocol):

@@ -282,7 +282,7 @@ class TokenStream(Struct):
     def _check_depth(self) -> None:
         if self.reach > MAX_DEPTH:
             raise self.report_error(
-                "configuration-is-nested-too-deeply",
+                "configuration-nested-too-deeply",
                 f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each operator "
                 "of a chain is a level too. Split this one up, for example with local values.",
             )

@@ -148,7 +148,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None) -> l
         return []
     return [
         build_error(
-            "instance-cannot-be-destroyed",
+            "prevented-destroy",
             f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to be "
             "destroyed. Take prevent_destroy out if that is wanted, or keep the object out of the plan with "
             f"-exclude={instance.address}.",

@@ -42,7 +42,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its existing findings marked."""
     actions = _collect_actions(plan)
     existing_addresses = {
-        "no-surge-room": _find_existing_surge_shortages(plan),
+        "no-surge-capacity": _find_existing_surge_shortages(plan),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
     diagnostics = [

@@ -89,7 +89,7 @@ def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
             "something that is not so, and it is not made. Nothing was changed. Please report it with the "
             "configuration and the state."
         )
-        yield build_error("plan-does-not-account-for-everything", detail)
+        yield build_error("unbalanced-plan-totals", detail)
         return
 
 

@@ -17,7 +17,7 @@ from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, render_moved_block
 from nexusform.values.value import UNKNOWN
 
-RENAMED: Final = "looks-renamed"
+RENAMED: Final = "probable-rename"
 _WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no_module")
 _WITHOUT_KEY: Final = ("delete_because_each_key", "delete_because_count_index")
 _MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side

@@ -14,7 +14,7 @@ from nexusform.plans.site_capacity.other_capacity import (
     read_recorded_supplies,
 )
 
-RESOURCE_SHORTAGE: Final = "runs-out-beside-machines"
+RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
 
 _REMEDIES: Final[Mapping[OtherResourceKind, str]] = {
     OtherResourceKind.NODE_ADDRESSES: (

@@ -79,7 +79,7 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
             f"kubernetes-upgrade {upgrade.address}` shows every batch."
         )
         summary = f"{upgrade.cluster}: {names} {lets} no pod be evicted, so drains time out"
-        problem = Problem((), "upgrade-is-held-up", detail, Severity.WARNING, brief=summary)
+        problem = Problem((), "blocked-upgrade", detail, Severity.WARNING, brief=summary)
         yield instances[upgrade.address].build_diagnostic(problem)
 
 

@@ -400,7 +400,7 @@ def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
         detail = f"{unfinished['words']} It is due until it is done: apply goes on with it."
         summary = str(unfinished.get("brief", ""))
         yield instance.build_diagnostic(
-            Problem((), "change-goes-on", detail, Severity.WARNING, brief=summary)
+            Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary)
         )
     else:
         detail = f"{unfinished['words']} It is due until it is done: apply sends it once more."
@@ -509,4 +509,4 @@ def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
         )
         summary = f"{address}: stays a member on the hub, where all runs on"
     text = f"{address} leaves the state and is not destroyed: {consequence}"
-    return build_warning("object-will-be-forgotten", text, address=str(address), brief=summary)
+    return build_warning("object-to-forget", text, address=str(address), brief=summary)

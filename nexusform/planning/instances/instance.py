@@ -20,7 +20,7 @@ from nexusform.resources.address import Address
 from nexusform.state.objects import ObjectState
 from nexusform.values.value import UNKNOWN
 
-UNKNOWN_PLACEMENT = "placement-depends-on-an-unknown-value"
+UNKNOWN_PLACEMENT = "placement-argument-unknown"
 # Why what is in a place, or of a cluster, is replaced: in JSON it is OpenTofu's "replace_by_triggers".
 REPLACED_WITH_HOST = "replace_with_its_place"
 

@@ -199,7 +199,7 @@ def _has_error(problems: Iterable[Problem]) -> bool:
 def _build_unknown_argument_problem(path: Path) -> Problem:
     return Problem(
         path,
-        "data-source-depends-on-an-unknown-value",
+        "data-source-argument-unknown",
         "A data source is read while the plan is made, so its arguments must be known by then; this "
         "value is known only after apply.",
     )

@@ -307,4 +307,4 @@ def build_missing_configuration_error(address: Address, span: Span) -> Diagnosti
         "have an associated configuration to be imported. Write its block, or let -generate-config-out=FILE "
         "write it (for resources of the root module without count and for_each)."
     )
-    return build_error("configuration-for-import-target-does-not-exist", detail, span, block="import")
+    return build_error("missing-import-target-configuration", detail, span, block="import")

@@ -241,7 +241,7 @@ def _format_value(value: Any) -> str:
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
     detail = f"{subject} was known in the plan and came out otherwise. {difference} Make a new plan."
-    return build_error("plan-changed-before-it-was-applied", detail, address=address)
+    return build_error("plan-changed-before-apply", detail, address=address)
 
 
 # --- after apply -------------------------------------------------------------------------------

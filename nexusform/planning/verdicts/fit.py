@@ -39,9 +39,9 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement
 
 MAXIMUM_NAMED = 5
-DOES_NOT_FIT = "does-not-fit"
-PINNED_DOES_NOT_FIT = "pinned-vm-does-not-fit"
-VIOLATED_GROUP = "vms-stand-against-their-placement-group"
+DOES_NOT_FIT = "insufficient-capacity"
+PINNED_DOES_NOT_FIT = "insufficient-pinned-machine"
+VIOLATED_GROUP = "placement-group-violation"
 
 
 class UnplacedPool(Struct, frozen=True):
@@ -327,7 +327,7 @@ def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagno
     return instance.build_diagnostic(
         Problem(
             (),
-            "machine-smaller-than-what-stands-on-it",
+            "machine-smaller-than-vms",
             f"With these figures {names}{more} of {instance.address} cannot hold the VMs that stand there. "
             "They stay and are counted; the machine takes no new VM until there is room again.",
             Severity.WARNING,
@@ -369,7 +369,7 @@ def _build_vf_warning(instance: Instance, pool: PoolDemand, machines: list[str])
     return instance.build_diagnostic(
         Problem(
             (*pool.path, "sriov_vfs"),
-            "more-vfs-than-a-cell-has",
+            "insufficient-cell-vfs",
             f"With {pool.sku.vfs} VFs for each VM, cells of {names}{more} have fewer than VMs there take. "
             "They stay and are counted; such a cell takes no new VM with VFs until there are enough again.",
             Severity.WARNING,

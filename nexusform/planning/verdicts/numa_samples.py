@@ -23,7 +23,7 @@ from nexusform.scheduling.racks.uncertainty.splits import (
 )
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 
-UNCERTAIN_FIT: Final = "fits-in-some-draws"
+UNCERTAIN_FIT: Final = "uncertain-capacity"
 
 MAXIMUM_SAMPLES: Final = 100
 

@@ -10,7 +10,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count
 from nexusform.planning.vm_planning.vm_object import VmObject
 
-RACK_CONCENTRATION = "cluster-comes-to-one-rack"
+RACK_CONCENTRATION = "cluster-on-one-rack"
 
 
 class _ClusterRacks(Struct):

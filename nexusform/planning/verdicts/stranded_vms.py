@@ -28,12 +28,12 @@ from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
 from nexusform.resources.address import Address
 
-MISSING_MACHINE = "machine-is-gone-under-vms"
+MISSING_MACHINE = "vms-on-missing-machine"
 SELECTION_KEY = "selection"  # key in the extra data of the error: the suggested options
-DUPLICATE_NAMES = "vms-of-these-names-run-already"
+DUPLICATE_NAMES = "duplicate-running-vms"
 _MAXIMUM_NAMED = 4
 _MAXIMUM_OBJECTS = 12
-FORGOTTEN_VMS_LOST = "forgotten-vms-lose-their-machine"
+FORGOTTEN_VMS_LOST = "forgotten-vms-without-machine"
 LOST_VMS_KEY = "forgotten_vms"  # key in its extra data: site id, machine and name of each VM
 
 

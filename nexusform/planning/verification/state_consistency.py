@@ -85,7 +85,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
                 dependents_by_block.setdefault(block, []).append(str(address))
     return [
         build_warning(
-            "dependency-on-what-is-gone",
+            "missing-dependency",
             f"{_format_names(addresses)} is said to depend on {block}, of which nothing stands. The next "
             "apply writes its dependencies anew.",
         )
@@ -108,7 +108,7 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
     vm_text = _format_names(chain.from_iterable(missing.values()))
     return [
         build_warning(
-            "vms-without-a-machine",
+            "vms-without-machine",
             f"No rack or machine of the state offers {_format_names(missing)}, where these stand: {vm_text}. "
             "`nexusform import ADDRESS ID` takes a rack back; the next plan makes one that is only written "
             "in the configuration.",
@@ -118,7 +118,7 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
 
 def _build_contradiction_error(contradiction: str) -> Diagnostic:
     return build_error(
-        "the-state-contradicts-itself",
+        "inconsistent-state",
         f"{contradiction} Somebody changed the state by hand, or it was damaged. `nexusform state history` "
         f"lists the "
         "versions that are kept, and `nexusform state rollback SERIAL` goes back to one.",
@@ -330,14 +330,14 @@ def _find_impossible_layouts(
 def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
     more = f" {len(reasons) - 1} more are so." if len(reasons) > 1 else ""
     return build_warning(
-        "cells-that-cannot-be",
+        "impossible-numa-cells",
         f"{reasons[0]}{more} That was observed. These cells count as not known, and the room is held.",
     )
 
 
 def _build_overcommit_warning(names: list[str]) -> Diagnostic:
     return build_warning(
-        "more-stands-than-fits",
+        "overcommitted-site",
         f"More VMs are said to stand in a cell than it has room for, on {_format_names(names)}. That is so "
         f"after a "
         "machine was made smaller, an import or a pinned VM; otherwise somebody changed the state. They "

@@ -31,7 +31,7 @@ from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
 from nexusform.scheduling.racks.vms import Demand
 from nexusform.state.objects import State
 
-VIOLATES_RULE: Final = "stands-against-a-rule"
+VIOLATES_RULE: Final = "existing-rule-violation"
 _MAXIMUM_NAMED: Final = 5
 
 

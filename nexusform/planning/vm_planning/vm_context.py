@@ -377,7 +377,7 @@ def _check_lost_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic
                 f"The change leaves {prior.cluster} without a pool of mode System, and Azure does not "
                 "delete the last: a cluster needs one at all times. Keep one, or add another."
             )
-            warning = Problem((), "cluster-loses-its-system-pools", detail, Severity.WARNING)
+            warning = Problem((), "system-pools-removed", detail, Severity.WARNING)
             yield instance.build_diagnostic(warning)
 
 
@@ -395,7 +395,7 @@ def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
 
 def _build_system_pool_error(instance: Instance, cluster: str, pool: PoolDemand) -> Diagnostic:
     return instance.build_error(
-        "last-system-pool-cannot-be-replaced",
+        "last-system-pool-replacement",
         f"The change deletes and creates {pool.pool}, the only pool of {cluster} with mode System, and a "
         "cluster needs one at all times. Take two steps: add a second pool with mode System and apply; then "
         f"change {pool.pool} and apply again.",

@@ -127,7 +127,7 @@ class VmObject(Struct):
 
     @property
     def waiting_vms(self) -> UnplacedVms:
-        """VMs without a machine that exist after the plan."""
+        """VMs without machine that exist after the plan."""
         return {key: self.prior.unplaced[key] for key in self.request.actions.waiting}
 
     @property
@@ -285,7 +285,7 @@ class VmSituation(Struct, frozen=True):
     """Conditions of the VMs of one instance besides its arguments. `common_trigger` is the trigger of every
     VM ("cluster_replaced", "requested", or the one of a removal), "" for none. `healed_names` are the VMs to
     re-create on request. `find_machine_trigger(machine)` returns "machine_removed", "machine_forgotten",
-    "machine_evacuated", "machine_replaced" or "". `unplaced` are the VMs without a machine.
+    "machine_evacuated", "machine_replaced" or "". `unplaced` are the VMs without machine.
     """
 
     common_trigger: str = ""

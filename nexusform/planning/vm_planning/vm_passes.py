@@ -1,5 +1,5 @@
 """Two passes over phase 4, and the pass of a destroy plan. Pass one, with unknown placements: the demand of
-every block, so that all removals happen and all VMs without a machine are placed before new ones. Pass two,
+every block, so that all removals happen and all VMs without machine are placed before new ones. Pass two,
 block by block: the new VMs, each with the previous placements known.
 """
 
@@ -235,7 +235,7 @@ class _VmPlanner:
             vms.keep_outside_selection(vm_phase.build_machine_trigger(self.context, vms))
 
     def release_and_replace(self, instances: Sequence[Instance]) -> None:
-        """Release all removed VMs; then place VMs without a machine again, oldest object first."""
+        """Release all removed VMs; then place VMs without machine again, oldest object first."""
         objects = self._get_objects(instances)
         for vms in objects:
             vm_phase.release_vms(vms)

@@ -22,8 +22,8 @@ from nexusform.plans.impact.effects import (
 from nexusform.plans.plan import Plan, is_fully_decided
 
 GUARD_RAIL: Final = "guard-rail"
-STRANDED: Final = "machine-goes-with-vms-on-it"  # the only error with which limits are still checked
-NOT_CHECKED: Final = "guard-rails-were-not-judged"
+STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked
+NOT_CHECKED: Final = "guard-rails-not-checked"
 _LIMIT: Final = "guard_rail"  # key in the extra data of the error
 
 
@@ -87,7 +87,7 @@ def _parse_limit(item: str) -> Limit:
 
 def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
     """Return the plan with an error for every broken limit, so that it is rejected everywhere. The limits of
-    a plan with errors are not checked, with a warning, except if the only error is VMs without a machine.
+    a plan with errors are not checked, with a warning, except if the only error is VMs without machine.
     """
     limits = tuple(limits)
     errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}

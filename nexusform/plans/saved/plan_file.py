@@ -267,7 +267,7 @@ def _check_version(manifest: Mapping[str, Any], name: str, own_version: str) -> 
         raise _build_damage_error(name, "Its first part does not say which version it is of.")
     if version > VERSION or _parse_version_numbers(writer_version) > _parse_version_numbers(own_version):
         raise _build_rejection(
-            "plan-of-a-newer-nexusform",
+            "newer-plan-format",
             f"{name} was made by nexusform {writer_version}; this is nexusform {own_version}. Apply it with "
             f"the version that "
             "made it, or plan again with this one.",

@@ -39,7 +39,7 @@ def describe_samples(sampling: NumaSampling | None) -> str:
 
 
 def describe_sampled_capacity(sampled_capacity: SampledCapacity) -> str:
-    """Describe how far a what-if depends on unknown NUMA cells, and how many VMs do not fit."""
+    """Describe how far a what-if depends on unknown NUMA cells, and how many Insufficient capacity."""
     if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:
         return describe_samples(sampled_capacity.numa_sampling)
     scope = "however VMs lie there" if sampled_capacity.is_exact else "over these draws"

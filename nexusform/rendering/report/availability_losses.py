@@ -32,7 +32,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses about forgotten VMs without a machine, control planes without quorum, pools without nodes
+    """Yield clauses about forgotten VMs without machine, control planes without quorum, pools without nodes
     and workloads without replicas.
     """
     yield from describe_lost_vms(plan)

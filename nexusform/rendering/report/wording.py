@@ -189,7 +189,7 @@ _NO_SELECTED_CHANGES: Final = {
 }
 
 
-_PENDING_CHANGE_IDS: Final = frozenset({"change-goes-on", "change-failed-before"})
+_PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-before"})
 _UNFINISHED: Final = (
     "Nothing to record. What an earlier apply began is not done yet.",
     (

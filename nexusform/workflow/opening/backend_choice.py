@@ -80,7 +80,7 @@ def choose_backend(
             return None, [
                 *problems,
                 build_error(
-                    "flag-state-needs-the-local-backend",
+                    "unsupported-state-flag",
                     f'This state is kept by the backend "{choice.kind}".',
                 ),
             ]
@@ -99,7 +99,7 @@ def _check_migration(context: CommandContext) -> Diagnostic | None:
     ):
         return None
     return build_error(
-        "a-migration-was-broken-off",
+        "migration-interrupted",
         "`nexusform init -migrate-state` did not come to its end, so part of the state may be in either "
         "backend. Run it again with the new backend in the configuration (the earlier one still holds all); "
         "to use what the configuration says as it stands, run `nexusform init -reconfigure`.",
@@ -117,7 +117,7 @@ def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | N
     ):
         return None
     return build_error(
-        "the-backend-is-not-known-any-more",
+        "unknown-recorded-backend",
         f'"{choice_path}" is not what init wrote, so that nobody knows which backend was used here last: '
         f"with "
         "another one than now the state would seem to be gone. If the configuration says the right backend, "
@@ -147,7 +147,7 @@ def _check_default_backend(
         return None
     block = settings.backend if settings else None
     return build_error(
-        "the-backend-changed",
+        "backend-changed",
         f'The configuration says backend "{choice.kind}", `nexusform init` never ran here, and '
         f"{default_backend.describe()} holds objects that would be made again. To take that state along, run "
         "`nexusform init -migrate-state`; to use what the new place holds, run `nexusform init "
@@ -203,7 +203,7 @@ def read_configured_choice(
         rejection = explain_rejected_settings(kind, values, context, from_flags)
         if rejection:
             detail = f"{rejection} Give it by -backend-config=NAME=VALUE."
-            problems.append(build_error("remote-address-is-not-allowed", detail, block.header_span))
+            problems.append(build_error("remote-address-not-allowed", detail, block.header_span))
     for name, text in from_flags.items():
         if name not in backend.schema.attributes:
             suggestion = suggest_name(name, backend.schema.attributes)
@@ -301,7 +301,7 @@ def open_choice(
             isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
         )
         remedy = " Give it by -backend-config=path=PATH." if is_rejected else ""
-        return None, [build_error("the-backend-cannot-be-opened", f"{problem}{remedy}")]
+        return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 
 
 def parse_backend_flags(context: CommandContext) -> tuple[dict[str, str], list[Diagnostic]]:
@@ -371,7 +371,7 @@ def _check_kind(saved_choice: BackendChoice | None, settings: Settings | None) -
 def _build_changed_error(change_text: str, settings: Settings | None) -> Diagnostic:
     block = settings.backend if settings else None
     return build_error(
-        "the-backend-changed",
+        "backend-changed",
         f"Since the last init the backend of this configuration changed ({change_text}). To take the state "
         f"along, "
         "run `nexusform init -migrate-state`; to use what the new place holds, run "

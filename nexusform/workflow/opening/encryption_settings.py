@@ -51,7 +51,7 @@ def _check_vaults(encryption: Encryption, context: CommandContext) -> list[Diagn
     vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
     return [
         build_error(
-            "remote-address-is-not-allowed",
+            "remote-address-not-allowed",
             context.explain_rejection(f'The key vault "{address}"'),
             block.span,
         )
@@ -96,7 +96,7 @@ def encrypt_plan(
     try:
         return sealer.encrypt(document, PLAN), diagnostics
     except EncryptionProblem as problem:
-        return b"", [*diagnostics, build_error("the-plan-cannot-be-saved", str(problem))]
+        return b"", [*diagnostics, build_error("plan-save-failed", str(problem))]
 
 
 def decrypt_file(
@@ -104,7 +104,7 @@ def decrypt_file(
 ) -> tuple[bytes, list[Diagnostic]]:
     """Decrypt a state or plan file."""
     purpose = read_purpose(document)
-    problem = "the-plan-cannot-be-read" if purpose == PLAN else "the-state-cannot-be-read"
+    problem = "unreadable-plan" if purpose == PLAN else "unreadable-state"
     sealer, diagnostics = _create_sealer(purpose, configuration, context)
     if has_errors(diagnostics):
         return b"", diagnostics
@@ -130,7 +130,7 @@ def _create_sealer(
 
 def build_encrypted_error(name: str) -> Diagnostic:
     """Build the error for an encrypted state without encryption settings."""
-    return build_error("the-state-is-encrypted", _format_missing_settings(name, "state"))
+    return build_error("encrypted-state", _format_missing_settings(name, "state"))
 
 
 def _format_missing_settings(name: str, block_name: str) -> str:

@@ -38,9 +38,9 @@ def resolve_interrupted(
         if write:
             backend.rewrite_journal(codec.encode_state(resolved.state), resolved.list_preserved_lines())
     except ProviderProblem as problem:
-        return None, [build_error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
+        return None, [build_error("unreadable-interrupted-apply", str(problem))]
     except BackendProblem as problem:
-        return None, [build_error("the-state-cannot-be-written", str(problem))]
+        return None, [build_error("unwritable-state", str(problem))]
     return replace(resolved, digest=compute_state_digest(resolved.state)), warnings
 
 
@@ -53,7 +53,7 @@ def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recor
         else "this run starts from what stands now; the next apply records it."
     )
     return build_warning(
-        "an-earlier-apply-was-interrupted",
+        "apply-interrupted",
         f"It ended while these were being changed: {name_list}. They were looked up at their provider, and "
         f"{consequence}",
     )

@@ -35,7 +35,7 @@ def add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanR
 
 def lint_literals(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
     """Lint a configuration without state, with rules about arguments only."""
-    if not result.objects or any(d.id != "does-not-fit" for d in _select_errors(result)):
+    if not result.objects or any(d.id != "insufficient-capacity" for d in _select_errors(result)):
         return []
     return lint_plan(result, configuration, literal_only=True)
 

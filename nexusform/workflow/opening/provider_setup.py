@@ -113,7 +113,7 @@ def check_addresses(
     names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
     return [
         build_error(
-            "remote-address-is-not-allowed",
+            "remote-address-not-allowed",
             f"{context.explain_rejection(name)} {kind.alternative}",
             block.span,
             block=_format_header(block),
@@ -178,7 +178,7 @@ def _build_unknown_error(block: ProviderBlock, names: Sequence[str], span: Span)
         "The settings of a provider must be known before anything is planned; "
         f"{', '.join(names)} depends on something that is decided later. Use variables, locals and literals."
     )
-    return build_error("provider-configuration-is-not-known", detail, span, block=_format_header(block))
+    return build_error("provider-configuration-unknown", detail, span, block=_format_header(block))
 
 
 def _has_unknown(value: Any) -> bool:
@@ -251,7 +251,7 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
                 provider.observes_objects and provider.find(change.address.type, change.id) is not None
             )
         except ProviderProblem as problem:
-            return [*problems, build_error("reading-what-stands-failed", str(problem))]
+            return [*problems, build_error("refresh-failed", str(problem))]
         if not is_existing:
             continue
         detail = (
@@ -259,5 +259,5 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
             f'as it stands, by a block import {{ to = {change.address}, id = "{change.id}" }} with each '
             "argument on a line of its own, and without an agent_pool block of that name in the cluster."
         )
-        problems.append(build_error("object-stands-already", detail, change.source, block=change.block))
+        problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
     return problems

@@ -69,7 +69,7 @@ class RemoteStates(Struct, frozen=True):
         context = self.context
         rejection = explain_rejected_settings(query.backend, settings, context)
         if rejection:
-            return None, [Problem(("config",), "remote-address-is-not-allowed", rejection)]
+            return None, [Problem(("config",), "remote-address-not-allowed", rejection)]
         try:
             max_bytes = context.get_max_file_size(self.settings.limits)
             directories = Directories(
@@ -77,7 +77,7 @@ class RemoteStates(Struct, frozen=True):
             )
             plain_backend = BACKENDS[query.backend].open_backend(settings, directories)
         except BackendProblem as problem:
-            return None, [Problem(("config",), "the-backend-cannot-be-opened", str(problem))]
+            return None, [Problem(("config",), "backend-open-failed", str(problem))]
         from nexusform.workflow.opening.encryption_settings import wrap_remote_backend
 
         backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)
@@ -95,9 +95,9 @@ class RemoteStates(Struct, frozen=True):
 def _convert_diagnostic(diagnostic: Diagnostic, query: StateQuery) -> Problem:
     """Convert a diagnostic of a remote state to a problem of the reading block."""
     detail = diagnostic.detail
-    if diagnostic.id == "the-state-is-encrypted":
+    if diagnostic.id == "encrypted-state":
         detail = (
-            "The state is encrypted, and nothing says how this block may open it. Add to the `encryption` "
+            "Encrypted state, and nothing says how this block may open it. Add to the `encryption` "
             "block `remote_state_data_sources`, with a `default` or a "
             f'`remote_state_data_source "{query.reader}"` that names the method it was written with.'
         )
@@ -107,7 +107,7 @@ def _convert_diagnostic(diagnostic: Diagnostic, query: StateQuery) -> Problem:
 def _build_missing_problem(backend: StateBackend, query: StateQuery) -> Problem:
     return Problem(
         (),
-        "remote-state-is-missing",
+        "missing-remote-state",
         f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its configuration '
         "first, or mend backend, config or workspace of this block.",
     )

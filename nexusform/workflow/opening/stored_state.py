@@ -60,7 +60,7 @@ def read_stored_state(
         document = backend.read()
         lines = backend.read_journal()
     except BackendProblem as problem:
-        return None, [build_error("the-state-cannot-be-read", str(problem))]
+        return None, [build_error("unreadable-state", str(problem))]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
     if is_encrypted(document or (lines[0] if lines else b"")):

@@ -140,7 +140,7 @@ def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnost
         else "nothing but its end"
     )
     return build_warning(
-        "earlier-steps-were-planned-anew",
+        "replanned-steps",
         f"An earlier apply (serial {remaining.serial}) left {step_text} undone. This plan was made "
         "of what stands since and took the place of that one: what of it was still to do is among the steps "
         f"of this plan{target_note}.",
@@ -216,7 +216,7 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
         return []
     return [
         build_warning(
-            "sure-claims-broke",
+            "wrong-certain-predictions",
             f"{format_first(wrong_predictions, _MAX_LISTED, separator='; ')}. What decides there does not "
             f"follow the rule "
             "by which this plan was made, or something else has changed in between: look at what stands "
@@ -245,10 +245,10 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     )
     manual_count = sum(end.is_delegated for end in applied.end_events)
     if manual_count and manual_count == failed:
-        return [build_error("the-apply-did-not-finish", _describe_manual_steps(manual_count, skipped_text))]
+        return [build_error("unfinished-apply", _describe_manual_steps(manual_count, skipped_text))]
     return [
         build_error(
-            "the-apply-did-not-finish",
+            "unfinished-apply",
             f"{cause}{skipped_text}. What was done is saved. `nexusform apply -resume` does the rest as it "
             f"was "
             "planned; a new plan starts from what stands.",
@@ -267,7 +267,7 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
         else ""
     )
     return build_error(
-        "the-apply-waits",
+        "apply-waiting",
         f"{format_count(waiting, 'step')} {select_form(waiting, 'waits', 'wait')}{other_text}; it is said "
         f"above for "
         "what. What was done is saved. `nexusform apply -resume` goes on from here.",
@@ -336,7 +336,7 @@ def _build_check(check: CheckResult) -> dict[str, Any]:
 
 def _build_journal_error(message: str) -> Diagnostic:
     return build_error(
-        "the-journal-cannot-be-written",
+        "unwritable-journal",
         f"{message} Steps that were running have ended; no further one was started.",
     )
 
@@ -358,7 +358,7 @@ def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -
         if not recorder.has_written:
             # No step starts before its intent is written, so this state must not be pushed.
             detail = f"{problem} Nothing was done, and the plan still applies."
-            return [build_error("the-state-cannot-be-written", detail)]
+            return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
     return []
 
@@ -374,7 +374,7 @@ def _refresh_encryption(run: Run) -> list[Diagnostic]:
         if isinstance(backend, EncryptedStorage) and backend.is_outdated():
             backend.rewrite_journal(codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
     except BackendProblem as problem:
-        return [build_error("the-state-cannot-be-written", str(problem))]
+        return [build_error("unwritable-state", str(problem))]
     return []
 
 
@@ -389,14 +389,14 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
             document = run.project.backend.encrypt_document(document)
     except BackendProblem as problem:
         return build_error(
-            "the-state-could-not-be-saved", f"{message} It could not be encrypted either: {problem}"
+            "state-save-failed", f"{message} It could not be encrypted either: {problem}"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_output(str(path), document, private=True)
     except OSError as problem:
         return build_error(
-            "the-state-could-not-be-saved",
+            "state-save-failed",
             f"{message} It could not be written to {path} either ({problem.strerror}). The journal holds "
             f"what "
             "was recorded before; run `nexusform apply -resume` once the backend works again.",
@@ -404,10 +404,10 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
     if context.rescue_path:
         resume_note = "-resume puts it there once the backend works again."
         return build_error(
-            "the-state-could-not-be-saved", f"{message} It was written to {path} instead. {resume_note}"
+            "state-save-failed", f"{message} It was written to {path} instead. {resume_note}"
         )
     return build_error(
-        "the-state-could-not-be-saved",
+        "state-save-failed",
         f"{message} It was written to {path} instead. When the backend works again, run "
         f"`nexusform state push {path}`, then remove that file.",
     )

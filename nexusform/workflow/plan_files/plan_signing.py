@@ -26,7 +26,7 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
         key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
         sign_digest("", key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
-        return None, [build_error("the-plan-cannot-be-signed", str(problem))]
+        return None, [build_error("plan-signing-failed", str(problem))]
     return lambda digest: sign_digest(digest, key, key_file), []
 
 
@@ -38,7 +38,7 @@ def sign_plan(path: str, key_file: str, context: CommandContext) -> list[Diagnos
     try:
         content = read_limited_file(path, context)
     except FileProblem as problem:
-        return [build_error("the-plan-cannot-be-read", str(problem))]
+        return [build_error("unreadable-plan", str(problem))]
     data, problems = decrypt_document(content, path, context)
     saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
     members = plan_file.unpack_archive(data) if saved is not None else None
@@ -56,7 +56,7 @@ def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diag
         write_output(path, document, private=True)
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [build_error("the-plan-cannot-be-saved", detail)]
+        return [build_error("plan-save-failed", detail)]
     return []
 
 
@@ -68,5 +68,5 @@ def verify_signature(
         key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
         check_signature(signature, signed_digest, key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
-        return [build_error("saved-plan-is-not-verified", f"{problem} Nothing was done.")]
+        return [build_error("saved-plan-not-verified", f"{problem} Nothing was done.")]
     return []

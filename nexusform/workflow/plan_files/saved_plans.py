@@ -62,10 +62,10 @@ def save_plan(
         prior_document = {} if prior is EMPTY else codec.build_plain_document(prior)
         document = plan_file.write_plan_file(recorded_plan, snapshot, prior_document, signer)
     except FileProblem as problem:
-        return [build_error("the-plan-cannot-be-saved", str(problem))]
+        return [build_error("plan-save-failed", str(problem))]
     if len(document) > project.context.get_max_file_size():
         detail = f"It has {len(document)} bytes, more than any command would read. {_LIMIT_HINT}"
-        return [build_error("the-plan-cannot-be-saved", detail)]
+        return [build_error("plan-save-failed", detail)]
     document, problems = encrypt_plan(document, configuration, project.context)
     if has_errors(problems):
         return problems
@@ -75,7 +75,7 @@ def save_plan(
     except OSError as problem:
         return [
             *problems,
-            build_error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {problem.strerror}.'),
+            build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.'),
         ]
     return problems
 
@@ -85,7 +85,7 @@ def read_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, lis
     try:
         data = read_limited_file(path, context)
     except FileProblem as problem:
-        return None, [build_error("the-plan-cannot-be-read", str(problem))]
+        return None, [build_error("unreadable-plan", str(problem))]
     data, problems = decrypt_document(data, path, context)
     if has_errors(problems):
         return None, problems
@@ -148,7 +148,7 @@ def open_saved_plan(
     try:
         own_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
-        return OpenResult(None, (*problems, build_error("the-plan-cannot-be-read", str(problem))), sources)
+        return OpenResult(None, (*problems, build_error("unreadable-plan", str(problem))), sources)
     if backend is None:
         # If the directory has the same configuration, the plan does not decide the use of credentials.
         is_own = context.confinement_source is ConfinementSource.PLAN and _is_current_configuration(
@@ -284,7 +284,7 @@ def check_variables(context: CommandContext, configuration: Configuration, plan:
         if value.is_wholly_known and convert_to_plain(value)[0] != planned.value:
             errors.append(
                 build_error(
-                    "saved-plan-has-other-variables",
+                    "saved-plan-variables-mismatch",
                     f'The variable "{name}" has another value now ({origin.text}) than in the saved plan, '
                     "which is applied as it was reviewed. Leave the variable out, or plan again.",
                 )

@@ -77,7 +77,7 @@ def _build_state_changed_error(
     remaining_steps: RemainingSteps, expected_serial: int, current_serial: int
 ) -> Diagnostic:
     return build_error(
-        "the-state-changed-since-the-apply",
+        "state-changed-since-apply",
         f"An earlier apply was not ended. {remaining_steps.summary}. It left the state at serial "
         f"{expected_serial}, and it has "
         f"serial {current_serial} now, so what is left may not be right any more. `nexusform apply -discard` "
@@ -102,7 +102,7 @@ def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
         else "records it"
     )
     return build_warning(
-        "an-earlier-apply-was-interrupted",
+        "apply-interrupted",
         f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan is made of what stands "
         f"now.",
     )
@@ -125,7 +125,7 @@ def check_same_inputs(run: Run, remaining_steps: RemainingSteps) -> list[Diagnos
         return []
     return [
         build_error(
-            "an-earlier-apply-was-interrupted",
+            "apply-interrupted",
             f"{remaining_steps.summary}. {reason} `nexusform apply -resume` ends what was begun, as it was "
             f"planned; "
             "`nexusform apply -discard` drops it.",
@@ -162,5 +162,5 @@ def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
     try:
         run.project.backend.rewrite_journal(codec.encode_state(run.stored.state))
     except BackendProblem as problem:
-        return None, [build_error("the-state-cannot-be-written", str(problem))]
+        return None, [build_error("unwritable-state", str(problem))]
     return remaining.remaining_steps, []

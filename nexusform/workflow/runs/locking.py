@@ -38,7 +38,7 @@ _LINK_VARIABLES: Final = (
     "DRONE_BUILD_LINK",
 )
 
-STALE_LOCK_TAKEN: Final = "the-lock-of-a-dead-run-was-taken-over"
+STALE_LOCK_TAKEN: Final = "stale-lock-removed"
 
 
 class LockOptions(Struct, frozen=True):
@@ -62,7 +62,7 @@ class StateLock(Struct):
         try:
             self.backend.unlock(self.id)
         except BackendProblem as problem:
-            return [build_error("error-releasing-the-state-lock", str(problem))]
+            return [build_error("state-unlock-error", str(problem))]
         return []
 
 
@@ -98,7 +98,7 @@ def acquire_lock(
     called once after a short wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
-        return None, [] if locking.is_exclusive else [build_warning("the-state-is-not-locked", _NOT_LOCKED)]
+        return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
     info = build_lock_info(operation, backend, clock, environment)
     started = clock.read_time().timestamp()
     pause, is_notified = _FIRST_PAUSE, False
@@ -116,7 +116,7 @@ def acquire_lock(
             pause = min(pause * 2, _MAX_PAUSE)
             continue
         except BackendProblem as problem:
-            return None, [build_error("error-acquiring-the-state-lock", str(problem))]
+            return None, [build_error("state-lock-error", str(problem))]
         log_event("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
         takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]
         return StateLock(backend, info.id), takeover_warnings
@@ -135,7 +135,7 @@ def find_lock_holder(
     try:
         return backend.read_lock(), problems, sources
     except BackendProblem as problem:
-        return None, [*problems, build_error("the-lock-cannot-be-read", str(problem))], sources
+        return None, [*problems, build_error("unreadable-lock", str(problem))], sources
 
 
 def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
@@ -173,7 +173,7 @@ def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> D
         remedy = remedy.replace(" ID`", f" {shlex.quote(holder.id)}`")
     wait_text = f" after waiting {timeout:g} s" if timeout else ""
     return build_error(
-        "error-acquiring-the-state-lock",
+        "state-lock-error",
         f"Somebody else holds the lock of the state{wait_text}, and nothing was changed. Wait for that run "
         f"to "
         f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, "

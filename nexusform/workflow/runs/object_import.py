@@ -91,7 +91,7 @@ def write_new_file(path: str, text: str) -> list[Diagnostic]:
             file.write(text)
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [build_error("generated-configuration-cannot-be-written", detail)]
+        return [build_error("unwritable-generated-configuration", detail)]
     return []
 
 
@@ -203,7 +203,7 @@ def check_generated_path(path: str) -> Diagnostic | None:
         detail = (
             f'"{path}" exists already. Name a file that does not, so that nothing of yours is overwritten.'
         )
-        return build_error("target-generated-file-already-exists", detail)
+        return build_error("generated-file-exists", detail)
     return None
 
 
@@ -222,7 +222,7 @@ def add_generated_configuration(
             f"root module's "
             "directory only: move it there before the next plan."
         )
-        problems.append(build_warning("generated-configuration-stands-elsewhere", detail))
+        problems.append(build_warning("generated-configuration-exists", detail))
         extra_sources = (SourceFile(path, text),)
     configuration, new_problems = load_project_configuration(project.context, extra_sources)
     problems += [p for p in new_problems if p not in problems]
@@ -347,7 +347,7 @@ def resolve_import_address(
         f"The resource address {address} does not exist in the configuration.\n\nBefore importing this "
         f"resource, write its block in the module it belongs to, for example:\n\n  {example}"
     )
-    return None, None, [build_error("resource-not-in-the-configuration", detail)]
+    return None, None, [build_error("resource-not-in-configuration", detail)]
 
 
 def _index_blocks(configuration: Configuration) -> dict[str, ResourceBlock]:
@@ -399,5 +399,5 @@ def import_object(
     try:
         project.backend.rewrite_journal(codec.encode_state(new_state), preserved_lines)
     except BackendProblem as problem:
-        return [build_error("the-state-cannot-be-written", str(problem))]
+        return [build_error("unwritable-state", str(problem))]
     return []

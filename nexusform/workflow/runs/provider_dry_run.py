@@ -54,7 +54,7 @@ def validate_changes(
                 [_build_request(change, find_flaw(change)) for change in changes]
             )
         except ProviderProblem as problem:
-            diagnostics.append(build_error("reading-what-stands-failed", str(problem)))
+            diagnostics.append(build_error("refresh-failed", str(problem)))
             continue
         diagnostics += _build_diagnostics(changes, problems)
     return diagnostics

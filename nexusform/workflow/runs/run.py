@@ -123,7 +123,7 @@ class Run(Struct):
                 request, refresh_diagnostics = refresh_request(request, self.providers, self.notices.on_read)
             except ProviderProblem as problem:
                 return self._build_failed_plan(
-                    options, [build_error("reading-what-stands-failed", str(problem))]
+                    options, [build_error("refresh-failed", str(problem))]
                 )
             diagnostics += refresh_diagnostics
         with log_duration("info", "plan made", mode=options.mode):
@@ -364,7 +364,7 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
         if isinstance(run.project.backend, EncryptedStorage):
             run.project.backend.check()
     except BackendProblem as problem:
-        run.diagnostics.append(build_error("the-state-cannot-be-written", str(problem)))
+        run.diagnostics.append(build_error("unwritable-state", str(problem)))
         return
     if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):
         run.diagnostics += _check_local_state(run.project.backend)
@@ -393,7 +393,7 @@ def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
         return []
     return [
         build_warning(
-            "the-state-stays-on-this-machine",
+            "local-only-state",
             f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. A CI job's files are "
             "gone with the job: the next one would plan everything anew. Keep the state in a backend that "
             'all jobs reach, for example `backend "azurerm"`.',

@@ -124,7 +124,7 @@ def _is_readable(path: str, files: Files) -> bool:
 
 def _build_unverified_warning(reason: str) -> Diagnostic:
     return build_warning(
-        "what-the-plan-shows-was-not-compared",
+        "unverified-saved-plan",
         f"{reason} What it shows could not be compared with what planning gives; it is applied because its "
         "signature was verified.",
     )
@@ -132,7 +132,7 @@ def _build_unverified_warning(reason: str) -> Diagnostic:
 
 def _build_unreproducible_error(reason: str) -> Diagnostic:
     return build_error(
-        "saved-plan-cannot-be-made-again",
+        "saved-plan-not-reproducible",
         f"{reason} So nobody can tell here whether it means what it shows. Nothing was done. Plan again; or, "
         "where it was signed, apply it with -verify=key:FILE.",
     )
@@ -140,7 +140,7 @@ def _build_unreproducible_error(reason: str) -> Diagnostic:
 
 def _reject_plan(problem: str) -> CheckedPlan:
     rejection = build_error(
-        "saved-plan-does-not-mean-what-it-shows",
+        "saved-plan-contents-mismatch",
         f"{problem} What a plan shows follows from its configuration and the state; somebody changed this "
         "one. Plan again and review the new plan.",
     )
@@ -152,30 +152,30 @@ def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     plan, state = saved.plan, run.stored.state
     if plan.errored:
         return build_error(
-            "saved-plan-has-errors", "A plan with errors cannot be applied. Mend them and plan again."
+            "errored-saved-plan", "A plan with errors cannot be applied. Mend them and plan again."
         )
     limits = list_broken_limits(plan)
     if limits:
         return build_error(
-            "saved-plan-breaks-a-guard-rail",
+            "saved-plan-guard-rail",
             f"When it was made, it broke {format_list(limits)}. Nothing was done. If that is meant, plan "
             f"again "
             "with a limit that allows it.",
         )
     if plan.workspace != run.project.workspace:
         return build_error(
-            "saved-plan-is-for-another-workspace",
+            "saved-plan-workspace-mismatch",
             f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
         )
     if saved.digest in state.applied_plans:
         return build_error(
-            "saved-plan-was-applied-already",
+            "saved-plan-already-applied",
             "The state says that this very plan was applied. If that apply did not come to its end, "
             "`nexusform apply -resume` does what it left to do; otherwise plan again.",
         )
     if plan.lineage != state.lineage:
         return build_error(
-            "saved-plan-does-not-match-the-state",
+            "saved-plan-state-mismatch",
             f"The plan was made for {_format_lineage(plan.lineage)}, and here is "
             f"{_format_lineage(state.lineage)}. Plan again.",
         )
@@ -199,7 +199,7 @@ def _compare_stale_plan(run: Run, plan: Plan) -> CheckedPlan:
             None, (_build_stale_error(run, plan, f"Planning again gives other changes: {differences}"),)
         )
     serial_warning = build_warning(
-        "the-state-changed-since-the-plan-was-saved",
+        "state-changed-since-plan",
         f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
         "Planning again gives the identical changes, so they are applied.",
     )
@@ -233,7 +233,7 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     if not names:
         return None
     return build_error(
-        "saved-plan-reads-what-is-confined",
+        "saved-plan-outside-confinement",
         f"It was made of {format_first(names, _MAX_NAMES)}, which a confined run does not read, so that "
         f"nobody "
         f"can tell whether it is another now. Nothing was done.{context.confinement_note}",
@@ -314,7 +314,7 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     further_note = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return [
         build_warning(
-            "configuration-changed-since-the-plan-was-saved",
+            "configuration-changed-since-plan",
             f"{', '.join(names[:_MAX_NAMES])}{further_note}: another content than the plan was made "
             f"of.{commits} "
             "The plan is applied as it was reviewed; plan again to see what the configuration says now.",
@@ -324,7 +324,7 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
 
 def _build_changed_input_warning(name: str) -> Diagnostic:
     return build_warning(
-        "what-the-plan-stands-on-changed",
+        "plan-inputs-changed",
         f"Since the plan was made {name} changed. Planning again gives the identical changes, so they are "
         "applied.",
     )
@@ -337,7 +337,7 @@ def _build_different_plan_error(changed_inputs: Sequence[str], differences: str)
         else "Planning"
     )
     return build_error(
-        "saved-plan-is-not-what-planning-gives-now",
+        "saved-plan-outdated",
         f"{reason} again gives something else: {differences} Nothing was done. Plan again and review the new "
         f"plan.",
     )
@@ -345,7 +345,7 @@ def _build_different_plan_error(changed_inputs: Sequence[str], differences: str)
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
     return build_error(
-        "saved-plan-is-stale",
+        "stale-saved-plan",
         f"The plan was made on serial {plan.serial} of the state, which has serial "
         f"{run.stored.state.serial} now. {reason} Plan again and review the new plan.",
     )

@@ -180,7 +180,7 @@ def _write_state(
         backend.rewrite_journal(codec.encode_state(new_state), stored.list_preserved_lines())
     except BackendProblem as problem:
         return StateChangeResult(
-            old_state, None, (*problems, build_error("the-state-cannot-be-written", str(problem)))
+            old_state, None, (*problems, build_error("unwritable-state", str(problem)))
         )
     return StateChangeResult(old_state, new_state, tuple(problems))
 
@@ -232,7 +232,7 @@ def _increment_serial(before: State, after: State) -> State:
 def _build_unfinished_error(stored: StoredState) -> Diagnostic:
     names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
     return build_error(
-        "an-earlier-apply-was-interrupted",
+        "apply-interrupted",
         f"It ended while these were being changed: {names}. What became of them is looked up by "
         "`nexusform apply -refresh-only`; run that first.",
     )
@@ -334,7 +334,7 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
     listed_rows = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
     return [
         build_warning(
-            "forgotten-vms-run-on",
+            "forgotten-vms-keep-running",
             f"{total:,} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
             "running, and plans give their room to nobody until a provider or an inventory shows that it is "
             f"free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so:\n{listed_rows}",
@@ -397,12 +397,12 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
         )
     if pushed.serial < state.serial:
         return build_error(
-            "older-state",
+            "development-state",
             f"{name} has the serial {pushed.serial}, the current state {state.serial}. {remedy}",
         )
     if pushed.serial == state.serial and pushed != state:
         return build_error(
-            "different-state-of-the-same-serial",
+            "conflicting-state-serial",
             f"{name} and the current state both have the serial {pushed.serial} but differ. {remedy}",
         )
     return None
@@ -446,7 +446,7 @@ def _check_drift(
         try:
             refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
-            return [], [build_error("reading-what-stands-failed", str(problem))], opened.sources
+            return [], [build_error("refresh-failed", str(problem))], opened.sources
     drift = compute_drift(stored.state, refreshed)
     return [_build_drift_warning(drift)] if drift else [], failures, opened.sources
 
@@ -457,7 +457,7 @@ def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
         lines.append(f" - and {len(drift) - _MAX_NAMES} more")
     line_text = "\n".join(lines)
     return build_warning(
-        "the-providers-see-otherwise",
+        "provider-drift",
         f"What the providers see is not what the state says:\n{line_text}\n"
         "`nexusform plan` shows the values; `nexusform apply -refresh-only` takes them over.",
     )

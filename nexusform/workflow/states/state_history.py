@@ -52,7 +52,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Di
     """Return the versions before the current one, newest first, if the backend has a history."""
     if not isinstance(backend, VersionedBackend):
         detail = f"{backend.describe()} keeps no earlier versions that nexusform could list."
-        return [], [build_warning("no-history-is-kept", detail)]
+        return [], [build_warning("no-state-history", detail)]
     versions: list[Version] = []
     diagnostics: list[Diagnostic] = []
     try:
@@ -65,7 +65,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Di
             if state is not None:
                 versions.append(Version(state.serial, stored_version.written_at, state))
     except BackendProblem as problem:
-        diagnostics.append(build_error("the-state-cannot-be-read", str(problem)))
+        diagnostics.append(build_error("unreadable-state", str(problem)))
     return versions, diagnostics
 
 

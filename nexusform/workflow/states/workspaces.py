@@ -155,11 +155,11 @@ def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -
     """Return an error if a workspace cannot be deleted."""
     if name == DEFAULT_WORKSPACE:
         return build_error(
-            "workspace-cannot-be-deleted", f'The workspace "{DEFAULT_WORKSPACE}" always exists.'
+            "undeletable-workspace", f'The workspace "{DEFAULT_WORKSPACE}" always exists.'
         )
     if name == context.workspace:
         return build_error(
-            "workspace-is-in-use",
+            "workspace-in-use",
             f'"{name}" is the selected workspace. Select another one first (nexusform workspace select).',
         )
     return None if name in names else _build_unknown_error(name, names)
@@ -179,12 +179,12 @@ def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagno
     if force:
         return [
             build_warning(
-                "objects-were-forgotten", f"{content_text}They stand as before; no state knows of them now."
+                "objects-forgotten", f"{content_text}They stand as before; no state knows of them now."
             )
         ]
     return [
         build_error(
-            "workspace-is-not-empty",
+            "workspace-not-empty",
             f"{content_text}Destroy them first. With -force the workspace is deleted all the same, and no "
             f"state "
             "knows of them any more.",
@@ -200,7 +200,7 @@ def _save_selection(context: CommandContext, name: str, workspaces: Workspaces) 
         write_file(file, name.encode(), 0o644)
     except OSError as problem:
         rejection = build_error(
-            "workspace-cannot-be-selected", f'"{file}" cannot be written: {problem.strerror}.'
+            "unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.'
         )
         return replace(workspaces, names=(), diagnostics=(*workspaces.diagnostics, rejection))
     return workspaces
@@ -217,7 +217,7 @@ def _find_backend(
 
 def _build_override_error() -> Diagnostic:
     return build_error(
-        "workspace-is-fixed-by-the-environment",
+        "workspace-set-by-environment",
         f"The environment variable {WORKSPACE_VARIABLE} names the workspace. Unset it to select another one.",
     )
 
@@ -231,4 +231,4 @@ def _build_unknown_error(name: str, names: Sequence[str]) -> Diagnostic:
 
 
 def _build_backend_error(problem: BackendProblem) -> Diagnostic:
-    return build_error("the-backend-refused", str(problem))
+    return build_error("backend-rejection", str(problem))

@@ -255,18 +255,18 @@ def test_what_only_a_plan_finds_is_told_of_what_is_saved(drive: Drive) -> None:
 
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
-        assert "no-surge-room" not in await codes(session)
+        assert "no-surge-capacity" not in await codes(session)
         session.type("cluster.nf.hcl", full)
-        assert "no-surge-room" not in await codes(session)
+        assert "no-surge-capacity" not in await codes(session)
         session.save("cluster.nf.hcl")
-        assert (await codes(session))["no-surge-room"] is lsp.DiagnosticSeverity.Warning
+        assert (await codes(session))["no-surge-capacity"] is lsp.DiagnosticSeverity.Warning
         session.type("cluster.nf.hcl", too_many)
-        assert "no-surge-room" not in await codes(session)
+        assert "no-surge-capacity" not in await codes(session)
         session.save("cluster.nf.hcl")
-        assert (await codes(session))["does-not-fit"] is lsp.DiagnosticSeverity.Error
+        assert (await codes(session))["insufficient-capacity"] is lsp.DiagnosticSeverity.Error
         session.type("cluster.nf.hcl", CLUSTER)
         session.save("cluster.nf.hcl")
-        assert not {"does-not-fit", "no-surge-room"} & (await codes(session)).keys()
+        assert not {"insufficient-capacity", "no-surge-capacity"} & (await codes(session)).keys()
 
     drive(story)
 

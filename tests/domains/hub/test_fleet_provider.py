@@ -80,7 +80,7 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: Front, told:
     assert "+ 2 clusters -> lon1, par1" in said
     assert f"Judged: The hub {hub.url} takes 2 of 2 changes (dry runs). What can be asked only" in said
     assert "ConfigMap web/settings (its namespace comes with this plan)" in said
-    assert "not-judged" not in said
+    assert "not-checked" not in said
     assert "Resources: 2 added" in said
     assert "2 of 2 predictions came true." in said
     assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
@@ -334,7 +334,7 @@ def test_without_the_right_to_write_a_plan_is_not_judged(
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(hub.kubeconfig(tmp_path, "bob")))
     code, said = told("plan")
     assert code == 0
-    assert "not-judged" in said
+    assert "not-checked" in said
     assert 'user "bob" may not patch namespaces' in said
     assert 'user "bob" may not patch clusterresourceplacements.placement.kubernetes-fleet.io' in said
     text = Path("main.nf.hcl").read_text()
@@ -367,7 +367,7 @@ def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(
     code, said = told("apply", "-auto-approve")
     assert code == 1
     assert "lon1: Applied False" in said
-    assert "The apply waits" in said
+    assert "Apply waiting" in said
     controller.stuck.clear()
     hub.log.clear()
     code, said = told("apply", "-resume")

@@ -27,7 +27,7 @@ resource "fleet_placement_disruption_budget" "web" {{
 }}
 """
 PLACEMENT = "fleet_cluster_resource_placement.web"
-BLOCKED = "eviction-is-not-executed fleet_placement_eviction.lon1: Eviction is blocked by specified"
+BLOCKED = "eviction-not-executed fleet_placement_eviction.lon1: Eviction is blocked by specified"
 
 
 def budget(**spec: Any) -> dict[str, Any]:
@@ -71,4 +71,4 @@ def test_one_that_the_plan_changes_or_deletes_counts_as_it_will_be(told: Told) -
     for after in (OURS.format(1), ""):
         Path("main.nf.hcl").write_text(text + after + EVICTION)
         code, said = told("plan")
-        assert (code, "eviction-is-not-executed" in said) == (0, False), said
+        assert (code, "eviction-not-executed" in said) == (0, False), said

@@ -58,11 +58,11 @@ def test_what_others_set_beside_us_is_one_note_and_no_change(hub: Front, told: T
     code, said = told("plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md")
     assert (code, "No changes." in said) == (0, True), said
     words = "fleet_cluster_resource_placement.web: ops sets spec.policy.tolerations"
-    assert f"fields-of-others {words}" in said
+    assert f"fields-owned-by-others {words}" in said
     assert words in Path("plan.md").read_text()
     (note,) = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
-    assert (note["id"], note["level"]) == ("fields-of-others", "note")
-    assert "fields-of-others" not in told("plan", "-destroy")[1]
+    assert (note["id"], note["level"]) == ("fields-owned-by-others", "note")
+    assert "fields-owned-by-others" not in told("plan", "-destroy")[1]
 
 
 def test_a_change_of_ours_leaves_what_others_set_and_is_foretold_beside_it(hub: Front, told: Told) -> None:
@@ -144,4 +144,4 @@ def test_defaults_and_labels_of_others_are_not_worth_a_word(hub: Front, told: To
     names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
     metadata = {"name": "web", "labels": {"team": "a"}, "annotations": {"seen": "yes"}}
     hub.put({**names, "metadata": metadata, "spec": {"revisionHistoryLimit": 10}}, "kubectl")
-    assert "fields-of-others" not in told("plan")[1]
+    assert "fields-owned-by-others" not in told("plan")[1]

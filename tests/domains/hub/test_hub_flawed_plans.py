@@ -50,13 +50,13 @@ def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: 
     assert code == 1
     assert '"many"' in said
     assert OTHERS in said
-    assert "not-judged" in said
+    assert "not-checked" in said
     words = "it hangs on fleet_placement_disruption_budget.b, which is in error"
     assert "2 changes in error, or hanging on what is: fleet_placement_disruption_budget.b, fleet_" in said
     assert f"fleet_placement_eviction.e ({words})" in told("plan", "-details")[1]
     Path("main.nf.hcl").write_text(Path("main.nf.hcl").read_text().replace('"many"', '"1"'))
     code, said = told("plan")
-    assert (code, OTHERS in said, "not-judged" in said) == (1, True, False), said
+    assert (code, OTHERS in said, "not-checked" in said) == (1, True, False), said
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_placements_that_the_plan_leaves_out_and_that_bring_what_it_writes_are_n
     assert told("apply", "-auto-approve")[0] == 0
     write(content="2")
     words = "ConfigMap web/settings is selected by ClusterResourcePlacement web (lon1, par1)"
-    assert "brought-by-other-placements" not in told("plan")[1]
+    assert "selected-by-other-placements" not in told("plan")[1]
     code, said = told("plan", "-target=fleet_hub_manifest.web", "-details")
     assert (code, said.count(words)) == (0, 1), said
     write(content="1")
-    assert "brought-by-other-placements" not in told("plan", "-target=fleet_hub_manifest.web")[1]
+    assert "selected-by-other-placements" not in told("plan", "-target=fleet_hub_manifest.web")[1]
     assert hub.all("ClusterResourceBinding")

@@ -46,7 +46,7 @@ def test_what_others_made_anew_is_not_written_over(hub: Front, told: Told) -> No
     assert said.count("kubectl-create") == 1
     hub.log.clear()
     code, said = told("destroy", "-auto-approve", f"-target={ADDRESS}")
-    assert (code, "object-was-made-anew" in said) == (0, True), said
+    assert (code, "object-recreated-by-others" in said) == (0, True), said
     assert written(hub) == []
 
 

@@ -108,7 +108,7 @@ def test_a_hub_that_is_gone_after_it_was_written_to_is_waited_for_and_resumed(
 
     hub.faults = fail_once_written
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert "the hub does not answer (503" in said
     hub.faults = lambda _method, _path: None
     controller.asleep = False

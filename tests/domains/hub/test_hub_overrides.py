@@ -65,11 +65,11 @@ def test_a_new_override_is_waited_for_until_the_clusters_have_it(
     controller.overrides_wait = True
     write_with("red")
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert "the hub has not taken a snapshot of web/color yet" in said
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes" in said) == (2, False), said
-    assert "change-goes-on ResourceOverride web/color waits" in said
+    assert "change-in-progress ResourceOverride web/color waits" in said
     controller.overrides_wait = False
     code, said = told("apply", "-resume")
     assert code == 0, said
@@ -98,7 +98,7 @@ def test_what_an_override_made_is_taken_back_before_its_deletion_ends(
     controller.overrides_wait = True
     write(timeout="1s")
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert "lon1 still has it" in said
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes" in said) == (2, False), said
@@ -137,7 +137,7 @@ def test_a_rollout_that_may_take_nothing_down_is_not_waited_for(
     assert brought(hub) == set()
     code, said = told("plan", "-detailed-exitcode")
     assert code == 0, said
-    assert "rollout-does-not-complete web: the rollout stops before lon1, par1" in said
+    assert "incomplete-rollout web: the rollout stops before lon1, par1" in said
 
 
 def test_a_rollout_with_room_is_waited_for(hub: HubServer, controller: Controller, told: Told) -> None:
@@ -145,7 +145,7 @@ def test_a_rollout_with_room_is_waited_for(hub: HubServer, controller: Controlle
     controller.holds_back = True
     write_with("red")
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert "lon1 does not have it yet, par1 does not have it yet" in said
     assert brought(hub) == set()
 

@@ -229,4 +229,4 @@ def test_a_confined_run_that_is_not_judged_says_what_flux_keeps(hub: Front, told
     Path("main.nf.hcl").write_text(manifest.replace('data: {a: "1"}', 'data: {a: "2"}'))
     code, said = told("plan", "-confine")
     words = "ClusterResourcePlacement web (fleet_cluster_resource_placement.web) is applied by Flux"
-    assert (code, words in said, "not-judged" in said) == (1, True, True), said
+    assert (code, words in said, "not-checked" in said) == (1, True, True), said

@@ -53,7 +53,7 @@ def snapshots(hub: Front) -> dict[str, str]:
 def test_a_run_waits_for_a_person_and_goes_on_once_it_is_approved(hub: Front, told: Told) -> None:
     write_run()
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
     assert snapshots(hub) == {"ams1": "", "fra1": "web-0-snapshot", "lon1": "", "par1": ""}
     code, said = told("plan", "-detailed-exitcode")
@@ -126,7 +126,7 @@ def test_an_approval_ends_with_its_run(told: Told) -> None:
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
     code, said = told("apply", "-auto-approve")  # long before its timeout
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
     assert "first goes on no further in this apply, and has not asked for first-after-rest" in said
 
@@ -135,7 +135,7 @@ def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controll
     controller.stuck.add("lon1")
     write_run(f'approvals = ["{REQUEST}"]', timeout="2s")
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     assert "stage rest: 2 of 3 clusters done (lon1 to come)" in said
     controller.stuck.clear()
     code, said = told("apply", "-resume")

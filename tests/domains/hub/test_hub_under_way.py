@@ -23,7 +23,7 @@ def hang(controller: Controller, told: Told) -> None:
     assert told("plan", "-out=x.nfplan")[0] == 0
     controller.stuck.add("lon1")
     code, said = told("apply", "x.nfplan")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
 
 
 @pytest.mark.parametrize("how", [(), ("-refresh=false",), ("-out=y.nfplan",)])
@@ -35,7 +35,7 @@ def test_a_plan_while_a_step_hangs_has_it_to_do(
     assert code == 2
     assert "No changes" not in said
     assert "~ fleet_cluster_resource_placement.web what an earlier apply began goes on" in said
-    assert f"change-goes-on {WAITS}" in said
+    assert f"change-in-progress {WAITS}" in said
     assert "Plan: 0 to add, 1 to change, 0 to destroy." in said
     assert hub.all("ClusterResourcePlacement")
 
@@ -59,14 +59,14 @@ def test_an_apply_goes_on_with_what_hangs_and_then_nothing_is_to_do(
 ) -> None:
     hang(controller, told)
     code, said = told("apply", "-auto-approve")
-    assert (code, "The apply waits" in said) == (1, True), said
+    assert (code, "Apply waiting" in said) == (1, True), said
     told("apply", "-refresh-only", "-auto-approve")  # records what was found: it is due all the same
     assert told("plan", "-detailed-exitcode")[0] == 2
     controller.stuck.clear()
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     code, said = told("plan", "-detailed-exitcode")
-    assert (code, "change-goes-on" in said) == (0, False), said
+    assert (code, "change-in-progress" in said) == (0, False), said
     assert hub.all("ClusterResourcePlacement")[0]["metadata"]["generation"] == 1
 
 
@@ -75,7 +75,7 @@ def test_what_hung_and_got_done_by_itself_is_not_due(hub: Front, controller: Con
     controller.stuck.clear()
     hub.act()
     code, said = told("plan", "-detailed-exitcode")
-    assert (code, "No changes." in said, "change-goes-on" in said) == (0, True, False), said
+    assert (code, "No changes." in said, "change-in-progress" in said) == (0, True, False), said
 
 
 def test_a_deletion_that_hangs_is_no_object_that_stands(
@@ -95,7 +95,7 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(
     assert "An earlier apply began to delete it, and the hub is not done" in told("plan", "-details")[1]
     assert hub.all("ClusterResourceBinding")
     code, said = told("destroy", "-auto-approve")
-    assert (code, "The apply waits" in said, "held by 1 finalizer" in said) == (1, True, True), said
+    assert (code, "Apply waiting" in said, "held by 1 finalizer" in said) == (1, True, True), said
     controller.holding.clear()
     code, said = told("destroy", "-auto-approve")
     assert code == 0, said
@@ -127,7 +127,7 @@ def test_a_cluster_that_fails_later_is_told_by_every_plan(
     said = told("plan")[1]
     assert "No changes." in said
     assert (
-        "placement-is-not-through fleet_cluster_resource_placement.web: lon1: Applied False, "
+        "incomplete-placement fleet_cluster_resource_placement.web: lon1: Applied False, "
         "NotAllWorkHaveBeenApplied" in said
     )
 

@@ -12,7 +12,7 @@ from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write
 from tests.domains.hub.test_hub_overrides import STRICT
 
-STOPS = "rollout-does-not-complete web: the rollout stops before lon1, par1"
+STOPS = "incomplete-rollout web: the rollout stops before lon1, par1"
 
 
 def stop(controller: Controller, told: Told) -> None:
@@ -33,7 +33,7 @@ def test_plans_after_an_apply_that_stopped_say_which_clusters_keep_what_they_hav
     assert (code, "No changes." in said) == (0, True), said
     assert said.count(STOPS) == 1
     warnings = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
-    assert [each["id"] for each in warnings] == ["rollout-does-not-complete"]
+    assert [each["id"] for each in warnings] == ["incomplete-rollout"]
     assert "The rollout of web stops before lon1, par1, which keep what they have" in warnings[0]["detail"]
     names = {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")}
     assert names == {"web-0-snapshot"}
@@ -55,4 +55,4 @@ def test_a_rollout_that_has_room_again_is_not_told(hub: Front, controller: Contr
     controller.holds_back = False
     hub.act()
     said = told("plan", "-refresh-only")[1]
-    assert "rollout-does-not-complete" not in said
+    assert "incomplete-rollout" not in said

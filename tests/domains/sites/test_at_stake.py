@@ -47,7 +47,7 @@ def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, gol
     notes = [site["name"] for site in document["sites"] if site["stake"] == "note"]
     assert notes == ["lon1", "par3"]
     results = json.loads(Path("r.sarif").read_text())["runs"][0]["results"]
-    losing = [each for each in results if each["ruleId"] == "site-loses-what-runs"]
+    losing = [each for each in results if each["ruleId"] == "site-loses-workloads"]
     assert [each["level"] for each in losing] == ["warning"] * 3
 
 

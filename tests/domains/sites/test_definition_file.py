@@ -30,22 +30,22 @@ def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('site "a" { source = "./site" }\nsite "a" { source = "./site" }', [("site-given-twice", 2)]),
+        ('site "a" { source = "./site" }\nsite "a" { source = "./site" }', [("duplicate-site-argument", 2)]),
         (
             'site "a" { source = "./site" }\nsite "a" {\n  source = "./site"\n  wave = "x"\n}',
-            [("site-given-twice", 2), ("unknown-wave", 2)],
+            [("duplicate-site-argument", 2), ("unknown-wave", 2)],
         ),
         (
             'site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}',
             [("unknown-wave", 1)],
         ),
         ('site "a" {}', [("missing-required-argument", 1)]),
-        ('site "a" {\n source = "../elsewhere"\n}', [("source-outside-of-the-tree", 2)]),
-        ('site "a" {\n source = "git::https://x/y"\n}', [("source-is-not-local", 2)]),
+        ('site "a" {\n source = "../elsewhere"\n}', [("source-outside-root", 2)]),
+        ('site "a" {\n source = "git::https://x/y"\n}', [("remote-module-source", 2)]),
         ('site "a b" { source = "./s" }', [("invalid-site-name", 1)]),
         ('site "a" {\n source = "./s"\n input = {}\n}', [("unsupported-argument", 3)]),
         ('site "a" {\n source = "./s"\n inputs = [1]\n}', [("unsuitable-value-type", 3)]),
-        ('site "a" {\n source = "./s"\n inputs = { t = timestamp() }\n}', [("value-is-not-known", 3)]),
+        ('site "a" {\n source = "./s"\n inputs = { t = timestamp() }\n}', [("unknown-value", 3)]),
         ('sites {\n source = "./s"\n for_each = ["a"]\n}', [("invalid-for-each-argument", 3)]),
         ('sites {\n source = "./s"\n}', [("missing-required-argument", 1)]),
         ("sites {\n source = var.x\n for_each = {a=1}\n}", [("invalid-reference", 2)]),
@@ -59,7 +59,7 @@ def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
         ),
         (
             'defaults {\n source = "."\n backend "local" {\n  path = "1"\n }\n}\nsite "a" {}\nsite "b" {}',
-            [("sites-share-a-state", 8)],
+            [("shared-site-state", 8)],
         ),
         ('site "a" {\n source = "./s"\n backend "lokal" {}\n}', [("unknown-backend", 3)]),
         (
@@ -85,7 +85,7 @@ def test_several_mistakes_are_told_at_once(tmp_path: Path, monkeypatch: pytest.M
     text = 'site "a" {\n source = "../x"\n}\nsite "b" {}\nsite "c" {\n source = "./s"\n wave = "z"\n}\n'
     _, problems = read(text)
     assert [each for each, _ in said(problems)] == [
-        "source-outside-of-the-tree", "missing-required-argument", "unknown-wave",
+        "source-outside-root", "missing-required-argument", "unknown-wave",
     ]  # fmt: skip
 
 
@@ -146,14 +146,14 @@ def test_a_link_does_not_lead_out_of_the_tree(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path / "fleet")
     Path("site").symlink_to(tmp_path / "modules")
     _, problems = read('site "a" {\n source = "./site"\n}\n')
-    assert said(problems) == [("source-outside-of-the-tree", 2)]
+    assert said(problems) == [("source-outside-root", 2)]
 
 
 @pytest.mark.parametrize(
     ("mistake", "expected"),
     [
         ('wave = "on"', [("unknown-wave", 1)]),
-        ('backend "local" {\n path = "x"\n }', [("sites-share-a-state", 1)]),
+        ('backend "local" {\n path = "x"\n }', [("shared-site-state", 1)]),
     ],
 )
 def test_a_mistake_in_a_block_of_many_sites_is_said_once(

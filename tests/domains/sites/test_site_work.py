@@ -226,7 +226,7 @@ def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
         for name, answer in approved.items():
             refused = ask(worker, TaskKind.PLAN, name)
             assert refused.status is SiteStatus.REFUSED
-            assert refused.diagnostics[0].id == "state-waits-to-be-saved"
+            assert refused.diagnostics[0].id == "unsaved-state"
             assert ask(worker, TaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
             assert ask(worker, TaskKind.PLAN, name).status is SiteStatus.UNCHANGED
 

@@ -23,7 +23,7 @@ from nexusform.domains.sites.types.site_tasks import (
 from nexusform.domains.sites.workflow.wave_progress import ProgressEvent, read_progress
 from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
 
-LOCKED = SiteDiagnostic("error", "error-acquiring-the-state-lock", "", "")
+LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
 
 
 class Scripted:

@@ -30,7 +30,7 @@ from tests.planning.harness import (
     vms,
 )
 
-STRANDED = "machine-goes-with-vms-on-it"
+STRANDED = "deleted-machine-with-vms"
 SITE = RACKS + cluster("a", pools=pool("p", 5), count=3) + cluster("b", pools=pool("q", 4))
 OWN = agent_pool("own", "nexus_kubernetes_cluster.b.id", 3)
 TEXT = SITE + OWN
@@ -207,7 +207,7 @@ def test_every_vm_is_in_exactly_one_place_of_the_sums(
     result = plan(text, state, **options)
     held = [figures for figures in result.plan.placement_totals if figures.kind == "vm"]
     if result.plan.errored and not held:
-        assert "plan-does-not-account-for-everything" not in {problem.id for problem in errors(result)}
+        assert "unbalanced-plan-totals" not in {problem.id for problem in errors(result)}
         return
     (figures,) = held
     assert balanced(figures)
@@ -236,7 +236,7 @@ FIVE = "count       = 5"
 ZONE = 'availability_zones = ["9"]'
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("unknown-site", TEXT.replace('"a" {\n  site_id = nexus_site.s.id', '"a" {\n  site_id = "x"'), {}),
-    ("does-not-fit", TEXT.replace("count       = 5", "count       = 500"), {}),
+    ("insufficient-capacity", TEXT.replace("count       = 5", "count       = 500"), {}),
     ("nothing-to-target", TEXT, {"targets": ("nexus_rack.nowhere",)}),
     ("incompatible-options", TEXT, {"targets": ("nexus_rack.r",), "excludes": ("nexus_site.s",)}),
     (

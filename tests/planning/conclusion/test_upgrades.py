@@ -106,7 +106,7 @@ def test_where_it_stops_is_told() -> None:
         return racks + cluster("a", arguments=version, plane=big, pools=pool("p", 3, big))
 
     result = plan(full(NEW), state_of(full(OLD)))
-    assert {problem.id for problem in errors(result)} == {"does-not-fit"}
+    assert {problem.id for problem in errors(result)} == {"insufficient-capacity"}
     (upgrade,) = result.plan.upgrades
     assert [each.failed_batch for each in upgrade.pools] == [1, 1]
     assert all(each.reason for each in upgrade.pools)
@@ -184,12 +184,12 @@ def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
 @pytest.mark.of_domains("fleet")
 def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
     result = good(plan(text(NEW, SHOP), state_of(text(OLD, SHOP))))
-    (warning,) = [each for each in result.diagnostics if each.id == "upgrade-is-held-up"]
+    (warning,) = [each for each in result.diagnostics if each.id == "blocked-upgrade"]
     assert "a: default/shop lets no pod be evicted" in warning.brief
     assert "simulate kubernetes-upgrade nexus_kubernetes_cluster.a" in warning.detail
     assert warning.subject is not None
     plain = good(plan(text(NEW), state_of(text(OLD))))
-    assert not [each for each in plain.diagnostics if each.id == "upgrade-is-held-up"]
+    assert not [each for each in plain.diagnostics if each.id == "blocked-upgrade"]
 
 
 @pytest.mark.of_domains("fleet")

@@ -74,7 +74,7 @@ def test_without_room_for_both_creating_first_does_not_fit() -> None:
         "a", arguments=FIRST, pools=pool("p", 1, BIG)
     )
     state = state_of(text)
-    assert {d.id for d in errors(plan(bigger_plane(text), state))} == {"does-not-fit"}
+    assert {d.id for d in errors(plan(bigger_plane(text), state))} == {"insufficient-capacity"}
     assert not plan(bigger_plane(text.replace(FIRST, "")), state_of(text.replace(FIRST, ""))).plan.errored
 
 
@@ -310,7 +310,7 @@ def test_the_room_of_a_forgotten_cluster_is_promised_to_nobody() -> None:
     state = state_of(one + cluster("a", plane=BIG, pools=pool("p", 1, BIG)))
     forget = "\nremoved {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = false\n}\n}\n"
     refused = plan(one + forget + cluster("b", plane=BIG, pools=pool("p", 1, BIG)), state)
-    assert {d.id for d in errors(refused)} == {"does-not-fit"}
+    assert {d.id for d in errors(refused)} == {"insufficient-capacity"}
     result = good(plan(one + forget, state))
     assert actions(result) == {"nexus_kubernetes_cluster.a": "forget"}
     assert result.plan.to_destroy == 0

@@ -81,7 +81,7 @@ def test_what_is_left_out_keeps_its_room() -> None:
     swapped = ONE + cluster("b", pools=pool("p", 1, BIG))
     assert not plan(swapped, state).plan.errored
     result = plan(swapped, state, targets=("nexus_kubernetes_cluster.b",))
-    assert {d.id for d in errors(result)} == {"does-not-fit"}
+    assert {d.id for d in errors(result)} == {"insufficient-capacity"}
     shrunk = ONE + cluster("a", pools=pool("p", 0, BIG)) + cluster("b", pools=pool("p", 1, BIG))
     assert not plan(shrunk, state).plan.errored
     assert plan(shrunk, state, excludes=("nexus_kubernetes_cluster.a",)).plan.errored
@@ -182,7 +182,7 @@ def test_a_destroy_with_an_exclusion_keeps_what_it_stands_on(state: State) -> No
 def test_a_destroy_with_an_exclusion_names_the_racks_to_exclude_as_well(state: State) -> None:
     """What is excluded stands on racks to which nothing refers."""
     refused = errors(plan(TEXT, state, mode=Mode.DESTROY, excludes=("nexus_agent_pool.own",)))
-    assert {problem.id for problem in refused} == {"machine-goes-with-vms-on-it"}
+    assert {problem.id for problem in refused} == {"deleted-machine-with-vms"}
     assert all(f"Add -exclude='{problem.address}'" in problem.detail for problem in refused)
 
 

@@ -1,4 +1,4 @@
-"""When VMs do not fit: every pool that fails is named with what stood in the way, and what is offered as
+"""When Insufficient capacity: every pool that fails is named with what stood in the way, and what is offered as
 a way out works when it is followed.
 """
 
@@ -49,7 +49,7 @@ SITE = 'resource "nexus_site" "s" {}\n'
 
 def misfits(result: PlanResult) -> dict[tuple[str, str], Diagnostic]:
     """The errors about room by address and pool."""
-    return {(d.address, d.extra["fit"]["pool"]): d for d in errors(result) if d.id == "does-not-fit"}
+    return {(d.address, d.extra["fit"]["pool"]): d for d in errors(result) if d.id == "insufficient-capacity"}
 
 
 def ways(result: PlanResult) -> dict[str, dict[str, Any]]:
@@ -77,7 +77,7 @@ def test_every_pool_that_fails_is_named_with_how_many_fit() -> None:
 
 def test_the_errors_hold_nothing_else_and_nothing_is_applied() -> None:
     result = plan(SITE + rack("r", 1) + cluster("a", pools=pool("p", 9, BIG)))
-    assert [d.id for d in errors(result)] == ["does-not-fit"]
+    assert [d.id for d in errors(result)] == ["insufficient-capacity"]
     assert result.plan.errored
 
 

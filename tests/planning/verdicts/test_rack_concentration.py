@@ -24,7 +24,7 @@ THREE = TWO + rack("middle")
 
 def told(before: str, after: str) -> list[Diagnostic]:
     result = good(plan(after, state_of(before)))
-    return [each for each in warnings(result) if each.id == "cluster-comes-to-one-rack"]
+    return [each for each in warnings(result) if each.id == "cluster-on-one-rack"]
 
 
 @pytest.mark.parametrize("racks", [ONE + rack("left", EVACUATED), ONE], ids=["evacuated", "taken away"])

@@ -41,7 +41,7 @@ BIG = "NC_P46_224_v1"
 SMALL = RACKS.replace("= 3\n", "= 1\n", 1)
 OLD = cluster("old", plane=BIG, count=3)
 NEW = cluster("new", plane=BIG, count=6)
-GROUND = "forgotten-vms-lose-their-machine"
+GROUND = "forgotten-vms-without-machine"
 MACHINE = """
 resource "nexus_bare_metal_machine" "own" {
   rack_id     = nexus_rack.r[0].id
@@ -70,7 +70,7 @@ def test_what_was_forgotten_keeps_its_room_in_later_plans() -> None:
     five = state_of(SMALL + NEW.replace("count       = 6", "count       = 5"), state)
     assert cells(five, "new").isdisjoint(before)
     # Four machines of two cells each: five are left.
-    assert {each.id for each in errors(plan(SMALL + NEW, state))} == {"does-not-fit"}
+    assert {each.id for each in errors(plan(SMALL + NEW, state))} == {"insufficient-capacity"}
 
 
 def test_so_does_what_was_taken_out_of_the_state() -> None:
@@ -156,7 +156,7 @@ def test_nothing_is_told_of_ground_that_stays() -> None:
 def test_vms_that_come_under_forgotten_names_are_others() -> None:
     """The forgotten ones run on, so the room of both is taken, and that they run already is told."""
     result = good(plan(SMALL + OLD, forgotten()))
-    (told,) = [each for each in warnings(result) if each.id == "vms-of-these-names-run-already"]
+    (told,) = [each for each in warnings(result) if each.id == "duplicate-running-vms"]
     assert told.brief == "nexus_kubernetes_cluster.old: 3 VMs of the same names run already"
     assert "3 VMs run already under names that nexus_kubernetes_cluster.old gives" in told.detail
     assert [each.id for each in warnings(good(plan(SMALL + NEW.replace("= 6", "= 5"), forgotten())))] == []

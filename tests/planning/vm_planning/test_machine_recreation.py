@@ -164,7 +164,7 @@ def test_where_the_hardware_is_another_the_rule_decides(state: State) -> None:
         "    ephemeral_disk_gib = 500\n  }",
     )
     result = plan(text, state)
-    assert {problem.id for problem in errors(result)} == {"does-not-fit"}
+    assert {problem.id for problem in errors(result)} == {"insufficient-capacity"}
 
 
 def test_a_machine_that_takes_no_vms_gets_none_back() -> None:
@@ -193,7 +193,7 @@ def test_vms_that_the_selection_leaves_out_forbid_it(
 ) -> None:
     result = plan(TEXT, state, replaces=("nexus_rack.r[0]",), **options)
     (problem,) = errors(result)
-    assert problem.id == "machine-goes-with-vms-on-it"
+    assert problem.id == "deleted-machine-with-vms"
     assert "nexus_rack.r[0] is made anew with this plan" in problem.detail
     assert remedy in problem.detail
     figures = total(result)

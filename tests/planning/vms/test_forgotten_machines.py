@@ -31,7 +31,7 @@ resource "nexus_rack" "last" {
 }
 """
 FORGET = "\nremoved {{\n from = {}\n lifecycle {{\n destroy = false\n }}\n}}\n"
-STRANDED = "machine-goes-with-vms-on-it"
+STRANDED = "deleted-machine-with-vms"
 
 
 @pytest.fixture(scope="module", name="state")
@@ -72,7 +72,7 @@ def test_nor_does_one_that_was_taken_out_of_the_state(state: State) -> None:
     without = State(state.lineage, 2, "0.1", state.catalogue, kept)
     result = good(plan(TWO + CLUSTER, without, targets=("nexus_rack.r",)))
     assert {row.reason for row in rows(result).values()} == {"its machine is no longer managed"}
-    (warning,) = [each for each in warnings(result) if each.id == "machine-is-gone-under-vms"]
+    (warning,) = [each for each in warnings(result) if each.id == "vms-on-missing-machine"]
     assert "neither the configuration nor the state has any more" in warning.detail
     refreshed = good(plan(TWO + CLUSTER, without, mode=Mode.REFRESH_ONLY))
     assert {row.trigger for row in rows(refreshed).values()} == {"machine_forgotten"}

@@ -84,7 +84,7 @@ def test_a_batch_without_room_is_the_does_not_fit_error() -> None:
     )
     state = state_of(text)
     result = plan(text.replace('"1"', '"2"'), state)
-    assert {d.id for d in errors(result)} == {"does-not-fit"}
+    assert {d.id for d in errors(result)} == {"insufficient-capacity"}
 
 
 def test_the_control_plane_rolls_one_by_one() -> None:

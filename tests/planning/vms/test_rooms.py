@@ -88,7 +88,7 @@ def test_a_hard_hint_that_nothing_satisfies_does_not_fit_and_a_soft_one_does() -
         ONE + vm("first") + vm("far", hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack"))
     )
     (found,) = errors(plan(text))
-    assert found.id == "does-not-fit"
+    assert found.id == "insufficient-capacity"
     assert "s/first" in found.detail
     assert len(places(state_of(text.replace("Hard", "Soft")))) == 2
 
@@ -195,13 +195,13 @@ def test_a_pinned_vm_that_does_not_fit_is_counted_with_a_warning() -> None:
     text = one + vm("v", 'machine = "r0-bm01"', cpus=60, memory=300)
     result = good(plan(text))
     assert [(d.summary, line_of(d)[0]) for d in warnings(result)] == [
-        ("Pinned VM does not fit", "main.nf.hcl")
+        ("Insufficient pinned machine", "main.nf.hcl")
     ]
     assert is_empty(good(plan(text, state_of(text))))
     other = vm("other", cpus=48, memory=224)
     assert len(places(state_of(text + other))) == 2
     (found,) = errors(plan(text + other + other.replace('"other"', '"third"')))
-    assert (found.id, found.address) == ("does-not-fit", "nexus_virtual_machine.third")
+    assert (found.id, found.address) == ("insufficient-capacity", "nexus_virtual_machine.third")
 
 
 def test_a_machine_that_is_not_there_is_an_error_at_its_line() -> None:
@@ -235,11 +235,11 @@ def test_capacity_that_others_hold_is_not_given_away() -> None:
     free = alone + machine("", rack=rack) + cluster("a", plane=BIG, count=2)
     assert len(places(state_of(free))) == 2
     taken = alone + machine(occupied("x", 2, 4), rack=rack) + cluster("a", plane=BIG, count=2)
-    assert errors(plan(taken))[0].id == "does-not-fit"
+    assert errors(plan(taken))[0].id == "insufficient-capacity"
     given = alone + machine(occupied("x", 2, 4, "cells = [1]"), rack=rack) + cluster("a", plane=BIG)
     assert places(state_of(given))["a-control-plane-0"] == ("m", (0,))
     both = alone + machine(occupied("x", 4, 8, "numa_cells = 2"), rack=rack) + cluster("a", plane=BIG)
-    assert errors(plan(both))[0].id == "does-not-fit"
+    assert errors(plan(both))[0].id == "insufficient-capacity"
     disk = alone + machine(occupied("x", 2, 4, "disk_gib = 3300"), rack=rack) + cluster("a")
     assert "disk" in errors(plan(disk))[0].detail
 
@@ -279,7 +279,7 @@ def test_a_machine_block_describes_the_racks_own_slot() -> None:
     result = good(plan(text + cluster("a", plane="NC_P54_224_v1", count=2)))
     assert {r.target.machine for r in rows(result).values() if r.target} == {"strong"}
     three = plan(text + cluster("a", plane="NC_P54_224_v1", count=3))
-    assert errors(three)[0].id == "does-not-fit"
+    assert errors(three)[0].id == "insufficient-capacity"
 
 
 def test_another_slot_is_an_additional_machine() -> None:

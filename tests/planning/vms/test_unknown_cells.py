@@ -92,7 +92,7 @@ def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None
 
 def test_what_fits_in_no_draw_is_refused() -> None:
     result = plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG, count=2), tie_breaks=20)
-    assert [problem.id for problem in errors(result)] == ["does-not-fit"]
+    assert [problem.id for problem in errors(result)] == ["insufficient-capacity"]
 
 
 def test_known_cells_need_no_draw() -> None:
@@ -139,9 +139,9 @@ def test_observed_cells_that_cannot_be_are_a_finding() -> None:
     state = with_cells(state_of(racks(1) + cluster("a")), [7])
     types, providers = all_types().resource_types, ["simulated"]
     [contradiction] = check_consistency(state, types, providers)
-    assert contradiction.id == "the-state-contradicts-itself"
+    assert contradiction.id == "inconsistent-state"
     [finding] = check_consistency(observed(state), types, providers)
-    assert finding.id == "cells-that-cannot-be"
+    assert finding.id == "impossible-numa-cells"
     assert "r1-bm01 has no cell 7" in finding.detail
 
 
@@ -160,7 +160,7 @@ def test_vms_that_cannot_lie_in_any_way_are_a_finding() -> None:
     assert check_consistency(state, types, providers) == []
     shrunk = state_of(racks(1, more=FOUR_SMALL_CELLS) + two, state)
     [problem] = check_consistency(shrunk, types, providers)
-    assert problem.id == "more-stands-than-fits"
+    assert problem.id == "overcommitted-site"
     assert "r1-bm01" in problem.detail
 
 
@@ -184,7 +184,7 @@ def test_maps_show_vms_whose_cells_are_not_known() -> None:
 
 
 def some_draws(result: PlanResult) -> list[str]:
-    return [problem.detail for problem in warnings(result) if problem.id == "fits-in-some-draws"]
+    return [problem.detail for problem in warnings(result) if problem.id == "uncertain-capacity"]
 
 
 def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:

@@ -56,7 +56,7 @@ def test_a_changed_number_moves_nobody_and_what_is_too_much_is_told() -> None:
         attributes(applied(result, state), "nexus_kubernetes_cluster.a")["agent_pool"]["np"]["sriov_vfs"]
         == 20
     )
-    assert "more-vfs-than-a-cell-has" in {w.id for w in warnings(result)}
+    assert "insufficient-cell-vfs" in {w.id for w in warnings(result)}
     assert is_empty(good(plan(RACK + workers(8, 2), state)))
 
 

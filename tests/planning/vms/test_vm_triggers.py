@@ -534,7 +534,7 @@ def test_a_vm_that_lost_its_machine_comes_before_a_new_cluster() -> None:
     result = plan(cluster("b", plane=BIG) + text + cluster("a", pools=pool("p", 1, BIG), plane=BIG), state)
     assert triggers(result)["a-p-0"] == ("move", "machine_removed")
     assert result.plan.errored
-    assert {d.address for d in result.plan.diagnostics if d.id == "does-not-fit"} == {
+    assert {d.address for d in result.plan.diagnostics if d.id == "insufficient-capacity"} == {
         "nexus_kubernetes_cluster.b"
     }
 
@@ -550,7 +550,7 @@ def test_the_last_system_pool_is_not_replaced_whatever_else_changes(version: str
     state = state_of(text)
     changed = text.replace('"1"', f'"{version}"', 1).replace("mode =", 'labels = { x = "y" }\n    mode =')
     (found,) = plan(changed, state).plan.diagnostics
-    assert found.summary == "Last System pool cannot be replaced"
+    assert found.summary == "Last System pool replacement"
     two = pool("p", 1, more='mode = "System"') + pool("q", 1, more='mode = "System"')
     both = RACKS + cluster("a", arguments='kubernetes_version = "1"', pools=two)
     other = both.replace("mode =", 'labels = { x = "y" }\n    mode =', 1)
@@ -562,7 +562,7 @@ def test_a_cluster_that_loses_its_system_pools_is_told() -> None:
     user = pool("q", 1)
     state = state_of(RACKS + cluster("a", pools=system + user))
     gone = good(plan(RACKS + cluster("a", pools=user), state))
-    assert [d.id for d in gone.plan.diagnostics] == ["cluster-loses-its-system-pools"]
+    assert [d.id for d in gone.plan.diagnostics] == ["system-pools-removed"]
     other = good(plan(RACKS + cluster("a", pools=pool("r", 1, more='mode = "System"')), state))
     assert not other.plan.diagnostics
     assert not good(plan(RACKS, state)).plan.diagnostics

@@ -430,7 +430,7 @@ def test_a_part_that_is_not_the_saved_one_is_refused() -> None:
 
 def test_a_plan_of_a_newer_nexusform_is_refused_by_name() -> None:
     problem = refusal(with_manifest(nexusform_version="1.10.0"), running="1.9.4")
-    assert problem.summary == "Plan of a newer nexusform"
+    assert problem.summary == "Newer plan format"
     assert "1.10.0" in problem.detail
     assert "1.9.4" in problem.detail
 
@@ -441,7 +441,7 @@ def test_a_plan_of_an_older_nexusform_is_read() -> None:
 
 
 def test_a_newer_format_is_refused() -> None:
-    assert refusal(with_manifest(version=2)).summary == "Plan of a newer nexusform"
+    assert refusal(with_manifest(version=2)).summary == "Newer plan format"
 
 
 def test_a_plan_of_a_development_version_is_rejected() -> None:

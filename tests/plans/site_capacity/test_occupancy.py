@@ -29,7 +29,7 @@ def test_racks_with_a_coming_or_leaving_vm_are_counted(plan: Plan) -> None:
 
 def test_what_shared_a_machine_before_is_not_caused_by_the_plan(plan: Plan) -> None:
     assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(plan.sites)
-    assert {entry.id for entry in build_entries(plan).existing} == {"no-surge-room", "shared-machine"}
+    assert {entry.id for entry in build_entries(plan).existing} == {"no-surge-capacity", "shared-machine"}
 
 
 def test_a_resource_that_comes_to_share_a_machine_is_caused_by_the_plan(plan: Plan) -> None:

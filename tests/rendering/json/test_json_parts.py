@@ -9,7 +9,7 @@ from nexusform.rendering.json.json_parts import build_diagnostic_document, build
 
 def test_every_key(plans: SimpleNamespace) -> None:
     found = build_error(
-        "does-not-fit",
+        "insufficient-capacity",
         "Because.",
         plans.span_of("count"),
         block='resource "nexus_kubernetes_cluster" "d"',
@@ -23,7 +23,7 @@ def test_every_key(plans: SimpleNamespace) -> None:
         "severity": "error",
         "summary": "Do not fit",
         "detail": "Because.",
-        "id": "does-not-fit",
+        "id": "insufficient-capacity",
         "level": "error",
         "address": "nexus_kubernetes_cluster.d",
         "range": {

@@ -34,19 +34,19 @@ def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
     assert found["plan", "planning"].find("*") is None
     assert found["lint", "zones-pinned"].find("failure") is None
     assert "6 machines will house two VMs" in (found["lint", "zones-pinned"].findtext("system-out") or "")
-    assert found["lint", "no-surge-room"].find("*") is None
+    assert found["lint", "no-surge-capacity"].find("*") is None
     assert found["checks", "var.step"].find("*") is None
 
 
 def test_every_finding_is_there_and_errors_alone_fail(plans: SimpleNamespace) -> None:
     told = (
-        build_warning("no-surge-room", "The upgrade would fail.", address="a.b"),
-        build_warning("rollout-does-not-complete", "It hangs.", address="c.d"),
+        build_warning("no-surge-capacity", "The upgrade would fail.", address="a.b"),
+        build_warning("incomplete-rollout", "It hangs.", address="c.d"),
         build_warning("old-inventory", "Three days.", address="data.e.f"),
     )
     plan = replace(plans.added_cluster(), diagnostics=told)
     found = cases(render_junit(plan))
-    for case in (found["lint", "no-surge-room"], found["warnings", "Rollout does not complete c.d"]):
+    for case in (found["lint", "no-surge-capacity"], found["warnings", "Incomplete rollout c.d"]):
         assert [child.tag for child in case] == ["system-out"]
         assert "Warning: " in str(case[0].text)
     old = next(case for (suite, _), case in found.items() if case.get("classname") == "old-inventory")
@@ -82,7 +82,7 @@ def test_checks(plans: SimpleNamespace) -> None:
 def test_errors_and_separation_rules() -> None:
     plan = Plan(
         errored=True,
-        diagnostics=(build_error("does-not-fit", "No room.", headline="Does not fit", address="nexus_x.y"),),
+        diagnostics=(build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),),
     )
     shared = SeparationViolation("site", "", "m1", ("a-0", "b-0"), "b-0", "new", "")
     verdicts = (
@@ -108,7 +108,7 @@ def test_errors_and_separation_rules() -> None:
 def test_lint_of_a_plan_in_error_is_skipped(examples: dict[str, RealPlan]) -> None:
     """The rules look at finished plans alone: nothing passed."""
     plan = examples["nexus-document"].saved.plan
-    refused = replace(plan, errored=True, diagnostics=(build_error("does-not-fit", "No room."),))
+    refused = replace(plan, errored=True, diagnostics=(build_error("insufficient-capacity", "No room."),))
     lint = [case for (suite, _), case in cases(render_junit(refused)).items() if suite == "lint"]
     assert lint
     assert all(case.find("skipped") is not None for case in lint)

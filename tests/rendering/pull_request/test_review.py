@@ -123,9 +123,9 @@ def test_the_lines_that_a_diff_shows() -> None:
 def test_the_heaviest_comes_first_and_what_held_before_says_so() -> None:
     span = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
     found = (
-        build_warning("no-surge-room", "Old.", span, is_preexisting=True),
+        build_warning("no-surge-capacity", "Old.", span, is_preexisting=True),
         build_warning("even-control-plane", "New.", span),
-        build_error("does-not-fit", "None.", span),
+        build_error("insufficient-capacity", "None.", span),
     )
     review = build_review(Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), "")
     said = [comment["body"].split("\n\n")[1:] for comment in review["comments"]]

@@ -83,7 +83,7 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
 def test_every_rule_has_help_and_advice_is_a_note() -> None:
     told = [
         build_warning("zones-pinned"),
-        build_warning("no-surge-room"),
+        build_warning("no-surge-capacity"),
         build_error("unknown-site"),
         build_warning("old-inventory"),
     ]
@@ -91,7 +91,7 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
     levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]}
     assert levels == {
         "zones-pinned": "note",
-        "no-surge-room": "warning",
+        "no-surge-capacity": "warning",
         "unknown-site": "error",
         "old-inventory": "note",
     }
@@ -107,7 +107,7 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
-@pytest.mark.parametrize("kind", ["pods-stay-pending", "guard-rail", "zones-pinned"])
+@pytest.mark.parametrize("kind", ["pending-pods", "guard-rail", "zones-pinned"])
 def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
     (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")

@@ -16,7 +16,7 @@ def samples(plans: SimpleNamespace) -> list[Diagnostic]:
     whole = plans.span_of('agent_pool "pool1" {\n    count              = 24\n')
     return [
         build_error(
-            "does-not-fit",
+            "insufficient-capacity",
             "No NUMA cell with 48 vCPUs and 224 GiB is free on the site (zones: all). 31 cells hold only "
             "small VMs.\n\nWays out, tried just now:\n  1. count = 20 fits with this SKU (960 vCPUs; "
             "24 x NC_P34_168_v1 would fit 20 too).\nNothing was changed.",

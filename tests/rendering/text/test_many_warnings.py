@@ -27,7 +27,7 @@ resource "fleet_cluster_resource_placement" "p" {{
 
 
 @pytest.mark.parametrize(
-    ("count", "told", "more"), [(12, 12, ""), (40, 3, "! 37 more: selector-selects-nothing placement-3..39")]
+    ("count", "told", "more"), [(12, 12, ""), (40, 3, "! 37 more: empty-resource-selection placement-3..39")]
 )
 def test_the_first_few_and_of_whom_the_others_are(
     count: int,
@@ -57,8 +57,8 @@ def test_comment_and_page_tell_the_first_few_too(
     name = "fleet_cluster_resource_placement.p[0..39]"
     assert f"  {name}:\n  + m  -> Bound (placement_created)\n" in said
     assert f"- `{name}` picks **m** (placement\\_created)\n" in comment
-    told, _, rest = comment.partition("- 37 more selector-selects-nothing: placement-3..39\n")
-    assert told.count("**Warning** selector-selects-nothing") == 3
+    told, _, rest = comment.partition("- 37 more empty-resource-selection: placement-3..39\n")
+    assert told.count("**Warning** empty-resource-selection") == 3
     assert rest
     assert page.count('<article class="finding warning">') == 3
     assert "selects nothing: 37 more</summary>" in page

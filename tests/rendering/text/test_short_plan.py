@@ -193,21 +193,21 @@ def test_a_refused_plan_shows_no_change(plans: SimpleNamespace) -> None:
 
 def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespace) -> None:
     names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
-    failing = [build_warning("no-surge-room", "", brief=f"{name}: an upgrade would fail") for name in names]
+    failing = [build_warning("no-surge-capacity", "", brief=f"{name}: an upgrade would fail") for name in names]
     advice = [build_warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
     text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
-    assert text.index("! no-surge-room") < text.index("i zones-pinned")
+    assert text.index("! no-surge-capacity") < text.index("i zones-pinned")
     assert all(name in " ".join(text.split()) for name in names)
     assert "i 18 more: zones-pinned" in text
 
 
 def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
     long = build_warning(
-        "rollout-does-not-complete", "word " * 200, plans.span_of("agent_pool"), address="a.b"
+        "incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b"
     )
     text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
     entry = (
-        text[text.index("! rollout-does-not-complete") : text.index("  -details")].rstrip("\n").split("\n")
+        text[text.index("! incomplete-rollout") : text.index("  -details")].rstrip("\n").split("\n")
     )
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
@@ -241,14 +241,14 @@ def test_no_entry_of_an_example_is_cut() -> None:
 
 
 def test_an_id_that_takes_a_line_has_beside_it_of_whom_it_speaks(plans: SimpleNamespace) -> None:
-    told = build_warning("rollout-does-not-complete", "It stops.", plans.span_of("agent_pool"), address="a.b")
+    told = build_warning("incomplete-rollout", "It stops.", plans.span_of("agent_pool"), address="a.b")
     drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
-    assert "! rollout-does-not-complete  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
+    assert "! incomplete-rollout  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
 
 
 def no_room(address_text: str) -> object:
     return build_warning(
-        "no-surge-room", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text
+        "no-surge-capacity", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text
     )
 
 
@@ -268,8 +268,8 @@ def test_what_held_before_is_not_blamed_on_the_plan(
         room=(room,),
     )
     text = short(mark_existing_findings(plan), plans)
-    assert ("! no-surge-room" in text) is caused
-    assert ("not caused by this plan: no-surge-room cluster-d/pool1" in text) is not caused
+    assert ("! no-surge-capacity" in text) is caused
+    assert ("not caused by this plan: no-surge-capacity cluster-d/pool1" in text) is not caused
     assert "Upgrades:    cluster-d has no room for one." in text
     assert "Room on lab: 3 more of your largest VM (NC_P46_224_v1), 1 if any one rack is" in text
 

@@ -172,7 +172,7 @@ def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> Non
         (("../site", "../nowhere"), "There is no state at ../nowhere/state/nexusform.nfstate"),
         (("\n}", '\n  workspace = "other"\n}'), '(workspace "other")'),
         (("\n}", '\n  workspace = "../x"\n}'), "Invalid workspace"),
-        (("\n}", "\n  workspace = uuid()\n}"), "Data source depends on an unknown value"),
+        (("\n}", "\n  workspace = uuid()\n}"), "Data source argument unknown"),
     ],
 )
 def test_what_cannot_be_read_is_told_at_its_block(site: Shell, change: tuple[str, str], words: str) -> None:
@@ -193,7 +193,7 @@ resource "fleet_member_cluster" "a" {
 """
     code, told = site("fleet", READER.replace("../site", "../nowhere") + member, "plan")
     assert code == 1
-    assert "No such state" in told
+    assert "Missing remote state" in told
     assert "Placement depends" not in told
 
 
@@ -225,7 +225,7 @@ def test_a_cluster_that_two_states_hold_differently_is_refused(site: Shell, tmp_
     second = READER.replace('"site"', '"second"').replace("../site", "../second")
     code, told = site("fleet", READER + second + member, "plan")
     assert code == 1
-    assert "Cluster in two states" in told
+    assert "Conflicting cluster states" in told
 
 
 @pytest.mark.of_domains("fleet")

@@ -81,13 +81,13 @@ def test_replanning_names_what_differs(nf: Shell) -> None:
     Path("text").write_text("two")
     code, told = nf("apply", "-verify=replan", "p")
     assert code == 1
-    assert "Saved plan is not what planning gives now" in told
+    assert "Saved plan outdated" in told
     assert "something else: output.other." in told
     assert not Path("state/nexusform.nfstate").exists()
     code, told = nf("apply", "p")
     assert code == 1
     assert "text: another content than the plan was made of." in told
-    assert "Saved plan cannot be made again" in told
+    assert "Saved plan not reproducible" in told
     assert not Path("state/nexusform.nfstate").exists()
 
 
@@ -106,7 +106,7 @@ def test_another_configuration_is_told_with_its_commit(nf: Shell) -> None:
     Path("main.nf.hcl").write_text(SITE.replace("default = 2", "default = 3"))
     code, told = nf("apply", "p")
     assert code == 0
-    assert "Configuration changed since the plan was saved" in told
+    assert "Configuration changed since plan" in told
     assert (
         f"main.nf.hcl: another content than the plan was made of. The plan was made at commit {first[:12]}, "
         in told
@@ -166,7 +166,7 @@ def test_another_inventory_stops_a_plan_that_would_be_another(
     machines.write_text(text + "\n")
     code, told = nf("apply", "-lock=false", "p")
     assert code == 0, told
-    assert "What the plan stands on changed" in told
+    assert "Plan inputs changed" in told
     assert "identical changes" in told
     shutil.rmtree("state")
     machines.write_text(text.replace('"Uncordoned"', '"Cordoned"'))
@@ -179,7 +179,7 @@ def test_another_inventory_stops_a_plan_that_would_be_another(
     shutil.rmtree("export")
     code, told = nf("apply", "p")
     assert code == 1
-    assert "Saved plan cannot be made again" in told
+    assert "Saved plan not reproducible" in told
 
 
 def test_another_state_that_was_read_is_noticed(nf: Shell) -> None:

@@ -75,7 +75,7 @@ def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
 def test_without_lock_nothing_is_taken() -> None:
     backend, clock = held(until=1000)
     for locking, ids in (
-        (LockOptions(enabled=False), ["the-state-is-not-locked"]),
+        (LockOptions(enabled=False), ["unlocked-state"]),
         (LockOptions(enabled=False, is_exclusive=True), []),
     ):
         lock, problems = acquire_lock(
@@ -101,4 +101,4 @@ def test_a_lock_broken_meanwhile_is_told_of() -> None:
     )
     assert lock is not None
     backend.force_unlock(lock.id)
-    assert "Error releasing the state lock" in lock.release()[0].summary
+    assert "State unlock error" in lock.release()[0].summary

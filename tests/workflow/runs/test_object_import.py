@@ -142,7 +142,7 @@ def test_without_configuration_it_is_an_error_that_names_the_way_out(
     write(RACKS, IMPORTS)
     code, _, err = told(capsys, "plan")
     assert code == 1
-    assert err.count("Configuration for import target does not exist") == 2
+    assert err.count("Missing import target configuration") == 2
     assert "-generate-config-out" in err
 
 
@@ -173,7 +173,7 @@ def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFi
     write('import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
     code, out, _ = told(capsys, "plan", "-generate-config-out=made.txt")
     assert code == 0
-    assert "\N{MIDDLE DOT} generated-configuration-stands-elsewhere" in " ".join(out.split())
+    assert "\N{MIDDLE DOT} generated-configuration-exists" in " ".join(out.split())
     assert "1 to import" in out
 
 
@@ -184,8 +184,8 @@ def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFi
         ('to = nexus_site.s\n  id = ""', "must be a text that is not empty"),
         ("to = nexus_site.s\n  id = timestamp()", 'The "id" of an import block must be known'),
         ('to = nexus_site.s\n  id = sensitive("lab")', "cannot be sensitive"),
-        ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Configuration for import target does not exist"),
-        ('to = module.m.nexus_site.s\n  id = "lab"', "Configuration for import target does not exist"),
+        ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Missing import target configuration"),
+        ('to = module.m.nexus_site.s\n  id = "lab"', "Missing import target configuration"),
         ('for_each = toset(["a", "b"])\n  to = nexus_site.s\n  id = "lab"', "Duplicate import configuration"),
     ],
 )

@@ -93,7 +93,7 @@ def _add_empty_note(prediction: Prediction, path: str) -> Prediction:
     """
     if prediction.change_count:
         return prediction
-    note = build_warning("nothing-to-foretell", _NO_CHANGES.format(path=path))
+    note = build_warning("nothing-to-predict", _NO_CHANGES.format(path=path))
     return replace(prediction, diagnostics=(*prediction.diagnostics, note))
 
 

@@ -178,7 +178,7 @@ class _ChangeReader:
                 f"(conditions that are "
                 "decided while it is deployed): that is not foretold here."
             )
-            self._report(list_name, "not-known-in-the-plan", detail, is_warning=True)
+            self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, resource: _Resource, kind: str, names: tuple[str, ...]) -> None:
         """Add the change of one Operator Nexus resource."""
@@ -186,14 +186,14 @@ class _ChangeReader:
         action = _ACTIONS.get(resource.change)
         if resource.change == _UNSUPPORTED:
             detail = f"Azure could not tell what becomes of {title}: {resource.reason or 'no reason said'}"
-            self._report(resource.path, "not-known-in-the-plan", detail)
+            self._report(resource.path, "unknown-in-plan", detail)
             return
         if resource.change == _DEPLOY:
             detail = (
                 f"{title} is deployed, and what it will be is left out (ResourceIdOnly). Run "
                 f"`{_FULL_WHAT_IF_COMMAND}`."
             )
-            self._report(resource.path, "not-known-in-the-plan", detail)
+            self._report(resource.path, "unknown-in-plan", detail)
             return
         if action is None:
             detail = f'its changeType "{resource.change}" is none that is known.'
@@ -227,7 +227,7 @@ class _ChangeReader:
                 f"the better "
                 "place. Foretold in the order of their ids, clusters before pools."
             )
-            self._report("", "creation-order-open", detail, is_warning=True)
+            self._report("", "ambiguous-creation-order", detail, is_warning=True)
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
         return tuple(_add_cluster_dependency(item, clusters) for item in self._changes)
 
@@ -237,7 +237,7 @@ class _ChangeReader:
             if isinstance(diagnostic, Mapping) and diagnostic.get("message"):
                 detail = f"Azure says: {diagnostic.get('code')}: {diagnostic['message']}"
                 self._report(
-                    str(diagnostic.get("target") or ""), "not-known-in-the-plan", detail, is_warning=True
+                    str(diagnostic.get("target") or ""), "unknown-in-plan", detail, is_warning=True
                 )
 
     def _report(self, path: str, kind: str, detail: str, *, is_warning: bool = False) -> None:

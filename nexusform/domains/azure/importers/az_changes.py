@@ -209,7 +209,7 @@ class _Overlay:
             detail = (
                 f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor made here.'
             )
-            self._report(change, "cluster-of-pool-not-there", detail)
+            self._report(change, "missing-pool-cluster", detail)
         return None
 
     def _find_key_by_name(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
@@ -227,7 +227,7 @@ class _Overlay:
             detail = (
                 f'the inventory holds {len(keys)} of the name "{name}", and nothing here tells which one.'
             )
-            self._report(change, "object-not-told", detail)
+            self._report(change, "unknown-object-state", detail)
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
@@ -237,17 +237,17 @@ class _Overlay:
         """
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = f'the inventory has no "{change.title}" to change. Capture it again, or name another.'
-            self._report(change, "not-in-the-inventory", detail)
+            self._report(change, "not-in-inventory", detail)
             return False
         if change.action is AzAction.DELETE and not exists:
             detail = f'the inventory has no "{change.title}" to remove: it is as if it were gone already.'
-            self._report(change, "not-in-the-inventory", detail, is_warning=True)
+            self._report(change, "not-in-inventory", detail, is_warning=True)
             return False
         if change.action is AzAction.CREATE and exists:
             detail = (
                 f'"{change.title}" is to be made, and the inventory has it already: taken as a change of it.'
             )
-            self._report(change, "stands-already", detail, is_warning=True)
+            self._report(change, "already-exists", detail, is_warning=True)
         return True
 
     # --- unknown values ---
@@ -263,7 +263,7 @@ class _Overlay:
             ):
                 is_complete = False
                 self._report(
-                    change, "not-known-in-the-plan", f"{reason}, so nobody can tell where the VMs land.", path
+                    change, "unknown-in-plan", f"{reason}, so nobody can tell where the VMs land.", path
                 )
         properties = change.body.get("properties")
         if properties is not None and not isinstance(properties, Mapping):
@@ -323,7 +323,7 @@ class _Overlay:
             sites = format_list(list(self.locations) if is_alike else names)
             detail = f"{message}, and the inventory is of {sites}."
             self._report(
-                change, "extended-location-not-in-the-inventory", detail, ("extendedLocation", "name")
+                change, "unknown-extended-location", detail, ("extendedLocation", "name")
             )
 
     def _update_item(self, change: AzChange, key: str) -> Item:

@@ -285,7 +285,7 @@ class _SiteImport:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
         reason = f"nothing tells the size of {missing[0]}" if missing and missing[0] else "it names no VM SKU"
         self._warn(
-            "not-adopted",
+            "not-imported",
             f'the cluster "{cluster.name}" is not adopted: {reason}. Its nodes count as occupied.',
         )
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
@@ -366,7 +366,7 @@ class _SiteImport:
                 if extract_name(h.resource_id) not in hint_targets
             )
             self._warn(
-                "hint-not-adopted",
+                "hint-not-imported",
                 f'the VM "{vm.name}" has a placement hint on "{missing_target}", which this site of the '
                 f"export lacks: "
                 "the hint is left out.",

@@ -61,7 +61,7 @@ from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, Catalogue
 from nexusform.scheduling.racks.vms import MachineSku
 
 MAX_FINDINGS: Final = 50
-WITHOUT_A_MACHINE: Final = "vms-without-a-machine"
+WITHOUT_A_MACHINE: Final = "vms-without-machine"
 _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
 
@@ -124,7 +124,7 @@ def _report_uncaptured(
 def read_changed_sites(
     documents: Documents, changes: Sequence[AzChange]
 ) -> tuple[tuple[AzSite, ...], ChangedItems, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied. VMs without a machine are not
+    """Read the sites of an export with another tool's changes applied. VMs without machine are not
     reported.
     """
     findings: list[Problem] = []
@@ -332,7 +332,7 @@ def resolve_placements(
 def _find_largest_hardware(
     machines: Iterable[AzMachine], machine_skus: Mapping[str, MachineSku]
 ) -> MachineSku | None:
-    """Find the hardware with the largest NUMA cells, the reference for VMs without a machine."""
+    """Find the hardware with the largest NUMA cells, the reference for VMs without machine."""
     known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines)
     sizes = [hardware for hardware in known if hardware is not None]
     return max(
@@ -359,7 +359,7 @@ def _report_unknown_machine(listed_vm: ListedVm) -> None:
 
 
 def _report_unplaced(vms: Sequence[ListedVm]) -> None:
-    """Add one warning with the number of VMs without a machine."""
+    """Add one warning with the number of VMs without machine."""
     if not vms:
         return
     names = format_first([listed_vm.vm.name for listed_vm in vms], _MAX_NAMES)
@@ -401,7 +401,7 @@ def _add_load(
     if _is_overfull(after, hardware) and not _is_overfull(before, hardware):
         listed_vm.item.report(
             "name",
-            "machine-more-than-full",
+            "overcommitted-machine",
             f'the VMs on the machine "{name}" add up to {after.cpu_cores} vCPUs, {after.memory_gib} GiB of '
             f"memory and {after.disk_gib} GiB of disk, more than its hardware ({hardware.cells} x "
             f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, "

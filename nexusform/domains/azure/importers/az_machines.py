@@ -264,7 +264,7 @@ def _report_derived_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
     )
     item.report(
         "name",
-        "derived-at-reading",
+        "derived-value",
         f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have "
         f"none): "
         f"the roles come from machineSkuId{assumed}.",
@@ -342,7 +342,7 @@ def _report_planned(cluster: Item, options: MachineReadOptions, *, has_racks: bo
     planned_detail = (
         f"no racks and machines were captured: those that it defines stand in, each taken as ready{roles}."
     )
-    kind = "derived-at-reading" if has_racks else "missing-field"
+    kind = "derived-value" if has_racks else "missing-field"
     cluster.report(
         "computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING
     )

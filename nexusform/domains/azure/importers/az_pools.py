@@ -124,7 +124,7 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
         pools_are = select_form(len(items), "an agent pool", "agent pools")
         next(iter(items.values())).report(
             "agentPoolId",
-            "nodes-of-unlisted-pools",
+            "nodes-in-unlisted-pools",
             f"nodes are of {pools_are} that the captured list of the cluster's agent pools lacks "
             f"({format_first(list(items), 4)}): taken as not captured. Capture clusters and agent pools "
             f"again, "
@@ -273,7 +273,7 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
     if derived_nodes:
         derived_nodes[0].item.report(
             "name",
-            "derived-at-reading",
+            "derived-value",
             f"{format_count(len(derived_nodes), 'worker')} without agentPoolId (exports before API 2024-07): "
             f"the pool "
             "comes from the name of the node.",
@@ -292,7 +292,7 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
         other_modes = "User for the others" if system else "User"
         derived[0].item.report(
             "agentPoolId",
-            "derived-at-reading",
+            "derived-value",
             f"only nodes tell of {format_count(len(derived), 'agent pool')} ({names}): count, VM SKU, labels "
             f"and "
             f"taints are theirs, zones are taken as all, and the mode as {modes}{other_modes}.",

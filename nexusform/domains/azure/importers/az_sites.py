@@ -82,7 +82,7 @@ def select_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem
         if name is None
         else f'The export does not show the site "{name}", but {choice or "none at all"}.'
     )
-    return replace(items, by_kind={}), [Problem(("site",), "which-site", detail)]
+    return replace(items, by_kind={}), [Problem(("site",), "ambiguous-site", detail)]
 
 
 def _assign_unassigned(
@@ -97,7 +97,7 @@ def _assign_unassigned(
     for _, item in unassigned:
         item.report(
             "extendedLocation",
-            "site-not-told",
+            "unknown-site-assignment",
             f'"{item.read_value("name")}" names no extendedLocation and no clusterId, and the export holds '
             f"{len(sites)} sites: it is left out.",
             Severity.WARNING,

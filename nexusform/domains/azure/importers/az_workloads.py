@@ -257,7 +257,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzShape
     if cpus and memory and (cpus, memory) != (sku.vcpus, sku.memory_gib):
         node.item.report(
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
-            "node-differs-from-its-vm-sku",
+            "node-sku-difference",
             f'the node "{node.name}" has {cpus} vCPUs and {memory} GiB, and its VM SKU {sku.name} '
             f"{sku.vcpus} vCPUs and {sku.memory_gib} GiB. The larger figures are counted.",
             Severity.WARNING,

@@ -138,7 +138,7 @@ class _PlanReader:
             pronoun = select_form(len(addresses), "it", "them")
             self._report(
                 "",
-                "deferred-in-the-plan",
+                "deferred-change",
                 f"Terraform defers {format_count(len(addresses), 'resource')} to a later plan "
                 f"({format_first(addresses, _MAX_NAMES)}): what becomes of {pronoun} is not foretold here.",
                 is_warning=True,
@@ -175,7 +175,7 @@ class _PlanReader:
         if pairs:
             self._report(
                 "",
-                "creation-order-open",
+                "ambiguous-creation-order",
                 f"which of {format_first(pairs, 2)} is made first is open. Foretold in the order of "
                 f"addresses; "
                 "depends_on settles it, large clusters first.",
@@ -201,7 +201,7 @@ class _PlanReader:
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
-            self._report(entry.address, "not-known-in-the-plan", "its name is known only after apply.")
+            self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
         body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)
         names: tuple[str, ...] = (name,)
@@ -284,7 +284,7 @@ class _PlanReader:
         )
         self._report(
             entry.address,
-            "cluster-of-pool-not-told",
+            "unknown-pool-cluster",
             f"its parent_id is known only after apply, and {reason}. Let parent_id refer to the cluster "
             f"itself, "
             "for example azapi_resource.NAME.id.",

@@ -199,7 +199,7 @@ class AzureSites(ObservedSites):
             try:
                 changes = self._plan_changes(request, planned_vms)
             except ProviderProblem as problem:
-                problems.append((number, Problem((), "provider-cannot-do-this", str(problem))))
+                problems.append((number, Problem((), "unsupported-by-provider", str(problem))))
                 continue
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
@@ -236,11 +236,11 @@ class AzureSites(ObservedSites):
             machines = f"{format_count(len(numbered_requests), 'machine')} ({names})"
             if self._acts_on_machines:
                 detail_automatic = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
-                yield number, Problem((), "machines-are-cordoned", detail_automatic, Severity.WARNING)
+                yield number, Problem((), "cordoned-machines", detail_automatic, Severity.WARNING)
                 yield from self._report_unknown_machines(numbered_requests)
                 continue
             detail = f"{machines}: {_MANUAL_ACTIONS[action]} {self._build_cordon_command(first)}"
-            yield number, Problem((), "cordoning-left-to-people", detail, Severity.WARNING)
+            yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
 
     def _report_unknown_machines(
         self, numbered_requests: Iterable[tuple[int, CordonRequest]]
@@ -250,7 +250,7 @@ class AzureSites(ObservedSites):
             try:
                 self._find_machine_id(cordon_request)
             except ProviderProblem as problem:
-                yield number, Problem((), "provider-cannot-do-this", str(problem))
+                yield number, Problem((), "unsupported-by-provider", str(problem))
 
     def _build_cordon_command(self, cordon_request: CordonRequest) -> str:
         """Build the command that cordons or uncordons a machine."""
@@ -381,7 +381,7 @@ class AzureSites(ObservedSites):
 
     def _read_back(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,
-        VMs without a machine are accepted. Values that keep differing are returned; apply reports the
+        VMs without machine are accepted. Values that keep differing are returned; apply reports the
         argument and Azure's value. Raises StepWaits.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
@@ -494,7 +494,7 @@ def _report_node_deletion(recreated_nodes: Mapping[int, Sequence[str]]) -> Itera
     if names:
         nodes = f"{format_count(len(names), 'node')} ({format_first(names, _MAX_NAMES)})"
         detail = f"Azure deletes no single node: to make {nodes} anew, {describe_node_deletion()}."
-        yield next(iter(recreated_nodes)), Problem((), "nodes-deleted-by-kubectl", detail, Severity.WARNING)
+        yield next(iter(recreated_nodes)), Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
 
 
 class _ArmIndex(Struct, frozen=True):

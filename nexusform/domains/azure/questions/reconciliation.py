@@ -123,7 +123,7 @@ def check_cluster(
     observed_machines: ObservedMachines,
 ) -> ClusterCheck:
     """Compare the VMs of an object; `observed` is None if the export does not contain it. `unplaced`: (pool,
-    number) of observed VMs without a machine.
+    number) of observed VMs without machine.
     """
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed or ()}
     unplaced_keys = set(unplaced)
@@ -326,7 +326,7 @@ def count_site(site: AzSite) -> SiteCapture:
 
 
 def _list_unplaced(inventory: AzInventory) -> Iterator[str]:
-    """List the names of nodes and VMs without a machine."""
+    """List the names of nodes and VMs without machine."""
     for cluster in inventory.clusters:
         yield from (node.name for node in cluster.nodes if node.placement is None)
     yield from (vm.name for vm in inventory.virtual_machines if vm.placement is None)

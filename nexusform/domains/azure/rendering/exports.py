@@ -36,7 +36,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
             f"{format_first(missing_parts, 5)}. Do that "
             "first, by the commands of -format=az."
         )
-        problems.append(build_warning("not-said-in-the-export", detail))
+        problems.append(build_warning("missing-in-export", detail))
     if not objects.applied:
         return "", problems
     return json.dumps(build_azapi_document(objects), indent=2, ensure_ascii=False) + "\n", problems
@@ -53,7 +53,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
             f"is "
             "written, so that no script stops half way: export with -format=azapi, or use `nexusform apply`."
         )
-        errors.append(build_error("export-is-not-whole", detail))
+        errors.append(build_error("incomplete-export", detail))
     if errors:
         return "", errors
     is_empty = not (objects.applied or objects.deleted or objects.cordons)
@@ -71,7 +71,7 @@ def _check_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
             f"arguments "
             f"(networks, keys, options). {_describe_missing_properties(incomplete)}"
         )
-        yield build_error("export-is-not-whole", detail)
+        yield build_error("incomplete-export", detail)
 
 
 def _join_titles(objects: Sequence[AzureObject]) -> str:
@@ -94,7 +94,7 @@ def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
         detail = f"{format_first(vnfs, 5)}: a VNF is made by its VNF manager, not by Azure. It is left out."
-        yield build_warning("not-said-in-the-export", detail)
+        yield build_warning("missing-in-export", detail)
     seeds = {
         change.id: scheduler
         for change in plan.changes
@@ -104,4 +104,4 @@ def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
         spread = scheduler.get("rack_spread")
         flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
         detail = f"The scheduler block of {site} stands in no resource: give it to `predict` as {flags}."
-        yield build_warning("not-said-in-the-export", detail)
+        yield build_warning("missing-in-export", detail)

@@ -50,7 +50,7 @@ def _build_sections(site: SiteCapture) -> Iterator[Section]:
 
 
 def _describe_contents(site: SiteCapture) -> Iterator[str]:
-    """Describe counts and age of the export, and VMs without a machine."""
+    """Describe counts and age of the export, and VMs without machine."""
     age = "of unknown age"
     if site.exported_at:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"

@@ -208,7 +208,7 @@ def _check_age(attributes: Mapping[str, Any], inventory: AzInventory, now: str) 
     if export_time is None:
         yield Problem(
             ("max_age",),
-            "age-of-the-inventory-unknown",
+            "unknown-inventory-age",
             "Nothing in the export tells when it was made. Put the time into a file exported_at beside the "
             "others: date -u +%Y-%m-%dT%H:%M:%SZ > exported_at",
             Severity.WARNING,

@@ -117,7 +117,7 @@ def run_site_replays(run: Run, directory: str) -> ReconcileResult:
     try:
         return _Reconciler(run, *observed).run_replays()
     except ProviderProblem as problem:
-        return ReconcileResult(diagnostics=(build_error("reading-what-stands-failed", str(problem)),))
+        return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
 
 
 def _read_sites(
@@ -130,7 +130,7 @@ def _read_sites(
     try:
         sites, findings = source.read()
     except ProviderProblem as problem:
-        return None, [build_error("reading-what-stands-failed", str(problem))]
+        return None, [build_error("refresh-failed", str(problem))]
     is_captured = source.provider != KIND
     provider = ObservedSites(
         NAME,
@@ -165,7 +165,7 @@ class _Reconciler:
             observed, absent, uncaptured = self._read_objects()
             unfinished = tuple(self._find_unfinished())
         except ProviderProblem as problem:
-            return ReconcileResult(diagnostics=(build_error("reading-what-stands-failed", str(problem)),))
+            return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
         checks = tuple(self._build_checks(observed, absent, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_rules(observed)
@@ -390,7 +390,7 @@ class _Reconciler:
                 codec.encode_state(new_state), self.run.stored.list_preserved_lines()
             )
         except BackendProblem as problem:
-            return [build_error("the-state-cannot-be-written", str(problem))]
+            return [build_error("unwritable-state", str(problem))]
         return []
 
 

@@ -102,7 +102,7 @@ def _read_sites(source: Source, state: State) -> tuple[tuple[ImportedSite, ...],
     try:
         sites, problems = source.read()
     except ProviderProblem as problem:
-        return (), [build_error("reading-what-stands-failed", str(problem))]
+        return (), [build_error("refresh-failed", str(problem))]
     diagnostics = [convert_problem(problem) for problem in problems]
     if has_errors(diagnostics):
         return (), diagnostics
@@ -186,14 +186,14 @@ def _report_renamed_site(
             f"delete "
             "their blocks; then import again."
         )
-        return build_error("machines-of-another-site", f"{detail} {remedy}")
+        return build_error("machines-from-another-site", f"{detail} {remedy}")
     remedy = (
         f'Where both sites are there, all is well. If "{site}" is "{old_site}" under another name, it stands '
         f"in "
         "the state twice now: forget what was just imported (nexusform state rm ADDRESS), delete its file, "
         "and give the export to the provider that those machines have."
     )
-    return build_warning("machines-of-another-site", f"{detail} {remedy}")
+    return build_warning("machines-from-another-site", f"{detail} {remedy}")
 
 
 def _index_by_identity(state: State) -> dict[Reference, Address]:
@@ -394,7 +394,7 @@ class _SilentListener:
 
 def _build_change_error(differing: Sequence[str]) -> Diagnostic:
     return build_error(
-        "import-would-change",
+        "import-with-changes",
         f"An import changes nothing, and what was written for {format_first(differing, 5)} would. Nothing "
         f"was "
         "taken over. Please report this with the export.",
@@ -410,7 +410,7 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
         f"is none. Name "
         f"for example site{CONFIGURATION_SUFFIX}."
     )
-    return build_error("generated-configuration-stands-elsewhere", detail)
+    return build_error("generated-configuration-exists", detail)
 
 
 def find_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
@@ -461,7 +461,7 @@ def _build_azure_source(
             return None, untrusted
         subscription = azure.resolve_subscription(settings)
     except ProviderProblem as problem:
-        return None, [build_error("which-subscription", f"{problem}", block.span if block else None)]
+        return None, [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
     new_settings = {"subscription_id": subscription} if block is None else None
     return Source(
         f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings

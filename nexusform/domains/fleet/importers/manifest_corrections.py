@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.yaml_documents import build_problem
 
-SLIP: Final = "read-with-a-correction"
+SLIP: Final = "corrected-manifest"
 
 
 class Correction(Struct, frozen=True):

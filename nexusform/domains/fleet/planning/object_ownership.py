@@ -199,7 +199,7 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Yield warnings about ownership conflicts, and about objects recorded for two placements."""
     for text in (*_describe_duplicates(placement), *_describe_conflicts(placement)):
         yield placement.spec.instance.build_diagnostic(
-            Problem((), "object-has-another-owner", text, Severity.WARNING)
+            Problem((), "object-owned-by-another", text, Severity.WARNING)
         )
 
 

@@ -120,7 +120,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
                 "pods, where they are."
             )
             yield instance.build_diagnostic(
-                Problem((), "delete-strategy-has-no-effect", text, Severity.WARNING)
+                Problem((), "ineffective-delete-strategy", text, Severity.WARNING)
             )
 
 
@@ -240,7 +240,7 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
         summary = (
             f"overrides reach {format_list(clusters, 4)} only with the next change of content or bindings"
         )
-        yield _build_warning(placement, "override-waits-for-the-next-change", text, summary=summary)
+        yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -260,14 +260,14 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
             "finalizers of the binding were taken away first."
         )
         summary = f"the status names {format_list(deleted, 4)}, and no binding is there"
-        yield _build_warning(placement, "binding-was-deleted", text, summary=summary)
+        yield _build_warning(placement, "binding-deleted", text, summary=summary)
     if removed:
         text = (
             f"The hub does not show {placement.key} on {format_list(removed, 4)} any more, where it was "
             "foretold to be. The plan goes on from what the hub shows."
         )
         summary = f"gone on the hub from {format_list(removed, 4)}, where it was foretold to be"
-        yield _build_warning(placement, "gone-on-the-hub", text, summary=summary)
+        yield _build_warning(placement, "missing-on-hub", text, summary=summary)
 
 
 def _build_warning(
@@ -306,7 +306,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         summary = (
             f"no fleet_hub_manifest brings {selectors[number].title} to the hub, or it is never selected"
         )
-        yield _build_warning(placement, "selector-selects-nothing", text, build_path(number), summary=summary)
+        yield _build_warning(placement, "empty-resource-selection", text, build_path(number), summary=summary)
 
 
 def _collect_namespaces(
@@ -347,7 +347,7 @@ def _warn_missing_namespace(
             'Namespace (selection_scope = "NamespaceOnly"), or name it in namespaces of the member where it '
             "is there already."
         )
-        yield _build_warning(placement, "namespace-is-not-on-the-cluster", text)
+        yield _build_warning(placement, "missing-cluster-namespace", text)
 
 
 def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagnostic]:
@@ -374,7 +374,7 @@ def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[
     reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected_decisions]
     message = status.condition.message
     text = "\n".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    yield _build_warning(placement, "placement-is-not-fulfilled", text)
+    yield _build_warning(placement, "unfulfilled-placement", text)
 
 
 def _warn_old_property_name(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagnostic]:
@@ -406,7 +406,7 @@ def _warn_override_failures(placement: PlacementPlan) -> Iterator[Diagnostic]:
         if content.failure:
             text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
             kind = (
-                "envelope-cannot-be-opened" if content.has_envelope_failure else "overrides-cannot-be-applied"
+                "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
             )
             yield _build_warning(placement, kind, text)
 
@@ -428,7 +428,7 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
             f"before "
             "keeps what it had then."
         )
-        yield _build_warning(placement, "changes-wait-for-a-staged-run", text)
+        yield _build_warning(placement, "changes-awaiting-staged-run", text)
 
 
 def _warn_shared_machines(
@@ -453,7 +453,7 @@ def _warn_shared_machines(
     other_machines = format_count(len(shared_machines) - 1, "other machine")
     more = f"; so does that of {other_machines}" if len(shared_machines) > 1 else ""
     summary = f"the loss of machine {machine} takes nodes of {cluster_names} down at once{more}"
-    yield _build_warning(placement, "members-of-a-placement-share-machines", text, summary=summary)
+    yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
 
 
 def _group_clusters_by_machine(
@@ -498,4 +498,4 @@ def _warn_drift(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagno
         f"`nexusform explain {shlex.quote(str(placement.address))}` shows every cluster's verdict."
     )
     summary = f"made anew it would {' and '.join(verbs)}; nothing is moved for that"
-    yield _build_warning(placement, "a-fresh-schedule-would-choose-otherwise", text, summary=summary)
+    yield _build_warning(placement, "schedule-drift", text, summary=summary)

@@ -266,7 +266,7 @@ def _build_rows(
 
 def _build_cycle_error(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
     return instance.build_error(
-        "placement-depends-on-another-placement",
+        "placement-dependency-cycle",
         f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
         f"is decided for {other_placement}. Write the value out, or derive both from the same variable.",
         path,
@@ -284,7 +284,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
             placement.evictions = (*placement.evictions, (eviction.name, outcome))
         if not outcome.is_executed:
             text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
-            kind = "eviction-is-not-executed" if outcome.is_valid else "invalid-eviction"
+            kind = "eviction-not-executed" if outcome.is_valid else "invalid-eviction"
             problems.append(instance.build_diagnostic(Problem((), kind, text, Severity.WARNING)))
     return problems
 
@@ -367,7 +367,7 @@ def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) ->
         "more. It goes when another cluster makes room, or with a higher max_unavailable."
     )
     summary = f"{key}: the {noun} on {format_list(staying, 4)}, which left the fleet, {verb} Unscheduled"
-    problem = Problem((), "binding-of-a-member-that-left-stays", text, Severity.WARNING, brief=summary)
+    problem = Problem((), "orphaned-binding", text, Severity.WARNING, brief=summary)
     yield placement.spec.instance.build_diagnostic(problem)
 
 

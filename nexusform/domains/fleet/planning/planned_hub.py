@@ -52,7 +52,7 @@ from nexusform.plans.plan import Action
 
 # Key of an override's snapshot number in its note; absent for the first.
 OVERRIDE_SNAPSHOT = "override_snapshot"
-MISSING_NAMESPACE = "namespace-is-not-on-the-hub"
+MISSING_NAMESPACE = "missing-hub-namespace"
 _MAX_NAMES = 4
 _NO_BINDINGS_MESSAGE = "no scheduled or to-be-deleted bindings found"
 _WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -287,7 +287,7 @@ class PlannedHub(Struct, dict=True):
                     f"it with -replace."
                 )
                 self.diagnostics.append(
-                    instance.build_error("invalid-state-of-a-staged-run", text, ("state",))
+                    instance.build_error("invalid-staged-run-state", text, ("state",))
                 )
                 return
         observed_run = None if instance.is_replaced else self.observed.runs.get(run.build_key(run.name))
@@ -306,7 +306,7 @@ class PlannedHub(Struct, dict=True):
             if _NO_BINDINGS_MESSAGE in reason:
                 advice = "That is what a hub says of a run that only deletes: nothing of it is left to do."
             text = f"On the hub the run ended without success: {reason}. {advice}"
-            problem = Problem((), "staged-run-failed-on-the-hub", text, Severity.WARNING)
+            problem = Problem((), "failed-staged-run", text, Severity.WARNING)
             self.diagnostics.append(instance.build_diagnostic(problem))
 
 

@@ -49,7 +49,7 @@ def _find_ready_gap(placement: PlacementPlan, workloads: list[Manifest]) -> Iter
                 f'before {added_names} can be ready: until then no copy is. With max_unavailable = "0" '
                 "and a max_surge the new one comes first."
             )
-            yield "no-ready-copy-for-a-moment", text
+            yield "brief-unavailability", text
             return
         ready |= set(wave.bound_clusters)
 
@@ -80,7 +80,7 @@ def _find_orphaned_volumes(
             f"{format_first(added, _MAX_NAMES)}. The volumes of {names} do not come along: they begin empty "
             "there. Take the data over first."
         )
-        yield "volumes-stay-behind", text
+        yield "volumes-left-behind", text
 
 
 def _find_ineffective_spread(

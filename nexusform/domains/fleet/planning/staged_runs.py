@@ -73,7 +73,7 @@ def _execute_run(
 
     if placement is None or not placement.spec.is_external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
-        yield build_warning("staged-run-has-nothing-to-do", f"{run.placement}: {obstacle}.")
+        yield build_warning("empty-staged-run", f"{run.placement}: {obstacle}.")
         return
     record = _read_run_record(instance, run, hub)
     if record.ended:
@@ -121,11 +121,11 @@ def _execute_run(
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
     if progress.blocking_clusters:
         yield build_warning(
-            "staged-run-is-stuck", _format_blocked_message(progress.blocking_clusters, failures)
+            "stuck-staged-run", _format_blocked_message(progress.blocking_clusters, failures)
         )
     if progress.pending_approval:
         yield build_warning(
-            "staged-run-waits-for-an-approval", _format_approval_message(progress.pending_approval)
+            "staged-run-awaiting-approval", _format_approval_message(progress.pending_approval)
         )
 
 
@@ -216,7 +216,7 @@ def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _RunConte
     choice = f"It asks for {format_list(requested)}." if requested else "No stage of it asks for any."
     for name in sorted(set(approvals) - set(requested)):
         text = f'The run never asks for "{name}".{suggest_name(name, requested)} {choice}'
-        problem = Problem(("approvals",), "approval-request-is-of-no-use", text, Severity.WARNING)
+        problem = Problem(("approvals",), "useless-approval-request", text, Severity.WARNING)
         yield instance.build_diagnostic(problem)
 
 
@@ -229,7 +229,7 @@ def _warn_skipped_stages(instance: Instance, context: _RunContext) -> Iterator[D
             f"No cluster is in {select_form(len(names), 'stage')} {format_list(names, 4)}: the run skips "
             f"{select_form(len(names), 'it', 'them')}, asks for no approval and waits for nothing there."
         )
-        yield instance.build_diagnostic(Problem((), "staged-run-skips-a-stage", text, Severity.WARNING))
+        yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
 
 def _warn_pruned_snapshot(
@@ -258,7 +258,7 @@ def _warn_pruned_snapshot(
     )
     summary = f"whether a hub still has resource snapshot {run.resource_index} is chance"
     path = ("resource_snapshot_index",) if (instance.config or {}).get("resource_snapshot_index") else ()
-    problem = Problem(path, "old-snapshot-may-be-gone", text, Severity.WARNING, brief=summary)
+    problem = Problem(path, "old-snapshot-unavailable", text, Severity.WARNING, brief=summary)
     yield instance.build_diagnostic(problem)
 
 
@@ -274,7 +274,7 @@ def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[
         )
         summary = "it only deletes, which a hub does and calls failed (Succeeded False)"
         yield instance.build_diagnostic(
-            Problem((), "staged-run-only-deletes", text, Severity.WARNING, brief=summary)
+            Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary)
         )
 
 
@@ -313,7 +313,7 @@ def _build_run_context(
     strategy = hub.strategies.get(run.build_key(run.strategy))
     if strategy is None and record.strategy is None:
         text = f'There is no staged update strategy "{run.strategy}".'
-        return _RunRejection("staged-run-has-no-strategy", text)
+        return _RunRejection("missing-staged-strategy", text)
     stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
     plan = initialize_run(
         placement.bindings,
@@ -324,17 +324,17 @@ def _build_run_context(
         stages or (),
     )
     if isinstance(plan, RunProblem):
-        return _RunRejection("staged-run-cannot-begin", f"{plan.message}.")
+        return _RunRejection("blocked-staged-run", f"{plan.message}.")
     outdated_reason = _explain_outdated_run(run, placement, plan, record)
     if outdated_reason:
         return _RunRejection(
-            "staged-run-is-aborted", f"{outdated_reason}. Make another run, or replace it with -replace."
+            "aborted-staged-run", f"{outdated_reason}. Make another run, or replace it with -replace."
         )
     index = _select_resource_snapshot(run, placement, record)
     snapshot = placement.snapshot_store.find_snapshot(index)
     if snapshot is None:
         text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`"
-        return _RunRejection("staged-run-cannot-begin", f"{text}.{_describe_snapshots(placement)}")
+        return _RunRejection("blocked-staged-run", f"{text}.{_describe_snapshots(placement)}")
     overrides, per_cluster = record.overrides, record.picked
     if overrides is None or per_cluster is None:
         overrides, per_cluster = _select_run_overrides(placement, plan, snapshot)

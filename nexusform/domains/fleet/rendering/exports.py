@@ -11,7 +11,7 @@ from nexusform.resource_types.registry import build_registries
 def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Render the fleet objects of a plan as Kubernetes manifests."""
     export = render_fleet_manifests(plan, build_registries())
-    return export.text, [build_warning("not-said-in-the-export", sentence) for sentence in export.limitations]
+    return export.text, [build_warning("missing-in-export", sentence) for sentence in export.limitations]
 
 
 def export_node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:

@@ -18,7 +18,7 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, P
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import IntOrPercent
 
-BLOCKED_ROLLOUT: Final = "rollout-does-not-complete"
+BLOCKED_ROLLOUT: Final = "incomplete-rollout"
 _MAX_NAMES: Final = 6
 QUARTER = IntOrPercent(25, is_percent=True)
 DEFAULT_PERIOD = 60

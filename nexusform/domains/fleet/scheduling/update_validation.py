@@ -49,7 +49,7 @@ def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None)
         problems.append(build_error((), "max_unavailable and min_available cannot both be given"))
     elif budget == DisruptionBudget():
         text = "this budget lets nothing go: no eviction of the placement is executed"
-        problems.append(Problem((), "budget-blocks-every-eviction", text, Severity.WARNING))
+        problems.append(Problem((), "fully-blocking-budget", text, Severity.WARNING))
     for name, amount in (
         ("max_unavailable", budget.max_unavailable),
         ("min_available", budget.min_available),

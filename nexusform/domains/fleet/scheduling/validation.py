@@ -63,7 +63,7 @@ _TEXT_PROPERTIES = (
 
 
 INVALID: Final = "invalid-fleet-object"
-UNUSUAL: Final = "a-real-hub-treats-this-differently"
+UNUSUAL: Final = "hub-behaviour-differs"
 
 
 def build_error(path: Path, detail: str) -> Problem:

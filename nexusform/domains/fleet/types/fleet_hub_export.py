@@ -517,7 +517,7 @@ def _find_warnings(
             f"{objects} applied by others ({summary}). Change such objects where those read them: what is "
             "written to the hub beside that is taken back. `managed_by` lists who applies what."
         )
-        problems.append(Problem(argument, "managed-from-elsewhere", text, Severity.WARNING))
+        problems.append(Problem(argument, "managed-elsewhere", text, Severity.WARNING))
     return problems
 
 

@@ -133,7 +133,7 @@ def _check_approval(approval: FleetObject, _arguments: Values) -> Iterator[Probl
         text = (
             f"a run asks for {names[0]} or {names[1]}; a hub takes {approval.name}, and nothing waits for it"
         )
-        yield Problem((), "approval-request-is-of-no-use", text, Severity.WARNING)
+        yield Problem((), "useless-approval-request", text, Severity.WARNING)
 
 
 def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool) -> ResourceType:

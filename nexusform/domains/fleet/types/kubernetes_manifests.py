@@ -263,7 +263,7 @@ def _build_members(
     unreported = [name for name, view in views.items() if not view.has_health]
     if unreported:
         text = f"Nothing is said of the health of {', '.join(unreported)} (no status): taken for Healthy."
-        reader.problems.append(Problem(argument, "health-of-a-member-is-unknown", text, Severity.WARNING))
+        reader.problems.append(Problem(argument, "unknown-member-health", text, Severity.WARNING))
     return {name: _build_member_value(view) for name, view in views.items()}
 
 

@@ -138,7 +138,7 @@ def explain_pods(
         name_list = ", ".join(names[:_MAX_NAMES])
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         text = f"{pattern} has several pods; name one of them: {name_list}{more}."
-        return (), [*errors, build_error("which-pod", text)]
+        return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
     if pod in rejected:
         text = f'The pod "{pod}" of {pattern} is not made: {rejected[pod]}.'

@@ -18,7 +18,7 @@ from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
 from nexusform.files.log import log_event
 from nexusform.interfaces.plugins import ExternalProblem
 
-CANNOT_READ = "the-hub-cannot-be-read"
+CANNOT_READ = "unreadable-hub"
 _MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
 _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
 

@@ -29,8 +29,8 @@ from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
-FOREIGN_FIELDS_WARNING: Final = "fields-of-others"
-OBJECT_RECREATED: Final = "object-was-made-anew"
+FOREIGN_FIELDS_WARNING: Final = "fields-owned-by-others"
+OBJECT_RECREATED: Final = "object-recreated-by-others"
 _MAX_NAMES: Final = 4
 # An API server's owner of fields from before it recorded owners, as in Namespaces.
 _UNKNOWN_MANAGER: Final = "before-first-apply"

@@ -40,15 +40,15 @@ from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import get_part
 from nexusform.values.value import UNKNOWN
 
-HUB_REJECTION: Final = "the-hub-refuses-this"
-FIELD_CONFLICT: Final = "fields-belong-to-others"
-OBJECT_EXISTS: Final = "object-stands-on-the-hub"
-MISSING_MEMBER: Final = "member-is-not-on-the-hub"
-MANAGED_BY_TOOL: Final = "managed-by-others"
-FIELDS_TAKEN_OVER: Final = "fields-are-taken-over"
-FIELDS_KEPT: Final = "fields-stay-with-others"
-FIELDS_REMOVED: Final = "fields-of-another-configuration"
-DRY_RUN_SKIPPED: Final = "not-judged"
+HUB_REJECTION: Final = "hub-rejection"
+FIELD_CONFLICT: Final = "field-conflict"
+OBJECT_EXISTS: Final = "object-exists-on-hub"
+MISSING_MEMBER: Final = "missing-hub-member"
+MANAGED_BY_TOOL: Final = "unmanaged-object"
+FIELDS_TAKEN_OVER: Final = "field-ownership-change"
+FIELDS_KEPT: Final = "fields-kept-by-others"
+FIELDS_REMOVED: Final = "fields-from-other-configuration"
+DRY_RUN_SKIPPED: Final = "not-checked"
 _DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
 _MAX_CONCURRENT: Final = 6
 _MAX_NAMES: Final = 4
@@ -210,7 +210,7 @@ class DryRun:
         )
         if not hub_objects:
             detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
-            yield number, Problem((), "provider-cannot-do-this", detail)
+            yield number, Problem((), "unsupported-by-provider", detail)
         for hub_object in hub_objects:
             try:
                 if hub_object.identity in replaced_objects:

@@ -60,7 +60,7 @@ class FleetHubProvider:
         warnings += [
             Problem(
                 (),
-                "placement-is-not-through",
+                "incomplete-placement",
                 f"The hub is not done with {address}: {message}. Nothing to send changes that; look there.",
                 Severity.WARNING,
                 brief=f"{address}: {message}",

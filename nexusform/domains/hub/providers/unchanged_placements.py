@@ -15,7 +15,7 @@ from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.hub_wait import is_external
 from nexusform.domains.hub.providers.rollout_progress import get_name
 
-OTHER_PLACEMENTS: Final = "brought-by-other-placements"
+OTHER_PLACEMENTS: Final = "selected-by-other-placements"
 _KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]

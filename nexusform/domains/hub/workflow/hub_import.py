@@ -87,7 +87,7 @@ def import_hub(
         try:
             server, imported, skipped = _read_objects(location, state, exit_stack)
         except (HubProblem, ApiError, ProviderProblem) as problem:
-            problems.append(build_error("the-hub-cannot-be-read", str(problem)))
+            problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
     problems += skipped
     lines = [f"{server}: {_format_counts(imported)}"]
@@ -159,7 +159,7 @@ def _report_skipped(skipped: list[str]) -> Iterator[Diagnostic]:
             f"them: "
             f"{format_first(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
         )
-        yield build_warning("managed-by-others", detail)
+        yield build_warning("unmanaged-object", detail)
 
 
 def _assign_address(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> Address:
@@ -224,7 +224,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             f"An import changes nothing, and what was written for {address_list} would. Nothing was "
             f"taken over."
         )
-        return [*problems, build_error("import-would-change", detail)]
+        return [*problems, build_error("import-with-changes", detail)]
     return [*problems, *apply_plan(run, plan, _SilentEvents(), PlanApplyOptions()).diagnostics]
 
 

@@ -26,7 +26,7 @@ from nexusform.workflow.opening.provider_setup import list_objects
 from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import Notices, Run, begin_run, build_base_request
 
-NO_HUB = "no-hub-to-reconcile-with"
+NO_HUB = "no-reconcilable-hub"
 # Fields of a binding compared with a hub.
 _COMPARED_FIELDS = ("state", "resource_snapshot", "affinity_score", "topology_spread_score")
 Bindings = Mapping[str, Mapping[str, object]]
@@ -100,7 +100,7 @@ def _reconcile_run(run: Run) -> HubReconciliation:
                 if observed is not None:
                     observed_states[address] = replace(current, attributes=observed)
     except ProviderProblem as problem:
-        return HubReconciliation(diagnostics=(build_error("reading-what-stands-failed", str(problem)),))
+        return HubReconciliation(diagnostics=(build_error("refresh-failed", str(problem)),))
     request = replace(
         build_base_request(run.project, run.stored),
         refreshed_objects=dict(observed_states),
@@ -184,4 +184,4 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
     try:
         run.project.backend.rewrite_journal(codec.encode_state(changed), run.stored.list_preserved_lines())
     except BackendProblem as problem:
-        yield build_error("the-state-cannot-be-written", str(problem))
+        yield build_error("unwritable-state", str(problem))

@@ -32,7 +32,7 @@ _LOST: Final = "Lost"
 _BLOCK: Final = "Block"
 _ALL_NODES: Final = None
 
-NOT_KNOWN: Final = "volumes-are-not-known"
+NOT_KNOWN: Final = "unknown-volumes"
 _REACHABILITY_UNKNOWN: Final = "from which nodes its volume can be reached is not looked at"
 
 Terms = tuple[NodeTerm, ...]

@@ -37,7 +37,7 @@ from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.
 MAX_PODS: Final = 150_000
-AUTOSCALED: Final = "replicas-are-changed-by-an-autoscaler"
+AUTOSCALED: Final = "autoscaled-replicas"
 
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
 

@@ -14,7 +14,7 @@ from nexusform.documents.field_shapes import get_list, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
-NOT_PREDICTED: Final = "pods-are-not-predicted"
+NOT_PREDICTED: Final = "pods-not-predicted"
 _ANY: Final = "*"
 
 _CREATES: Final = "their pods are not forecast, and the room that they take is not counted"

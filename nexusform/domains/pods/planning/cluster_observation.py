@@ -336,7 +336,7 @@ def _warn_mismatches(
             f"id: "
             "pods may go there, and the machine is what the label says, if anything."
         )
-        yield build_warning("node-without-a-vm", detail, block.header_span, block=block.header)
+        yield build_warning("node-without-vm", detail, block.header_span, block=block.header)
     if observed_cluster.lost_pod_count:
         count = observed_cluster.lost_pod_count
         detail = (
@@ -345,7 +345,7 @@ def _warn_mismatches(
             "that this plan removes or makes anew, or that the files lack. Where those of other "
             "workloads start again is not foretold."
         )
-        yield build_warning("pods-of-lost-nodes-left-out", detail, block.header_span, block=block.header)
+        yield build_warning("pods-on-lost-nodes", detail, block.header_span, block=block.header)
 
 
 def check_unknown_clusters(

@@ -69,7 +69,7 @@ def _parse_instances(attributes: Mapping[str, Any], registries: Registries) -> d
 
 def _build_conflict_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
     return build_error(
-        "cluster-in-two-states",
+        "conflicting-cluster-states",
         f'The cluster "{cluster_id}" stands in this state and in another one that is read, and they differ, '
         "so a member that names it could be either. Give sites names of their own, or read one of the two.",
         block.header_span,
@@ -79,7 +79,7 @@ def _build_conflict_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
 
 def _build_duplicate_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
     return build_error(
-        "cluster-observed-twice",
+        "duplicate-observed-cluster",
         f'Another data block reads the nodes of "{cluster_id}", too. One block takes several files.',
         block.header_span,
         block=block.header,

@@ -335,7 +335,7 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
             )
             problem = Problem(
                 ("yaml_body",),
-                "namespace-is-not-on-the-cluster",
+                "missing-cluster-namespace",
                 detail,
                 Severity.WARNING,
                 brief=f"{namespace}: nothing brings it to {cluster}",

@@ -12,21 +12,21 @@ from nexusform.domains.pods.scheduling.rollouts import NextRollout
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodTerm, Workload
 
-SHARED_MACHINE: Final = "pods-share-a-machine"
-SHARED_RACK: Final = "pods-share-a-rack"
-UNLABELLED: Final = "workers-without-the-topology-label"
+SHARED_MACHINE: Final = "pods-share-machine"
+SHARED_RACK: Final = "pods-share-rack"
+UNLABELLED: Final = "workers-without-topology-label"
 UNKNOWN_KEY: Final = "unknown-topology-key"
-TOO_MANY: Final = "anti-affinity-of-pods-cannot-be-met"
-DEADLOCK: Final = "rollout-will-hang"
-STUCK: Final = "rollout-hangs"
-PENDING: Final = "pods-stay-pending"
-FAILED: Final = "pods-are-refused-by-kubelet"
-GATED: Final = "pods-wait-for-scheduling-gates"
-NOT_MADE: Final = "pods-are-not-made"
-NOWHERE: Final = "daemonset-gets-no-pod"
-VOLUMES: Final = "limits-of-volumes-are-not-known"
-PREEMPTS: Final = "pods-are-evicted"
-NO_EXECUTE_EVICTS: Final = "no-execute-evicts"
+TOO_MANY: Final = "unsatisfiable-pod-anti-affinity"
+DEADLOCK: Final = "rollout-deadlock"
+STUCK: Final = "stuck-rollout"
+PENDING: Final = "pending-pods"
+FAILED: Final = "pods-rejected-by-kubelet"
+GATED: Final = "scheduling-gated-pods"
+NOT_MADE: Final = "pods-not-created"
+NOWHERE: Final = "daemonset-without-pods"
+VOLUMES: Final = "unknown-volume-limits"
+PREEMPTS: Final = "pods-evicted"
+NO_EXECUTE_EVICTS: Final = "no-execute-eviction"
 
 RISKS: Final = (
     SHARED_MACHINE,

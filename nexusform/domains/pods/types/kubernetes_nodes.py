@@ -81,7 +81,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     ]
     if not problems and not reading.nodes:
         detail = f"There is no Node in these files. Make one with: {_COMMAND} > cluster.json"
-        problems.append(Problem(("files",), "no-nodes-in-the-files", detail))
+        problems.append(Problem(("files",), "no-nodes-in-files", detail))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     reading.version = str(attributes.get("kubernetes_version") or "")
@@ -121,7 +121,7 @@ def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
         f"known. Print them with: {_COMMAND} > cluster.json"
     )
     summary = f"the files hold no {kinds_text}"
-    return [Problem(("files",), "cluster-is-shown-in-part", detail, Severity.WARNING, brief=summary)]
+    return [Problem(("files",), "incomplete-cluster", detail, Severity.WARNING, brief=summary)]
 
 
 KUBERNETES_NODES: Final = ResourceType(

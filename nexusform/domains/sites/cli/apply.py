@@ -120,7 +120,7 @@ def _open_job(
         detail = (
             "Name the plan: nexusform sites plan -out=FILE makes one, nexusform sites apply FILE applies it."
         )
-        return None, [build_error("approval-is-needed", detail)], {}
+        return None, [build_error("approval-required", detail)], {}
     location = create_context()
     plan, problems = read_fleet_plan(
         arguments.planfile, location, parse_verification(arguments.verify).key_files
@@ -143,11 +143,11 @@ def _open_job(
             "nexusform.sites.hcl, or a file that it reads, is another one than the plan was made of. Sites "
             "whose plan comes to the same are applied as they were approved; waves run as they were planned."
         )
-        problems.append(build_warning("sites-changed-since-the-plan", detail))
+        problems.append(build_warning("sites-changed-since-plan", detail))
     try:
         progress = read_progress(arguments.planfile, plan.identity)
     except FileProblem as problem:
-        return None, [*problems, build_error("the-plan-cannot-be-read", str(problem))], opened.sources
+        return None, [*problems, build_error("unreadable-plan", str(problem))], opened.sources
     waves, wave_problems = _select_waves(arguments, plan, progress)
     problems += wave_problems
     job = _ApplyJob(plan, opened, progress, waves)
@@ -166,7 +166,7 @@ def _select_waves(
     started_wave = progress.find_unfinished()
     if not unfinished_names or (progress.list_lines and not pending_names and not started_wave):
         detail = "All of it was applied already. Plan again to see what else there is to do."
-        return (), [build_error("saved-plan-was-applied-already", detail)]
+        return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in names and arguments.wave not in unfinished_names:
         return (), [_build_already_applied_error(arguments, plan, pending_names or unfinished_names)]
     if started_wave and not arguments.resume:
@@ -174,7 +174,7 @@ def _select_waves(
             f'The wave "{started_wave}" was begun and did not come to its end. '
             f"`nexusform sites apply -resume {arguments.planfile}` goes on with it."
         )
-        return (), [build_error("fleet-apply-was-begun-before", detail)]
+        return (), [build_error("sites-apply-already-started", detail)]
     if not started_wave and arguments.resume and len(unfinished_names) == len(names):
         return (), [build_error("nothing-to-resume", "No apply of this plan was begun.")]
     if not arguments.wave:
@@ -191,7 +191,7 @@ def _select_waves(
             f'The wave "{pending_names[0]}" comes before "{arguments.wave}" and was not applied yet. To do '
             f"without it, plan -wave={arguments.wave} alone."
         )
-        return (), [build_error("wave-was-stopped", detail)]
+        return (), [build_error("stopped-wave", detail)]
     return (plan.find_wave(arguments.wave),), []
 
 
@@ -206,7 +206,7 @@ def _build_already_applied_error(
         f"-wave={pending_names[0]} "
         f"{arguments.planfile}` goes on."
     )
-    return build_error("wave-was-applied-already", detail)
+    return build_error("wave-already-applied", detail)
 
 
 def _apply_job(
@@ -222,7 +222,7 @@ def _apply_job(
         try:
             return fleet_apply, apply_waves(fleet_apply, job.waves)
         except FileProblem as problem:
-            screen.print_diagnostics([build_error("wave-was-stopped", str(problem))], {})
+            screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})
     return None, None
 
 

@@ -114,7 +114,7 @@ def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagn
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
     if arguments.out and (reason := explain_unwritable(arguments.out)):
-        return None, [build_error("the-plan-cannot-be-saved", reason)]
+        return None, [build_error("plan-save-failed", reason)]
     return create_signer(arguments.sign, create_context().confinement) if arguments.sign else (None, [])
 
 

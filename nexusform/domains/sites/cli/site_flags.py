@@ -38,7 +38,7 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
         try:
             check_engine(self.engine)
         except EngineError as problem:
-            screen.print_diagnostics([build_error("engine-cannot-be-used", str(problem))], {})
+            screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
             return False
         return True
 
@@ -50,7 +50,7 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
             engine = make_engine(self.engine, os.environ, self.workers)
             yield engine
         except EngineError as problem:
-            screen.print_diagnostics([build_error("engine-cannot-be-used", str(problem))], {})
+            screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
             if engine is None:
                 yield None
         finally:

@@ -101,12 +101,12 @@ def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
             findings.append(_build_finding(site, site_diagnostic))
         if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED) and not site.result.diagnostics:
             findings.append(
-                _build_finding(site, SiteDiagnostic("error", "site-is-refused", "", site.result.reason))
+                _build_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason))
             )
         elif compute_site_impact(site.result) is Impact.LOSES and site.result.status is SiteStatus.PLANNED:
             loss_text = "; ".join((*list_losses(site.result), *site.result.redundancy_lost))
             loss_diagnostic = SiteDiagnostic(
-                "warning", "site-loses-what-runs", "", f"{loss_text}.", level=Level.WARNING.value
+                "warning", "site-loses-workloads", "", f"{loss_text}.", level=Level.WARNING.value
             )
             findings.append(_build_finding(site, loss_diagnostic))
     return findings

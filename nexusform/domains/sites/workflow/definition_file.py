@@ -189,7 +189,7 @@ def _add_site(
     if earlier is not None:
         location = describe_span(earlier.span)
         detail = f'A site "{site.name}" was already given at {location}. Every site needs a name of its own.'
-        problems.append(build_error("site-given-twice", detail, site.span))
+        problems.append(build_error("duplicate-site-argument", detail, site.span))
     else:
         sites[site.name] = site
     if site.wave not in wave_names:
@@ -231,7 +231,7 @@ def _find_shared_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
                 f'"{earlier.name}" and "{site.name}" would keep their states at the same place. Let the '
                 'settings of the backend hold the name: path = "states/${site.name}.nfstate".'
             )
-            yield build_error("sites-share-a-state", detail, site.span)
+            yield build_error("shared-site-state", detail, site.span)
 
 
 # --- waves -------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
     backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown([inputs, labels, settings]):
         detail = "It holds something that is not known before anything is applied, such as timestamp()."
-        problems.append(build_error("value-is-not-known", detail, inputs_span))
+        problems.append(build_error("unknown-value", detail, inputs_span))
     reading.problems += problems
     if has_errors(problems):
         return None
@@ -488,7 +488,7 @@ def _check_source(name: str, source: Any, block: _SiteBlock, reading: _FileReadi
         return
     if "://" in source or "::" in source:
         detail = f'"{source}" is no local directory. Sources of sites are local paths such as "./site".'
-        yield build_error("source-is-not-local", detail, span)
+        yield build_error("remote-module-source", detail, span)
         return
     root = os.path.realpath(reading.root)
     real = os.path.realpath(Path(reading.root, source))
@@ -498,7 +498,7 @@ def _check_source(name: str, source: Any, block: _SiteBlock, reading: _FileReadi
             f'"{source}" leads out of the directory of {FILE_NAME}. Whoever runs the command may allow it: '
             "-allow-source=DIR."
         )
-        yield build_error("source-outside-of-the-tree", detail, span)
+        yield build_error("source-outside-root", detail, span)
 
 
 def _read_backend(

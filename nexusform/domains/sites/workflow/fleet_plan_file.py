@@ -56,7 +56,7 @@ def save_fleet_plan(
         )
     except (OSError, FileProblem) as problem:
         message = problem.strerror if isinstance(problem, OSError) else problem
-        return [build_error("the-plan-cannot-be-saved", f'"{path}" cannot be written: {message}')]
+        return [build_error("plan-save-failed", f'"{path}" cannot be written: {message}')]
     return []
 
 
@@ -103,7 +103,7 @@ def sign_fleet_plan(path: str, key_file: str, location: CommandContext) -> list[
     except plan_file.CorruptArchiveError:
         return [_build_torn_problem(path)]
     except FileProblem as problem:
-        return [build_error("the-plan-cannot-be-read", str(problem))]
+        return [build_error("unreadable-plan", str(problem))]
 
 
 def read_fleet_plan(
@@ -119,7 +119,7 @@ def read_fleet_plan(
     except plan_file.CorruptArchiveError:
         return None, [_build_torn_problem(path)]
     except FileProblem as problem:
-        return None, [build_error("the-plan-cannot-be-read", str(problem))]
+        return None, [build_error("unreadable-plan", str(problem))]
     problems: list[Diagnostic] = []
     for key in key_files:
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
@@ -165,7 +165,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
         ) from None
     if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
         detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
-        raise DiagnosticsError(build_error("plan-of-a-newer-nexusform", detail))
+        raise DiagnosticsError(build_error("newer-plan-format", detail))
     return manifest.plan
 
 

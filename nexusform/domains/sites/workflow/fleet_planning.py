@@ -143,7 +143,7 @@ def plan_fleet(
         except OSError as problem:
             detail = f'Plans cannot be gathered in "{spool}": {problem.strerror}.'
             return PlanningResult(
-                _build_plan(definition, fleet, {}), (build_error("the-plan-cannot-be-saved", detail),)
+                _build_plan(definition, fleet, {}), (build_error("plan-save-failed", detail),)
             )
         fleet = replace(fleet, spool=str(spool))
     results: dict[str, SiteResult] = {}
@@ -168,7 +168,7 @@ def plan_fleet(
         on_plan(fleet_plan)
         problems = check_order(definition, {site.name: site.dependencies for site in fleet_plan.sites})
         if remaining:
-            problems.append(build_error("planning-was-interrupted", "Not all sites were planned."))
+            problems.append(build_error("planning-interrupted", "Not all sites were planned."))
         if out and not has_errors(problems):
             problems += save_fleet_plan(fleet_plan, spool, out, location.get_max_file_size(), signer)
         return PlanningResult(fleet_plan, tuple(problems))

@@ -32,7 +32,7 @@ def check_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence
         return [build_error("cycle", detail, spans[cycle[0]])]
     return [
         build_error(
-            "site-waits-for-a-later-wave",
+            "site-in-later-wave",
             f'The site "{name}" (wave "{waves[name]}") reads the state of "{other}", which is applied later, '
             f'in the wave "{waves[other]}". Put it into that wave or a later one.',
             spans[name],

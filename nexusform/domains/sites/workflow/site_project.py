@@ -209,7 +209,7 @@ def open_state(
     """
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
-        return None, [build_error("remote-address-is-not-allowed", rejection, site.span)]
+        return None, [build_error("remote-address-not-allowed", rejection, site.span)]
     settings = configuration.settings if configuration else None
     choice = BackendChoice(site.backend, site.settings, {})
     backend, problems = open_choice(choice, settings, replace(location, directory=fleet.root))

@@ -135,7 +135,7 @@ def _run_replay(question: Question, site: SiteEntry, run: Run) -> SiteResult:
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
     if not reconciliation.replays and not has_errors(problems):
         detail = f'"{source}" shows no site that the state of "{site.name}" has.'
-        problems.append(build_error("reading-what-stands-failed", detail))
+        problems.append(build_error("refresh-failed", detail))
     if has_errors(problems):
         return build_rejected_result(site.name, problems)
     findings = tuple(

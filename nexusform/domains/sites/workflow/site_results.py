@@ -27,7 +27,7 @@ from nexusform.rendering.report.entries import Finding, collect_findings
 from nexusform.rendering.report.overview import compute_impact
 from nexusform.workflow.runs.run import Run
 
-LOCKED: Final = "error-acquiring-the-state-lock"
+LOCKED: Final = "state-lock-error"
 _LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 
 

@@ -15,7 +15,7 @@ from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_lim
 from nexusform.workflow.runs.run import Run
 from nexusform.workflow.states.state_commands import check_lineage
 
-_ID = "state-waits-to-be-saved"
+_ID = "unsaved-state"
 
 
 def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
@@ -52,5 +52,5 @@ def save_unsaved_state(run: Run) -> list[Diagnostic]:
         Path(location.rescue_path).unlink()
     except (BackendProblem, OSError) as problem:
         detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'
-        return [build_error("the-state-could-not-be-saved", detail)]
+        return [build_error("state-save-failed", detail)]
     return []

@@ -37,7 +37,7 @@ class WaveStop(Struct, frozen=True):
     """Reason of a stop, id of its diagnostic, and whether -resume can continue."""
 
     reason: str
-    id: str = "wave-was-stopped"
+    id: str = "stopped-wave"
     is_resumable: bool = True
 
 

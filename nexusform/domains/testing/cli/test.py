@@ -124,7 +124,7 @@ def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
         write_output(path, testing_results.render_test_junit(files).encode())
     except OSError as problem:
         detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [build_error("the-junit-report-cannot-be-written", detail)]
+        return [build_error("unwritable-junit-report", detail)]
     return []
 
 

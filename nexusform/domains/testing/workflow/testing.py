@@ -215,7 +215,7 @@ class _FileRunner:
         if configuration is None or has_errors(new_problems):
             detail = f'The module in "{directory}" cannot be run.'
             problems.append(
-                build_error("module-of-run-block-in-error", detail, block.source_span, block=block.header)
+                build_error("run-block-module-error", detail, block.source_span, block=block.header)
             )
             return None
         self.result.sources.update(configuration.files)

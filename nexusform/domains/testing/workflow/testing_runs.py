@@ -265,7 +265,7 @@ class RunExecutor(Struct):
                 "not be carried out. Use command = plan where planning is expected to fail."
             )
             problems.append(
-                build_error("expected-failure-while-planning", detail, block.span, block=block.header)
+                build_error("expected-failure-in-plan", detail, block.span, block=block.header)
             )
         is_unmet = bool(missing_failures) and not any(
             d.severity is Severity.ERROR and d not in missing_failures for d in problems

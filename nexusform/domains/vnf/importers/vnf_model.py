@@ -20,11 +20,11 @@ SCOPES: Final = (MACHINE, RACK, SITE)
 # Upper bound of VMs in a VNF: larger numbers are mistakes.
 MAX_INSTANCES: Final = 10_000
 
-CORRECTED: Final = "document-read-with-a-correction"
+CORRECTED: Final = "corrected-document"
 IGNORED: Final = "not-read-for-placement"
 NOT_GIVEN: Final = "nested-template-not-given"
 CONTRADICTORY: Final = "contradictory-documents"
-WITHOUT_A_NUMBER: Final = "number-of-servers-without-a-value"
+WITHOUT_A_NUMBER: Final = "unknown-server-count"
 INVALID_DOCUMENT: Final = "invalid-vnf-document"
 
 
@@ -173,7 +173,7 @@ def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) ->
     levels = [known_level.name for known_level in vnf.levels]
     if level and level not in levels:
         detail = f'There is no instantiation level "{level}".{_format_known_names(level, levels)}'
-        problems.append(Problem(("instantiation_level",), "unknown-size-of-the-vnf", detail))
+        problems.append(Problem(("instantiation_level",), "unknown-vnf-size", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():
         aspect = aspects.get(name)

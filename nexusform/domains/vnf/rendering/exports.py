@@ -19,7 +19,7 @@ def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
             "A placement constraint lets two VNFCs share a place or not, so what is written is stricter than "
             f"the plan: {format_first(grants.inexact_rules, 5)}."
         )
-        problems.append(build_warning("not-said-in-the-export", detail))
+        problems.append(build_warning("missing-in-export", detail))
     if not grants.requests:
         return "", problems
     return json.dumps(grants.requests, indent=2, ensure_ascii=False) + "\n", problems

@@ -87,8 +87,8 @@ _OPERATION_BY_TRIGGER: Final = {
     "scale_out": SCALED,
     SCALED: SCALED,
 }
-UNSATISFIABLE: Final = "anti-affinity-cannot-be-met"
-TOO_LARGE: Final = "anti-affinity-cannot-be-met-at-the-largest-scale"
+UNSATISFIABLE: Final = "unsatisfiable-anti-affinity"
+TOO_LARGE: Final = "unsatisfiable-scaled-anti-affinity"
 
 VNFC: Final = ObjectType.create(
     {
@@ -257,7 +257,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         bound = "least" if clamped.applied > clamped.requested else "most"
         yield Problem(
             get_document_path(vdu.origin.file),
-            "size-outside-of-the-vdu-s-bounds",
+            "vdu-size-bounds",
             f'{vdu.origin}: the size asked for gives "{clamped.vdu}" {clamped.requested} VMs, and its '
             f"profile allows at "
             f"{bound} {clamped.applied}; {clamped.applied} are placed.",

@@ -321,7 +321,7 @@ def resolve_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) ->
 
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
-    """Return the problem of a VDU without a size."""
+    """Return the problem of a VDU without size."""
     if vcpus is None and memory is None:
         missing_text = "vCPUs and no memory"
     else:
@@ -329,7 +329,7 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     return Problem(
         ("vdu", vdu.name),
-        "vdu-without-a-size",
+        "vdu-without-size",
         f'The documents give no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a block '
         f'vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.',
     )

@@ -70,7 +70,7 @@ from nexusform.state.objects import InstanceState, ObjectState
 _MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
 
 # Plan warnings contained in the answer as data.
-_WARNINGS_AS_DATA: Final = ("placement-is-not-fulfilled", "a-fresh-schedule-would-choose-otherwise")
+_WARNINGS_AS_DATA: Final = ("unfulfilled-placement", "schedule-drift")
 
 
 class PlacementState(Struct, frozen=True):

@@ -103,7 +103,7 @@ def _build_unknown_facts(answer: CapacityAnswer) -> Iterable[str]:
         )
     if answer.overfull:
         names = format_list(answer.overfull, 5)
-        yield f"These VMs do not fit into the cells of {names} in any way: counted as full."
+        yield f"These Insufficient capacity into the cells of {names} in any way: counted as full."
     if answer.unplaced:
         verb = select_form(len(answer.unplaced), "VM has", "VMs have")
         names = format_list(answer.unplaced, 5)

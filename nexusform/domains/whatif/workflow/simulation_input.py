@@ -146,7 +146,7 @@ def _find_unknown_nodes(source: SimulationInput) -> Iterator[Diagnostic]:
                 "of what is asked, neither by name nor by provider id: what they take of machines is "
                 "not counted."
             )
-            yield build_warning("node-without-a-vm", detail)
+            yield build_warning("node-without-vm", detail)
 
 
 def _read_state_input(location: CommandContext) -> SimulationInput:
@@ -175,12 +175,12 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     try:
         location = build_plan_context(location, saved.plan)
     except ValueError as problem:
-        return SimulationInput(diagnostics=(*problems, build_error("the-plan-cannot-be-read", str(problem))))
+        return SimulationInput(diagnostics=(*problems, build_error("unreadable-plan", str(problem))))
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
     if saved.plan.errored:
         detail = "A plan with errors cannot be simulated. Mend them and plan again."
-        problems.append(build_error("saved-plan-has-errors", detail))
+        problems.append(build_error("errored-saved-plan", detail))
     if location.variables:
         configuration, _ = load_project_configuration(location)
         if configuration is not None:

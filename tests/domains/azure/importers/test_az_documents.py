@@ -105,7 +105,7 @@ def test_sites_are_told_apart_by_their_location() -> None:
     }
     sites, findings = read_sites(documents)
     # The pools of each site come from its nodes, since none were captured.
-    assert [finding.id for finding in findings] == [*["derived-at-reading"] * 2, "not-captured"]
+    assert [finding.id for finding in findings] == [*["derived-value"] * 2, "not-captured"]
     assert [(site.name, [m.name for m in site.inventory.machines]) for site in sites] == [
         ("lon1", ["lon-m"]),
         ("par1", ["par-m"]),
@@ -163,7 +163,7 @@ def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
         ]
     }
     (site,), findings = read_sites(documents)
-    assert [finding.id for finding in findings] == ["derived-at-reading"]
+    assert [finding.id for finding in findings] == ["derived-value"]
     assert site.name == "lon1"
     assert [(one.name, one.availability_zone) for one in site.inventory.racks] == [("r1", "1")]
     assert [(one.name, one.machine_sku, one.roles) for one in site.inventory.machines] == [
@@ -179,7 +179,7 @@ def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
     both["racks"].append(("copy.json", json.dumps(RACKS).encode()))
     both["any"] = [("all.json", json.dumps(typed).encode())]
     items = read_items(both, findings)
-    assert [finding.id for finding in findings] == ["resources-twice"]
+    assert [finding.id for finding in findings] == ["duplicate-inventory-resources"]
     assert len(items.list_resources("racks")) == 4  # what differs stands beside: who reads it says so
 
 

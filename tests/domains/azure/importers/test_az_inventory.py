@@ -90,7 +90,7 @@ def read(**kinds: Any) -> tuple[AzInventory, tuple[Problem, ...]]:
 def without_captures(answer: Read) -> Read:
     """The answer without what is said of kinds that these small exports lack."""
     inventory, findings = answer
-    lacking = {NOT_CAPTURED, "missing-file", "derived-at-reading"}
+    lacking = {NOT_CAPTURED, "missing-file", "derived-value"}
     return inventory, tuple(f for f in findings if f.id not in lacking)
 
 
@@ -229,7 +229,7 @@ class TestWorkloads:
     def test_unscheduled_nodes_have_no_placement(self) -> None:
         inventory, findings = read(kubernetes_clusters=[cluster(node("n", None))])
         assert inventory.clusters[0].nodes[0].placement is None
-        assert [(f.id, f.severity) for f in findings] == [("vms-without-a-machine", Severity.WARNING)]
+        assert [(f.id, f.severity) for f in findings] == [("vms-without-machine", Severity.WARNING)]
         assert findings[0].detail.startswith("1 VM of the export is on no machine: n. The room")
 
     def test_persistent_disks_do_not_live_on_the_machine(self) -> None:
@@ -266,7 +266,7 @@ class TestWorkloads:
     def test_more_than_the_machine_has_is_said_once(self) -> None:
         many = [node(f"n{i}", "m1") for i in range(6)]
         _, findings = read(kubernetes_clusters=[cluster(*many)])
-        assert [(f.id, f.severity) for f in findings] == [("machine-more-than-full", Severity.WARNING)]
+        assert [(f.id, f.severity) for f in findings] == [("overcommitted-machine", Severity.WARNING)]
 
     def test_vm_on_a_machine_that_is_not_listed(self) -> None:
         inventory, (finding,) = read(virtual_machines=[vm("v", "m9")])
@@ -376,7 +376,7 @@ def told(answer: Read) -> Read:
     """The answer, after a look that its findings are bounded and each says where and what."""
     findings = answer[1]
     assert len(findings) <= MAX_FINDINGS + 1
-    assert all((f.file or f.id == "which-site") and f.id and f.detail for f in findings)
+    assert all((f.file or f.id == "ambiguous-site") and f.id and f.detail for f in findings)
     return answer
 
 

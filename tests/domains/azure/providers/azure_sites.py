@@ -155,7 +155,7 @@ class Told:
         captured = self.capsys.readouterr()
         self.text = captured.out + captured.err
         self.said = " ".join(self.text.replace("│", " ").split())
-        self.alarmed = words[0] == "apply" and code == 2 and "Sure claims broke" in self.said
+        self.alarmed = words[0] == "apply" and code == 2 and "Wrong certain predictions" in self.said
         return 0 if self.alarmed else code
 
     def changes(self) -> list[tuple[str, str]]:

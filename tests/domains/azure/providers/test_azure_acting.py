@@ -119,7 +119,7 @@ def test_what_was_sent_is_not_lost_when_azure_cannot_be_asked_about_it(
     write(NEW)
     server.site.faults = Faults(polls=2, errors=(status,) * 60)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
-    assert "Error: The apply waits" in nexusform.said, nexusform.said
+    assert "Error: Apply waiting" in nexusform.said, nexusform.said
     server.site.faults = Faults()
     assert nexusform("apply", "-resume") == 0, nexusform.said
     assert len(server.site.taken) == len(set(server.site.taken))
@@ -208,10 +208,10 @@ def test_one_node_is_made_anew_by_a_person(nexusform: Told, server: ArmServer) -
     assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
     assert f"kubectl cordon {node} kubectl drain {node}" in nexusform.said
     assert f"kubectl delete node {node}" in nexusform.said
-    assert "Error: The apply waits" in nexusform.said
+    assert "Error: Apply waiting" in nexusform.said
     assert "Steps: 0 done, 0 failed, 1 waiting, 1 skipped." in nexusform.said
     assert nexusform("apply", "-resume") == 1  # nobody did it yet
-    assert "Error: The apply waits" in nexusform.said
+    assert "Error: Apply waiting" in nexusform.said
     assert nexusform.changes() == []
     server.site.delete_node(node)
     assert nexusform("apply", "-resume") == 0, nexusform.said

@@ -129,13 +129,13 @@ HISTORIES |= {
         change="new", faults=Faults(halves=3, polls=3), said=(), code=0, sent=3
     ),
     "upgrade, Azure is gone once it was sent": History(
-        change="upgrade", faults=Faults(leaves=True, polls=3), said=("The apply waits",)
+        change="upgrade", faults=Faults(leaves=True, polls=3), said=("Apply waiting",)
     ),
     "upgrade, Azure is gone": History(
         change="upgrade", faults=Faults(gone=True), said=("Azure cannot be read",), sent=0
     ),
     "upgrade, the operation may not be looked at": History(
-        change="upgrade", faults=Faults(polls=2, errors=(403,) * 60), said=("The apply waits",)
+        change="upgrade", faults=Faults(polls=2, errors=(403,) * 60), said=("Apply waiting",)
     ),
     "scale-out, nodes never come": History(
         change="scale-out",
@@ -175,7 +175,7 @@ def test_a_history_in_which_azure_says_no(
     assert code == history.code, nexusform.text
     for words in history.said:
         assert words in nexusform.said, nexusform.said
-    told, waits = told_of(nexusform.said), "The apply waits" in nexusform.said
+    told, waits = told_of(nexusform.said), "Apply waiting" in nexusform.said
     assert len(server.site.taken) == history.sent, nexusform.changes()
     nothing_is_sent_twice(server)
     nothing_that_stands_is_tainted()

@@ -89,7 +89,7 @@ def test_what_becomes_of_a_pool_of_its_own_is_seen(capsys: pytest.CaptureFixture
     path.write_text(json.dumps(document))
     code, out = told(capsys, "apply", "-auto-approve")
     assert code == 2, out
-    assert "Sure claims broke" in out, "the new node stands beside another one of its pool"
+    assert "Wrong certain predictions" in out, "the new node stands beside another one of its pool"
     assert "No changes." in told(capsys, "plan")[1]
 
 

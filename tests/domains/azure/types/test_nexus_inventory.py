@@ -143,7 +143,7 @@ class TestAge:
     def test_unknown(self) -> None:
         files = {"r.json": b"[]", "m.json": b"[]"}
         _, (problem,) = read(files, racks_file="r.json", bare_metal_machines_file="m.json", max_age="1h")
-        assert problem.id == "age-of-the-inventory-unknown"
+        assert problem.id == "unknown-inventory-age"
 
 
 class TestFiles:
@@ -209,7 +209,7 @@ class TestFiles:
                 text = text.replace(old, new)
             both |= {name: content, name.replace("export/", "export/other_"): text.encode()}
         _, problems = read(both)
-        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == ["which-site"]
+        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == ["ambiguous-site"]
         one, problems = read(both, directory="export", site="osl1")
         assert problems == []
         assert len(one["machines"]) == 18

@@ -191,7 +191,7 @@ def test_pools_that_were_not_captured_are_changed_where_nodes_show_it(
     CLUSTERS.write_text(json.dumps({"value": [cluster]}))
     code, out = told(capsys, "apply", "-auto-approve")
     assert code == 2, out
-    assert "Sure claims broke" in out, "the new node stands beside another one of its pool"
+    assert "Wrong certain predictions" in out, "the new node stands beside another one of its pool"
     assert "No changes." in planned(capsys)
 
 

@@ -170,9 +170,9 @@ def test_a_stack_without_its_what_if_tells_nothing(capsys: pytest.CaptureFixture
 def test_a_cluster_comes_before_its_pool_anyway(capsys: pytest.CaptureFixture[str]) -> None:
     pools = [f"{NEW}/agentPools/{name}" for name in ("x", "y")]
     made = [one(NEW, "Create", body(NEW, PARTS)), *(one(each, "Create", body(each, LARGE)) for each in pools)]
-    assert "creation-order-open" not in ids_of(predict(capsys, what_if(*made[:2])))
+    assert "ambiguous-creation-order" not in ids_of(predict(capsys, what_if(*made[:2])))
     answer = predict(capsys, what_if(*made))
-    assert "creation-order-open" in ids_of(answer)
+    assert "ambiguous-creation-order" in ids_of(answer)
     assert "does not say in which order 3 objects are made" in json.dumps(answer[1]) + answer[2]
 
 

@@ -277,7 +277,7 @@ def test_a_comment_on_a_plan_of_other_things_says_that_nothing_is_foretold(
     write()
     code, out, _ = predict(capsys, "-report=markdown:-")
     assert code == 0
-    assert "nothing-to-foretell: There is nothing of Microsoft.NetworkCloud in plan.json" in out
+    assert "nothing-to-predict: There is nothing of Microsoft.NetworkCloud in plan.json" in out
 
 
 def test_a_location_of_the_same_name_elsewhere_is_told_by_its_id(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def planned(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, st
 def warnings_of(plan: str) -> list[dict[str, Any]]:
     """What a plan warns of that runs out."""
     diagnostics = json.loads(Path(plan).read_text())["diagnostics"]
-    return [each for each in diagnostics if each["id"] == "runs-out-beside-machines"]
+    return [each for each in diagnostics if each["id"] == "exhausted-site-resources"]
 
 
 @pytest.fixture(name="site")

@@ -29,9 +29,9 @@ MEMBERS = (
         nodes(9),
     )
 )
-SLIP = "Read with a correction"
+SLIP = "Corrected manifest"
 OLD = "Older property name"
-SHORT = "Placement is not fulfilled"
+SHORT = "Unfulfilled placement"
 CASES = {
     "pick-fixed": (["cluster1", "cluster2"], []),
     "pick-all": (["cluster1"], []),
@@ -69,7 +69,7 @@ def test_a_document_is_read_as_printed(name: str) -> None:
     result = good(plan(text))
     told = []
     for each in warnings(result):
-        if each.id == "selector-selects-nothing":
+        if each.id == "empty-resource-selection":
             continue  # the documents do not print the objects
         lines = re.findall(r"^manifest:([0-9]+): ", each.detail, re.MULTILINE) or ["0"]
         told += [(each.summary, int(line)) for line in lines]

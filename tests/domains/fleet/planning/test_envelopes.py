@@ -67,7 +67,7 @@ def test_an_object_of_elsewhere_in_an_envelope_stops_the_rollout(inside: str, sa
     state = state_of(text("{name: inside, namespace: web}"))
     result = good(plan(text(inside), state))
     kinds = {warning.id for warning in warnings(result)}
-    assert {"envelope-cannot-be-opened", "rollout-does-not-complete"} <= kinds
+    assert {"envelope-cannot-be-opened", "incomplete-rollout"} <= kinds
     broken = applied(result, state)
     assert {name: each["resource_snapshot"] for name, each in bindings(broken).items()} == {
         "m1": 1,

@@ -18,14 +18,14 @@ HERE = Placement("rack1-bm01", "rack1", "1", (0,))
 NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")
 PENDING = PodLocation("east", state="Pending")
 
-SHARED_MEMBERS = "members-of-a-placement-share-machines"
+SHARED_MEMBERS = "placement-members-share-machines"
 KINDS = (
-    "read-with-a-correction",
-    "object-has-another-owner",
-    "rollout-will-hang",
-    "pods-stay-pending",
-    "anti-affinity-of-pods-cannot-be-met",
-    "pods-share-a-machine",
+    "corrected-manifest",
+    "object-owned-by-another",
+    "rollout-deadlock",
+    "pending-pods",
+    "unsatisfiable-pod-anti-affinity",
+    "pods-share-machine",
     SHARED_MEMBERS,
 )
 
@@ -50,18 +50,18 @@ def _held(plan: Plan) -> tuple[bool, ...]:
     ("row", "caused"),
     [
         (_row("pod", "keep", PENDING, PENDING), set()),
-        (_row("pod", "move", PENDING, PENDING), {"rollout-will-hang"}),
-        (_row("pod", "place", None, NODE), {"rollout-will-hang", "pods-share-a-machine"}),
+        (_row("pod", "move", PENDING, PENDING), {"rollout-deadlock"}),
+        (_row("pod", "place", None, NODE), {"rollout-deadlock", "pods-share-machine"}),
         (
             _row("pod", "place", None, PENDING),
-            {"rollout-will-hang", "pods-stay-pending", "anti-affinity-of-pods-cannot-be-met"},
+            {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
         ),
         (
             _row("pod", "move", NODE, PENDING),
-            {"rollout-will-hang", "pods-stay-pending", "anti-affinity-of-pods-cannot-be-met"},
+            {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
         ),
-        (_row("vm", "place", None, HERE), {"rollout-will-hang", "pods-share-a-machine", SHARED_MEMBERS}),
-        (_row("vm", "remove", HERE, None), {"rollout-will-hang"}),
+        (_row("vm", "place", None, HERE), {"rollout-deadlock", "pods-share-machine", SHARED_MEMBERS}),
+        (_row("vm", "remove", HERE, None), {"rollout-deadlock"}),
     ],
 )
 def test_a_warning_is_caused_by_what_can_bring_it_about(row: PlacementChange, caused: set[str]) -> None:
@@ -71,7 +71,7 @@ def test_a_warning_is_caused_by_what_can_bring_it_about(row: PlacementChange, ca
 def test_what_blocks_say_is_caused_by_them_alone() -> None:
     change = Change(OTHER, Action.UPDATE, {}, {}, "simulated", 1, 1)
     assert not _caused(Plan(changes=(change,)))
-    own = {"object-has-another-owner", "rollout-will-hang"}
+    own = {"object-owned-by-another", "rollout-deadlock"}
     assert _caused(Plan(changes=(replace(change, address=WEB),))) == own
     moved = replace(change, address=WEB, action=Action.NO_OP, previous_address=OTHER)
     assert _caused(Plan(changes=(moved,))) == own
@@ -87,16 +87,16 @@ def test_what_documents_say_is_caused_by_another_text() -> None:
         1,
         1,
     )
-    assert "read-with-a-correction" not in _caused(Plan(changes=(followed,)))
+    assert "corrected-manifest" not in _caused(Plan(changes=(followed,)))
     rewritten = replace(followed, after={"manifest": "b"})
-    assert "read-with-a-correction" in _caused(Plan(changes=(rewritten,)))
+    assert "corrected-manifest" in _caused(Plan(changes=(rewritten,)))
     created = replace(followed, action=Action.CREATE, before=None)
-    assert "read-with-a-correction" in _caused(Plan(changes=(created,)))
+    assert "corrected-manifest" in _caused(Plan(changes=(created,)))
 
 
 def test_nothing_held_before_a_first_plan_and_no_error_ever_does() -> None:
-    corrected = build_warning("read-with-a-correction", "One slip.", address=str(WEB))
+    corrected = build_warning("corrected-manifest", "One slip.", address=str(WEB))
     assert _held(Plan(serial=1, diagnostics=(corrected,))) == (True,)
     assert _held(Plan(diagnostics=(corrected,))) == (False,)
-    refused = build_error("read-with-a-correction", "One slip.", address=str(WEB))
+    refused = build_error("corrected-manifest", "One slip.", address=str(WEB))
     assert _held(Plan(serial=1, diagnostics=(refused,))) == (False,)

@@ -44,7 +44,7 @@ def taking_over(how: str, *, shared: bool = False) -> str:
 
 
 def owned(result_warnings: list[Diagnostic]) -> list[str]:
-    return [w.detail for w in result_warnings if w.id == "object-has-another-owner"]
+    return [w.detail for w in result_warnings if w.id == "object-owned-by-another"]
 
 
 def last_condition(state: State, address: str) -> tuple[str, str, str]:
@@ -240,7 +240,7 @@ def test_a_placement_that_begins_to_select_a_reserved_namespace_is_left_as_it_is
 def test_a_selector_that_selects_nothing_is_told() -> None:
     other = placement().replace('name    = "web"', 'name    = "wbe"')
     (warning,) = warnings(good(plan(FLEET + other)))
-    assert warning.id == "selector-selects-nothing"
+    assert warning.id == "empty-resource-selection"
     assert "v1 Namespace wbe selects nothing" in warning.detail
 
 
@@ -256,7 +256,7 @@ resource "fleet_resource_placement" "n" {
 }
 """
     (warning,) = warnings(good(plan(FLEET + namespaced)))
-    assert warning.id == "namespace-is-not-on-the-cluster"
+    assert warning.id == "missing-cluster-namespace"
     assert "the namespace web to c1" in warning.detail
     only = placement().replace('name    = "web"', 'name    = "web"\n    selection_scope = "NamespaceOnly"')
     assert warnings(good(plan(FLEET + namespaced + only))) == []

@@ -140,7 +140,7 @@ def test_a_budget_refuses_an_eviction() -> None:
     state = state_of(text)
     result = good(plan(text + eviction("c4"), state))
     assert moves(result) == {}
-    assert [w.summary for w in warnings(result)] == ["Eviction is not executed"]
+    assert [w.summary for w in warnings(result)] == ["Eviction not executed"]
     assert attributes(applied(result, state), P)["evictions"][0]["executed"] is False
 
 
@@ -164,7 +164,7 @@ def test_an_override_rolls_out_to_its_clusters_only() -> None:
 def test_an_override_that_fails_is_told() -> None:
     text = FLEET + placement(pick_n(1)) + override("x").replace("/data/colour", "/data/missing")
     result = good(plan(text))
-    assert [w.summary for w in warnings(result)] == ["Overrides cannot be applied"]
+    assert [w.summary for w in warnings(result)] == ["Override failure"]
     conditions = attributes(applied(result), P)["conditions"]
     assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
 
@@ -198,7 +198,7 @@ def test_labels_of_members_bring_overrides_with_the_next_change() -> None:
     relabelled = text.replace(member("c3", {"ring": "3"}), member("c3", {"ring": "9"}))
     result = good(plan(relabelled, state))
     assert moves(result) == {}
-    assert "override-waits-for-the-next-change" in [each.id for each in warnings(result)]
+    assert "override-effective-next-change" in [each.id for each in warnings(result)]
     after = applied(result, state)
     assert colours(after) == colours(state)
     last = good(plan(relabelled.replace("colour: blue", "colour: green"), after))
@@ -329,7 +329,7 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
     row = binding_rows(result)["c3"]
     assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
-    assert [w.summary for w in warnings(result)] == ["Staged run waits for an approval"]
+    assert [w.summary for w in warnings(result)] == ["Staged run awaiting approval"]
     state = applied(result, state)
     assert {c: b["state"] for c, b in bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
     assert is_empty(plan(text + run(), state))
@@ -439,7 +439,7 @@ def test_a_run_is_stuck_where_overriding_fails() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + override("x", "c4")
     failing = text.replace("/data/colour", "/data/missing")
     result = good(plan(failing + run('state = "Run"\n  approvals = ["r-after-one"]')))
-    assert "Staged run is stuck" in [w.summary for w in warnings(result)]
+    assert "Stuck staged run" in [w.summary for w in warnings(result)]
     assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
     states = {c: b["state"] for c, b in bindings(applied(result)).items()}
     assert states == {"c3": "Scheduled", "c4": "Bound"}
@@ -451,7 +451,7 @@ def test_a_run_takes_a_snapshot_or_names_one() -> None:
     assert bindings(state)["c4"]["resource_snapshot"] == 0
     unknown = 'state = "Run"\n  resource_snapshot_index = "5"'
     result = good(plan(text + run(unknown)))
-    assert [w.summary for w in warnings(result)] == ["Staged run cannot begin"]
+    assert [w.summary for w in warnings(result)] == ["Blocked staged run"]
     assert "no resourceSnapshots with index `5` found for placement `p`" in warnings(result)[0].detail
     assert {b["resource_snapshot"] for b in bindings(applied(result)).values()} == {None}
 
@@ -463,7 +463,7 @@ def test_a_run_is_aborted_once_the_policy_changed() -> None:
     state = applied(good(plan(fewer + run(), state)), state)
     before = bindings(state)
     result = good(plan(fewer + run('state = "Run"\n  approvals = ["r-after-one"]'), state))
-    assert [w.summary for w in warnings(result)] == ["Staged run is aborted"]
+    assert [w.summary for w in warnings(result)] == ["Aborted staged run"]
     assert moves(result) == {}
     assert bindings(applied(result, state)) == before
     other = run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
@@ -487,7 +487,7 @@ def test_a_stalled_rollout_leaves_what_it_could_not_move() -> None:
     state = state_of(text)
     slowed = FLEET.replace("blue", "red") + placement(pick_n(2), slow)
     result = good(plan(slowed, state))
-    assert "Rollout does not complete" in [w.summary for w in warnings(result)]
+    assert "Incomplete rollout" in [w.summary for w in warnings(result)]
     state = applied(result, state)
     assert {b["resource_snapshot"] for b in bindings(state).values()} == {0}
     assert is_empty(plan(slowed, state))
@@ -569,7 +569,7 @@ resource "fleet_cluster_resource_placement" "q" {
 """
     )
     found = errors(plan(text))
-    assert [e.summary for e in found] == ["Placement depends on another placement"]
+    assert [e.summary for e in found] == ["Placement dependency cycle"]
     assert "fleet_cluster_resource_placement.p" in found[0].detail
     assert "fleet_cluster_resource_placement.q" in found[0].detail
 
@@ -593,5 +593,5 @@ def test_a_delete_strategy_that_no_hub_carries_out_is_told_when_the_placement_go
         plan(text, state, mode=Mode.DESTROY),
         plan(text, state, replaces=(P,)),
     ):
-        assert [w.id for w in warnings(result)] == ["delete-strategy-has-no-effect"]
+        assert [w.id for w in warnings(result)] == ["ineffective-delete-strategy"]
     assert warnings(plan(FLEET, state_of(FLEET + placement(pick_n(2))))) == []

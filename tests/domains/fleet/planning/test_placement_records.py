@@ -177,7 +177,7 @@ def test_what_an_override_cannot_change_stays_as_it_was() -> None:
     state = state_of(text + objects(web(1)) + placement())
     failing = text + objects(web(1)) + placement() + OVERRIDE.replace("/spec/replicas", "/spec/missing")
     result = good(plan(failing, state))
-    assert "Overrides cannot be applied" in [w.summary for w in warnings(result)]
+    assert "Override failure" in [w.summary for w in warnings(result)]
     state = applied(result, state)
     assert pods(state) == {"a": 1, "b": 1}
     assert is_empty(plan(failing, state))

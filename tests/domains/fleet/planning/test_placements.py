@@ -71,7 +71,7 @@ def test_a_member_that_joins_is_picked_by_pick_all_and_not_by_a_fulfilled_pick_n
 def test_an_unfulfilled_pick_n_is_completed_when_a_member_joins() -> None:
     text = fleet("a") + placement(pick_n(2))
     result = good(plan(text))
-    assert [w.summary for w in warnings(result)] == ["Placement is not fulfilled"]
+    assert [w.summary for w in warnings(result)] == ["Unfulfilled placement"]
     state = applied(result)
     assert attributes(state, P)["conditions"][0]["status"] == "False"
     assert moves(good(plan(fleet("a", "z") + placement(pick_n(2)), state))) == {
@@ -200,7 +200,7 @@ def test_what_a_fresh_schedule_would_choose_is_information() -> None:
     wider = fleet("a", "b", "z") + placement(pick_n(1))
     result = good(plan(wider, state))
     assert moves(result) == {}
-    told = [w for w in warnings(result) if w.summary == "A fresh schedule would choose otherwise"]
+    told = [w for w in warnings(result) if w.summary == "Schedule drift"]
     assert len(told) == 1
     assert "would hold z and not hold b" in told[0].detail
     assert warnings(plan(wider, applied(result, state))) == []

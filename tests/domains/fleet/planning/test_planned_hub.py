@@ -177,7 +177,7 @@ resource "fleet_hub_manifest" "space" {
 
 def namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
     found = warnings(good(plan(text, *arguments, **options)))
-    return [each.detail for each in found if each.id == "namespace-is-not-on-the-hub"]
+    return [each.detail for each in found if each.id == "missing-hub-namespace"]
 
 
 def test_a_namespace_that_nothing_brings_to_the_hub_is_told() -> None:

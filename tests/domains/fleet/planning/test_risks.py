@@ -45,7 +45,7 @@ resource "fleet_cluster_resource_placement" "shop" {
   }
 }
 """
-IDS = ("no-ready-copy-for-a-moment", "volumes-stay-behind", "spread-over-one-value")
+IDS = ("brief-unavailability", "volumes-left-behind", "spread-over-one-value")
 
 
 def risks(result: PlanResult) -> dict[str, str]:
@@ -56,14 +56,14 @@ def test_a_placement_that_changes_its_cluster_leaves_volumes_behind() -> None:
     moved = CONFIGURATION.replace('["paris"]\n  }', '["rome"]\n  }')
     assert moved != CONFIGURATION
     said = risks(plan(moved, state_of(CONFIGURATION)))
-    assert "leaves paris and comes to rome. The volumes of StatefulSet shop/db" in said["volumes-stay-behind"]
+    assert "leaves paris and comes to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
 
 
 def test_a_placement_that_only_leaves_or_only_comes_leaves_nothing_behind() -> None:
     both = CONFIGURATION.replace('["paris"]\n  }', '["paris", "rome"]\n  }')
     assert both != CONFIGURATION
     for before, after in ((both, CONFIGURATION), (CONFIGURATION, both)):
-        assert "volumes-stay-behind" not in risks(plan(after, state_of(before)))
+        assert "volumes-left-behind" not in risks(plan(after, state_of(before)))
 
 
 def test_nothing_is_said_of_what_stays() -> None:
@@ -85,7 +85,7 @@ def test_the_last_copy_goes_before_the_new_one_is_ready(unavailable: str) -> Non
     start = CONFIGURATION.rstrip().removesuffix("}") + rolling
     moved = start.replace('["paris"]\n  }', '["rome"]\n  }')
     said = risks(plan(moved, state_of(start)))
-    assert ("no-ready-copy-for-a-moment" in said) == (unavailable == "1")
+    assert ("brief-unavailability" in said) == (unavailable == "1")
 
 
 def test_a_spread_over_the_one_location_of_all_members_keeps_nothing_apart() -> None:

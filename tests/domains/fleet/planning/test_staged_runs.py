@@ -54,7 +54,7 @@ def test_a_run_is_aborted_when_its_clusters_or_the_way_of_applying_changed() -> 
     relabelled = text.replace('{"ring": "3"}', '{"ring": "4"}')
     assert relabelled != text
     (warning,) = [w for w in warnings(good(plan(relabelled + APPROVED, state))) if "run" in w.id]
-    assert warning.id == "staged-run-is-aborted"
+    assert warning.id == "aborted-staged-run"
     assert "stage one have changed, new: c3, c4, existing: c4" in warning.detail
     applying = """strategy {
     type = "External"
@@ -101,7 +101,7 @@ resource "fleet_cluster_staged_update_strategy" "s" {
         (3, ("c4",), "planned"),
     ]
     assert {b["state"] for b in bindings(applied(result)).values()} == {"Bound"}
-    (stuck,) = [w for w in warnings(result) if w.id == "staged-run-is-stuck"]
+    (stuck,) = [w for w in warnings(result) if w.id == "stuck-staged-run"]
     assert "The run goes no further than c1" in stuck.detail
 
 
@@ -118,7 +118,7 @@ def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
         why = f"{what} changed; kept: External, so a staged run has to bring it"
         assert {(row.object, row.reason) for row in rows} == {("c3", why), ("c4", why)}
         (warning,) = warnings(result)
-        assert warning.id == "changes-wait-for-a-staged-run"
+        assert warning.id == "changes-awaiting-staged-run"
         assert "nothing of it reaches c3 and c4 before a staged run brings it" in warning.detail
         after = applied(result, state)
         assert is_empty(plan(changed, after))
@@ -134,7 +134,7 @@ def test_an_approval_that_no_stage_asks_for_is_said() -> None:
     state = state_of(text)
     misspelt = run('state = "Run"\n  approvals = ["r-after-oen"]')
     found = warnings(good(plan(text + misspelt, state)))
-    (warning,) = [each for each in found if each.id == "approval-request-is-of-no-use"]
+    (warning,) = [each for each in found if each.id == "useless-approval-request"]
     assert 'never asks for "r-after-oen". Did you mean "r-after-one"?' in warning.detail
     assert not [w for w in warnings(good(plan(text + APPROVED, state))) if "no-use" in w.id]
 
@@ -146,10 +146,10 @@ def test_a_stage_that_is_skipped_with_its_approval_is_said() -> None:
     )
     text = FLEET + placement(pick_n(2), EXTERNAL)
     found = warnings(good(plan(text + everybody + run('state = "Run"'))))
-    (warning,) = [each for each in found if each.id == "staged-run-skips-a-stage"]
+    (warning,) = [each for each in found if each.id == "skipped-run-stage"]
     assert "one" in warning.detail
     found = warnings(good(plan(text + STAGES + APPROVED)))
-    assert "staged-run-skips-a-stage" not in {each.id for each in found}
+    assert "skipped-run-stage" not in {each.id for each in found}
 
 
 def named(name: str, more: str = "") -> str:
@@ -167,7 +167,7 @@ def test_a_run_of_an_old_snapshot_says_that_the_hub_may_have_it_no_more() -> Non
     for index, is_told in ((2, True), (3, False)):
         asked = named("again", f"resource_snapshot_index = {index}")
         found = [warning.id for warning in warnings(plan(now + runs + asked, state))]
-        assert ("old-snapshot-may-be-gone" in found) is is_told
+        assert ("old-snapshot-unavailable" in found) is is_told
 
 
 def test_a_run_that_only_deletes_is_told() -> None:
@@ -175,7 +175,7 @@ def test_a_run_that_only_deletes_is_told() -> None:
     state = state_of(text + named("r"))
     nobody = text.replace(pick_n(2), pick_n(0))
     result = plan(nobody + named("r") + named("s"), state)
-    (warning,) = [each for each in warnings(result) if each.id == "staged-run-only-deletes"]
+    (warning,) = [each for each in warnings(result) if each.id == "delete-only-staged-run"]
     assert "removes c3 and c4. A hub does so and then says Succeeded False of it" in warning.detail
     assert moves(result) == dict.fromkeys(("c3", "c4"), ("remove", "number_of_clusters_decreased"))
 
@@ -184,7 +184,7 @@ def test_a_run_is_stuck_where_applying_fails() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
     failing = text.replace('"c4" {', '"c4" {\n  apply_fails = true', 1)
     result = plan(failing + named("r"), state_of(text))
-    (warning,) = [each for each in warnings(result) if each.id == "staged-run-is-stuck"]
+    (warning,) = [each for each in warnings(result) if each.id == "stuck-staged-run"]
     assert "no further than c4: what is applied there fails" in warning.detail
     assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
     (timeline,) = result.plan.rollouts

@@ -70,7 +70,7 @@ def test_a_run_goes_on_when_its_approval_request_is_granted(namespaced: bool) ->
     text = fleet + of_scope(EXTERNAL, namespaced=namespaced)
     address = f"fleet_{'' if namespaced else 'cluster_'}resource_placement.p"
     waits = good(plan(text))
-    assert "staged-run-waits-for-an-approval" in [w.id for w in warnings(waits)]
+    assert "staged-run-awaiting-approval" in [w.id for w in warnings(waits)]
     state = state_of(text)
     held = {name: each["state"] for name, each in bindings(state, address).items()}
     assert held == {"a": "Bound", "b": "Scheduled"}
@@ -97,7 +97,7 @@ def test_an_approval_that_nothing_waits_for_is_taken_and_told() -> None:
     result = plan(text)
     assert errors(result) == []
     (warning,) = warnings(result)
-    assert warning.id == "approval-request-is-of-no-use"
+    assert warning.id == "useless-approval-request"
     assert "A run asks for r-before-one or r-after-one" in warning.detail
 
 

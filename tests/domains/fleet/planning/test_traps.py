@@ -157,7 +157,7 @@ def test_rejected_clusters_are_told_on_request() -> None:
 def test_a_fleet_without_members_says_so_instead_of_counting_clusters() -> None:
     result = good(plan(hub() + placement(pick_n(2))))
     (told,) = [
-        each for each in result.diagnostics if each.id in ("no-member-cluster", "placement-is-not-fulfilled")
+        each for each in result.diagnostics if each.id in ("no-member-cluster", "unfulfilled-placement")
     ]
     assert told.id == "no-member-cluster"
     assert told.detail.startswith("No fleet_member_cluster is declared, so p is placed on no cluster.")

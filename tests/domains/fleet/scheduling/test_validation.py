@@ -277,7 +277,7 @@ def test_budgets() -> None:
     assert check_budget(DisruptionBudget(max_unavailable=one), N) == []
     assert check_budget(DisruptionBudget(min_available=one), ALL) == []
     (empty,) = check_budget(DisruptionBudget(), N)
-    assert (empty.id, empty.severity) == ("budget-blocks-every-eviction", Severity.WARNING)
+    assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
     assert "cannot both be given" in texts(check_budget(DisruptionBudget(one, one), None))
     assert "max unavailable 1" in texts(check_budget(DisruptionBudget(one), ALL))
     assert "as a percentage 5%" in texts(check_budget(DisruptionBudget(None, IntOrPercent(5, True)), ALL))

@@ -111,7 +111,7 @@ def test_why_a_member_is_not_eligible(old: str, new: str, health: str) -> None:
 def test_a_member_without_status_is_healthy_and_a_warning_says_so() -> None:
     got = answer(a=shown("one")[: shown("one").index("status:\n")])
     assert got.attributes["member_clusters"]["one"]["health"] == "Healthy"
-    assert [p.id for p in got.problems] == ["health-of-a-member-is-unknown"]
+    assert [p.id for p in got.problems] == ["unknown-member-health"]
 
 
 def test_nothing_is_swallowed() -> None:

@@ -162,7 +162,7 @@ def test_a_claim_for_one_pod_leaves_the_others_pending() -> None:
 )
 def test_what_is_not_known_is_said(objects: list[dict[str, Any]], what: str) -> None:
     (finding,) = read(web(), *objects).findings
-    assert (finding.id, finding.severity.value) == ("volumes-are-not-known", "warning")
+    assert (finding.id, finding.severity.value) == ("unknown-volumes", "warning")
     assert what in finding.detail
 
 

@@ -492,10 +492,10 @@ def test_kinds_whose_pods_nobody_forecasts_are_named_once() -> None:
         thing("networking.k8s.io/v1", "Ingress"),
     )
     assert [(finding.id, finding.detail.partition(":")[0]) for finding in reading.findings] == [
-        ("pods-are-not-predicted", "Rollout a and 1 more object of this kind (argoproj.io)"),
-        ("pods-are-not-predicted", "VirtualMachine x (kubevirt.io)"),
-        ("pods-are-not-predicted", "ResourceClaim default/x (resource.k8s.io)"),
-        ("pods-are-not-predicted", "Cluster x (database.example.com)"),
+        ("pods-not-predicted", "Rollout a and 1 more object of this kind (argoproj.io)"),
+        ("pods-not-predicted", "VirtualMachine x (kubevirt.io)"),
+        ("pods-not-predicted", "ResourceClaim default/x (resource.k8s.io)"),
+        ("pods-not-predicted", "Cluster x (database.example.com)"),
     ]
 
 

@@ -90,7 +90,7 @@ def test_a_claim_without_its_volume_leaves_the_pod_pending(
     pending = standing(applied(result))["web-0"]
     assert (pending["node"], pending["reason"]) == (None, f"0/3 nodes are available: {reason}.")
     told = {each.id: each for each in warnings(result)}
-    assert told["pods-stay-pending"].brief == f"default/web: 1 Pending: {reason}"
+    assert told["pending-pods"].brief == f"default/web: 1 Pending: {reason}"
 
 
 @pytest.mark.parametrize(

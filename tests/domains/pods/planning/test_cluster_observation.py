@@ -64,7 +64,7 @@ def test_real_labels_and_figures_stand_in_for_derived_ones() -> None:
 
 def test_nodes_are_bound_by_provider_id_and_others_are_named() -> None:
     result = good(seen(web(1, cpu="15"), node("real", "16", provider_id="x:///vm/a-np-1"), node("b", "16")))
-    (told,) = [each for each in warnings(result) if each.id == "node-without-a-vm"]
+    (told,) = [each for each in warnings(result) if each.id == "node-without-vm"]
     assert "(b)" in told.detail
     assert set(places(result).values()) <= {"a-np-1", "b"}
 
@@ -103,7 +103,7 @@ def test_a_node_that_the_plan_removes_goes_with_its_pods() -> None:
     text = RACKS + workers(1) + OF_A + manifest("m", deployment("web", 1))
     result = good(seen(text, *NODES, there, state=state))
     assert places(result) == {"web-0": "a-np-0"}
-    assert "pods-of-lost-nodes-left-out" in {each.id for each in warnings(result)}
+    assert "pods-on-lost-nodes" in {each.id for each in warnings(result)}
 
 
 def test_a_cluster_that_nobody_knows_is_refused_at_its_line() -> None:
@@ -111,7 +111,7 @@ def test_a_cluster_that_nobody_knows_is_refused_at_its_line() -> None:
     (problem,) = errors(seen(text, *NODES))
     assert (problem.id, problem.subject is not None) == ("unknown-cluster", True)
     twice = web(1) + OF_A.replace('"a" {', '"b" {')
-    assert [each.id for each in errors(seen(twice, *NODES))] == ["cluster-observed-twice"]
+    assert [each.id for each in errors(seen(twice, *NODES))] == ["duplicate-observed-cluster"]
 
 
 def test_members_with_given_figures_get_nodes() -> None:
@@ -181,7 +181,7 @@ def test_quotas_and_priorities_of_the_cluster_count() -> None:
     text = web(3, spec={"priorityClassName": "gold"})
     result = good(seen(text, *whole(*NODES, quota)))
     assert len(places(result)) == 2
-    assert {each.id for each in warnings(result)} & {"pods-are-not-made"}
+    assert {each.id for each in warnings(result)} & {"pods-not-created"}
 
 
 def test_what_a_whole_dump_does_not_show_is_not_there() -> None:

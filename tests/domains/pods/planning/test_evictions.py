@@ -20,7 +20,7 @@ def test_own_pods_leave_a_node_that_kubectl_shows_tainted() -> None:
     result = good(seen(web(1), *tainted, *there, state=state))
     assert pods(result) == {"web-0": ("move", "no_execute")}
     assert places(result) == {"web-0": "a-np-0"}
-    (told,) = [each for each in warnings(result) if each.id == "no-execute-evicts"]
+    (told,) = [each for each in warnings(result) if each.id == "no-execute-eviction"]
     assert "web-0 from a-np-1 (maintenance:NoExecute)" in told.detail
     # The files show what was there before it was evicted.
     state = applied(result)
@@ -33,7 +33,7 @@ def test_others_leave_it_too_and_are_named() -> None:
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
     result = good(seen(web(1), *tainted, other, full))
     assert pods(result) == {"web-0": ("place", "new")}
-    (told,) = [each for each in warnings(result) if each.id == "no-execute-evicts"]
+    (told,) = [each for each in warnings(result) if each.id == "no-execute-eviction"]
     assert "dns" in told.detail
 
 

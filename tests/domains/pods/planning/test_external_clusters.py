@@ -49,4 +49,4 @@ def test_two_states_that_differ_of_a_cluster_are_refused(block: ResourceBlock) -
         read = _read(RACKS + cluster("a", pools=pool("p", count)))
         _add_state(elsewhere, block, read, all_types())
     (problem,) = elsewhere.diagnostics
-    assert problem.id == "cluster-in-two-states"
+    assert problem.id == "conflicting-cluster-states"

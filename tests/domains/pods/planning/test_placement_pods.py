@@ -187,7 +187,7 @@ resource "fleet_resource_override" "o" {
 def test_a_risk_on_several_members_names_each() -> None:
     body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
     text = RACKS + CLUSTERS + MEMBERS + hub(body) + placement()
-    (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pods stay Pending"]
+    (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pending pods"]
     assert told.detail.startswith("On clusters a, b: Deployment web/web: 2 of 3 pods")
 
 
@@ -198,13 +198,13 @@ def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
         RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + placement()
     )
     risks = {w.id: w for w in warnings(good(plan(text)))}
-    many = risks["anti-affinity-of-pods-cannot-be-met"].detail
+    many = risks["unsatisfiable-pod-anti-affinity"].detail
     assert "On cluster a: Deployment web/web: 3 replicas" in many
     assert "have 2: at most 2 can run" in many
     assert "On cluster b: 3 replicas" in many
     assert "have 1: at most 1 can run" in many
     assert "The same" not in many
-    assert risks["pods-stay-pending"].brief.startswith("web/web: 1 Pending on a; 2 Pending on b: ")
+    assert risks["pending-pods"].brief.startswith("web/web: 1 Pending on a; 2 Pending on b: ")
 
 
 GOLD = json.dumps(

@@ -145,5 +145,5 @@ def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
         result = good(plan(RACKS + workers(1) + manifest("m", disks, database)))
         return {diagnostic.id for diagnostic in result.plan.diagnostics}
 
-    assert "limits-of-volumes-are-not-known" not in told(8)
-    assert "limits-of-volumes-are-not-known" in told(9), "18 claims of two pods on one node"
+    assert "unknown-volume-limits" not in told(8)
+    assert "unknown-volume-limits" in told(9), "18 claims of two pods on one node"

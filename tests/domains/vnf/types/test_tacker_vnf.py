@@ -114,7 +114,7 @@ class TestSpecification:
 
     def test_six_apart_need_six_machines(self) -> None:
         (error,) = errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
-        assert error.summary == "Anti-affinity cannot be met"
+        assert error.summary == "Unsatisfiable anti-affinity"
         assert (
             'base_hot:9: "srvgroup" keeps the VMs of "masterNode", "workerNode" apart: 6 VMs' in error.detail
         )
@@ -159,7 +159,7 @@ class TestArguments:
         ("change", "summary", "word"),
         [
             ({"base_hot": None}, "Missing required argument", "vnfd"),
-            ({"vdu": {"masterNode": SMALL}}, "VDU without a size", "base_hot:25"),
+            ({"vdu": {"masterNode": SMALL}}, "VDU without size", "base_hot:25"),
             ({"vdu": {**SPECIFICATION_HOT["vdu"], "workernode": SMALL}}, "Unknown VDU", 'mean "workerNode"'),
             (
                 {"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}},
@@ -169,7 +169,7 @@ class TestArguments:
             ({"vdu": {"masterNode": SMALL, "workerNode": {"vm_sku_name": "NC_X"}}}, "Unknown VM SKU", "NC_X"),
             ({"scale_levels": {"workernode": 1}}, "Invalid scale level", 'mean "workerNode"'),
             ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
-            ({"instantiation_level": "big"}, "Unknown size of the VNF", "none"),
+            ({"instantiation_level": "big"}, "Unknown VNF size", "none"),
             ({"parameters": ["a"]}, "Incorrect attribute value type", "map"),
             ({"base_hot": "a: ["}, "Invalid YAML", "base_hot:2"),
             ({"base_hot": "resources: {}"}, "Invalid VNF document", "no VDU"),
@@ -213,7 +213,7 @@ class TestArguments:
         }
         result = planned(given)
         (error,) = errors(result)
-        assert error.summary == "Anti-affinity cannot be met"
+        assert error.summary == "Unsatisfiable anti-affinity"
         assert 'vnfd:21: "dbs"' in error.detail
         assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
         assert "Both hold for at most 1 of these VMs" in texts(warnings(result))
@@ -344,7 +344,7 @@ class TestFlavors:
         hot = {"heat_template_version": "2018-08-31", "resources": {"w": server}}
         files = configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
         (error,) = errors(plan(files))
-        assert error.summary == "VDU without a size"
+        assert error.summary == "VDU without size"
         assert 'nexus_vm_sku called "m1.tiny"' in error.detail
         sku = {"name": "m1.tiny", "vcpus": 2, "memory_gib": 4, "emulator_vcpus": 0, "numa_cells": 1}
         files["main.nf.json"]["resource"]["nexus_vm_sku"] = {"tiny": sku}
@@ -483,7 +483,7 @@ def test_rules_hold_through_the_life_of_a_vnf(
     result = planned(vnf, racks=racks, machines=machines)
     if result.plan.errored:
         assert {d.summary for d in errors(result)} <= {
-            "Anti-affinity cannot be met"
+            "Unsatisfiable anti-affinity"
         } or "do not fit" in texts(errors(result))
         assert rules
         return
@@ -533,10 +533,10 @@ def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
         "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
     }
     files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
-    assert [d.summary for d in errors(plan(files))] == ["Anti-affinity cannot be met"]
+    assert [d.summary for d in errors(plan(files))] == ["Unsatisfiable anti-affinity"]
     body["cluster_id"] = "${uuid()}"
     found = {d.summary for d in errors(plan(files))}
-    assert found == {"Anti-affinity cannot be met", "Placement depends on an unknown value"}
+    assert found == {"Unsatisfiable anti-affinity", "Placement argument unknown"}
 
 
 def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None:
@@ -554,7 +554,7 @@ def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None
     state = applied(good(planned(vnf(apart=False), racks=1, machines=1)))
     result = good(planned(vnf(apart=True), state, racks=1, machines=3))
     assert not triggers(result)
-    (told,) = [w for w in warnings(result) if w.summary == "VMs stand against their placement group"]
+    (told,) = [w for w in warnings(result) if w.summary == "Placement group violation"]
     assert "g (base_hot:3)" in told.detail
     for name in ("v-w-1", "v-w-2"):
         assert f"-replace='{VNF}:{name}'" in told.detail

@@ -141,7 +141,7 @@ def test_a_budget_may_refuse_the_eviction() -> None:
     state = applied(plan(FLEET + TWO + budget))
     simulation = simulated(state, drain="c4")
     assert simulation.remaining == (("p", "c4"),)
-    assert [warning.id for warning in simulation.warnings] == ["eviction-is-not-executed"]
+    assert [warning.id for warning in simulation.warnings] == ["eviction-not-executed"]
 
 
 def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
@@ -177,7 +177,7 @@ def test_an_external_placement_waits_for_its_run() -> None:
     assert getattr(new.target, "state", None) is BindingState.SCHEDULED
     drained = simulated(state, drain="c4")
     assert drained.remaining == (("p", "c4"),)
-    (warning,) = [each for each in drained.warnings if each.id == "eviction-is-not-executed"]
+    (warning,) = [each for each in drained.warnings if each.id == "eviction-not-executed"]
     assert "Eviction is blocked, placement has not propagated resources" in warning.detail
 
 
