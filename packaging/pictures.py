@@ -111,7 +111,7 @@ def report(place: Path) -> None:
     (place / "predict.txt").write_text(nexusform(terraform, *PREDICT), encoding="utf-8")
     nexusform(example("fleet", place), "plan", f"-report=html:{place / 'fleet.html'}")
     site = example("nexus-document", place)
-    nexusform(site, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(site, "apply", "-auto-approve", "-samples=0")
     file = site / "main.nf.hcl"
     file.write_text(
         file.read_text(encoding="utf-8").rstrip().removesuffix("}") + EVACUATION, encoding="utf-8"

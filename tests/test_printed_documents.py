@@ -74,9 +74,7 @@ resource "tacker_vnf" "printed" {
 
 def planned(place: Path, *flags: str) -> set[str]:
     """The addresses of the resources of which a plan places something."""
-    assert (
-        run_command_line([f"-chdir={place}", "plan", "-tie-breaks=0", "-report=json:plan.json", *flags]) == 0
-    )
+    assert run_command_line([f"-chdir={place}", "plan", "-samples=0", "-report=json:plan.json", *flags]) == 0
     rows = json.loads((place / "plan.json").read_text())["placement_changes"]
     return {row["address"] for row in rows if row["action"] == "place"}
 

@@ -9,7 +9,7 @@ _MAX_UNGROUPED: Final = 15  # flags under a single title
 _OTHER_TITLE: Final = "Other options"
 _FLAG_SECTIONS: Final[Mapping[str, str]] = {
     "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var "
-    "var-file tie-breaks",
+    "var-file samples",
     "Result": "out sign generate-config-out detailed-exitcode fail-on",
     "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
     "Apply options": "auto-approve resume discard fail-fast verify take-ownership parallelism input",
@@ -20,7 +20,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "plan": (
         ("nexusform plan -out=p.nfplan", "save the plan for apply"),
         ("nexusform plan -report=markdown:plan.md", "a comment for a pull request"),
-        ("nexusform plan -fail-on=moved:0,room:5", "fail if a VM moves"),
+        ("nexusform plan -fail-on=moved:0,capacity:5", "fail if a VM moves"),
         ("nexusform plan -replace=ADDR:core-w-1", "re-place one VM of a cluster"),
         ("nexusform plan -details -target=ADDR", "every argument of one object"),
     ),

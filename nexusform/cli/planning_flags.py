@@ -39,9 +39,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     replace: tuple[str, ...] = declare_texts(
         "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
     )
-    tie_breaks: int | None = declare_number(
-        "Set the number of tie-break samples; 0 disables them", default=None
-    )
+    samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
 
     @property
     def mode(self) -> Mode:
@@ -62,7 +60,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             targets=(*self.target, *_read_addresses(self.target_file)),
             excludes=(*self.exclude, *_read_addresses(self.exclude_file)),
             replaces=self.replace,
-            samples=self.tie_breaks,
+            samples=self.samples,
             includes_rejections=includes_rejections,
             generate_config_out=generate_config_out,
         )
@@ -88,7 +86,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
                 self.replace and self.mode is not Mode.NORMAL,
                 "-replace goes with an ordinary plan only.",
             ),
-            ((self.tie_breaks or 0) < 0, "-tie-breaks cannot be negative."),
+            ((self.samples or 0) < 0, "-samples cannot be negative."),
         )
         for conflict, message in conflicts:
             if conflict:

@@ -13,7 +13,7 @@ REMOVED_COMMANDS: Final[Mapping[str, str]] = {
     "refresh": "nexusform apply -refresh-only",
     "report": "nexusform simulate capacity",
     "report capacity": "nexusform simulate capacity",
-    "sites certainty": "nexusform sites status -tie-breaks=1000",
+    "sites certainty": "nexusform sites status -samples=1000",
     "sites failure": "nexusform simulate failure -site=*",
     "state lock": "nexusform force-unlock ID",
     "state lock break": "nexusform force-unlock ID",

@@ -228,5 +228,5 @@ _STAGE_TEXTS: Final = {
     "objects": "Planning {} objects",
     "VMs": "Placing {} VMs",
     "placements": "Placing {} placements",
-    "tie-breaks": "Certainty: {} tie-breaks",
+    "samples": "Certainty: {} samples",
 }

@@ -12,7 +12,9 @@ PUBLIC = {
     "refactoring_blocks": "build_pattern",
     "unread_files": "list_names",
     "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
-    "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
+    "reference_checks": (
+        "check_expression check_references Declaration build_dependencies check_provider_names"
+    ),
     "settings_block": "decode_encryption UNENCRYPTED",
     "reference_graph": "find_dependent_outputs",
     "value_blocks": "decode_conditions",

@@ -57,7 +57,7 @@ class Stage(StrEnum):
     OBJECTS = "objects"
     VMS = "VMs"
     PLACEMENTS = "placements"
-    SAMPLES = "tie-breaks"
+    SAMPLES = "samples"
 
 
 # (stage, completed count, total count: 0 if unknown)

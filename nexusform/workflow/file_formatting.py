@@ -80,9 +80,7 @@ def format_paths(
             write_file(Path(path).resolve(), formatted.text.encode(), 0o644)
         except OSError as problem:
             result.problems.append(
-                build_error(
-                    "unwritable-file", f'"{path}" cannot be written: {problem.strerror or problem}.'
-                )
+                build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror or problem}.')
             )
     return result
 

@@ -1,7 +1,7 @@
 """Product code does not grow by default: a table holds the lines of each package.
 
-A figure may only fall: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower figures, never higher ones. A feature adds its
-lines to `growth` in the same file, with the decision record that names the feature and its lines.
+A figure may only fall: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower figures, never higher ones. A feature adds
+its lines to `growth` in the same file, with the decision record that names the feature and its lines.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A configuration that was applied, and a workspace beside the default one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(SITE)
-    assert run_command_line(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-samples=0"]) == 0
     assert run_command_line(["workspace", "new", "proving"]) == 0
     assert run_command_line(["workspace", "select", "default"]) == 0
     return tmp_path

@@ -60,7 +60,7 @@ def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
     assert text.startswith("a-p-1 (NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell) -> r0 / ")
     for step in ("1 fits", "2 zones", "3 rack", "4 machine", "5 cells"):
         assert f"  {step}" in text
-    assert "Same rack in 100 of 100 tie-breaks" in text
+    assert "Same rack in 100 of 100 samples" in text
     assert "Trigger: new." in text
     assert "that are not among {r0}: r1 (2)." in " ".join(text.split())
 

@@ -48,24 +48,24 @@ def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., t
     Path("main.nf.hcl").write_text(SITE)
     formats = ("text", "markdown", "html", "svg", "junit", "sarif", "json")
     reports = [f"-report={name}:p.{name}" for name in formats]
-    code, text, _ = nf("plan", "-fail-on=room:5000000", "-out=p.nfplan", *reports)
+    code, text, _ = nf("plan", "-fail-on=capacity:5000000", "-out=p.nfplan", *reports)
     assert code == 1
-    assert "Denied:      by guard rail room:5000000." in text
+    assert "Denied:      by guard rail capacity:5000000." in text
     assert "(apply refuses it)" in text
     assert "nexusform apply" not in text
     reads = {name: Path(f"p.{name}").read_text() for name in formats}
     for name in formats:
         assert "guard rail" in reads[name], name
-        assert "room:5000000" in reads[name], name
-    assert "> [!CAUTION]\n> **Denied** by guard rail room:5000000.\n" in reads["markdown"]
+        assert "capacity:5000000" in reads[name], name
+    assert "> [!CAUTION]\n> **Denied** by guard rail capacity:5000000.\n" in reads["markdown"]
     assert "Allowed" not in reads["markdown"]
     assert 'class="verdict denied"' in reads["html"]
-    assert 'name="room:5000000"><failure' in reads["junit"]
+    assert 'name="capacity:5000000"><failure' in reads["junit"]
     results = json.loads(reads["sarif"])["runs"][0]["results"]
     assert [each["level"] for each in results if each["ruleId"] == "guard-rail"] == ["error"]
     document = json.loads(reads["json"])
     assert document["applyable"] is False
-    assert document["diagnostics"][-1]["guard_rail"] == "room:5000000"
+    assert document["diagnostics"][-1]["guard_rail"] == "capacity:5000000"
     for command in (("apply", "p.nfplan"), ("apply", "-verify=replan", "p.nfplan")):
         code, _, text = nf(*command)
         assert (code, "Saved plan guard rail" in text) == (1, True)
@@ -75,11 +75,11 @@ def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., t
 
 def test_events_of_a_plan_say_that_a_guard_rail_is_broken(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
-    code, text, _ = nf("plan", "-json", "-fail-on=room:5000000")
+    code, text, _ = nf("plan", "-json", "-fail-on=capacity:5000000")
     events = [json.loads(line) for line in text.splitlines()]
     told = [each["diagnostic"] for each in events if each["type"] == "diagnostic"]
     assert code == 1
-    assert [each["guard_rail"] for each in told] == ["room:5000000"]
+    assert [each["guard_rail"] for each in told] == ["capacity:5000000"]
 
 
 def test_room_is_that_of_the_largest_sku_of_a_site(nf: Callable[..., tuple[int, str, str]]) -> None:
@@ -90,7 +90,7 @@ def test_room_is_that_of_the_largest_sku_of_a_site(nf: Callable[..., tuple[int, 
 }
 """
     Path("main.nf.hcl").write_text(SITE.rstrip().removesuffix("}") + pool)
-    code, text, errors = nf("plan", "-fail-on=room:5000000")
+    code, text, errors = nf("plan", "-fail-on=capacity:5000000")
     assert code == 1
     assert (text + errors).count(" after this plan") == 1
     assert "more NC_P46_224_v1 fit after this plan" in text + errors

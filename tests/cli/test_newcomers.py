@@ -196,14 +196,14 @@ def test_help_and_version_as_other_tools_have_them(nf: Callable[..., tuple[int, 
 
 def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
-    code, text = nf("plan", "-fail-on=moved:0,room:5,certainty:0", "-out=a.nfplan")
+    code, text = nf("plan", "-fail-on=moved:0,capacity:5,certainty:0", "-out=a.nfplan")
     assert (code, "guard rail" in text) == (0, False)
     code, text = nf(
-        "plan", "-fail-on=moved:0,room:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json"
+        "plan", "-fail-on=moved:0,capacity:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json"
     )
     assert code == 1
     assert "Plan: 4 to add" in text
-    assert "-fail-on=room:5000000 allows no fewer than 5000000." in text
+    assert "-fail-on=capacity:5000000 allows no fewer than 5000000." in text
     assert "of the 3 VMs placed; -fail-on=certainty:1" in text
     assert json.loads(Path("b.json").read_text())["errored"] is False
     assert Path("b.nfplan").exists()
@@ -217,10 +217,10 @@ def test_limits_that_are_none(nf: Callable[..., tuple[int, str]], limits: str) -
 
 
 def test_all_mistakes_in_limits_are_told_at_once(nf: Callable[..., tuple[int, str]]) -> None:
-    code, text = nf("plan", "-fail-on=room:-1,certainty:7,speed:1,moved:0,moved:1")
+    code, text = nf("plan", "-fail-on=capacity:-1,certainty:7,speed:1,moved:0,moved:1")
     assert code == 1
     told = " ".join(text.split())
-    for words in ('"room:-1" needs', '"certainty:7" needs', 'no limit "speed"', '"moved" is given twice'):
+    for words in ('"capacity:-1" needs', '"certainty:7" needs', 'no limit "speed"', '"moved" is given twice'):
         assert words in told
 
 
@@ -349,7 +349,7 @@ def test_an_object_in_place_of_its_address_is_told_where_it_belongs(
     code, text = nf("explain", "web-control-plane-0")
     assert code == 1
     assert "nexusform explain ADDRESS web-control-plane-0" in text
-    assert nf("apply", "-auto-approve", "-tie-breaks=0")[0] == 0
+    assert nf("apply", "-auto-approve", "-samples=0")[0] == 0
     code, text = nf("explain", "web-control-plane-0")
     assert code == 1
     assert "nexusform explain nexus_kubernetes_cluster.web web-control-plane-0" in text

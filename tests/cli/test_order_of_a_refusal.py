@@ -45,7 +45,7 @@ def test_boxes_come_before_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("main.nf.hcl").write_text(SITE)
     screen = io.StringIO()
     with redirect_stdout(screen), redirect_stderr(screen):
-        assert run_command_line(["plan", "-no-color", "-tie-breaks=0"]) == 1
+        assert run_command_line(["plan", "-no-color", "-samples=0"]) == 1
     text = screen.getvalue()
     places = [
         text.index(words) for words in ("Planning failed.", "Error: ", "\n! check-block-assertion-failed")

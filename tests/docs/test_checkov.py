@@ -44,7 +44,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list
     main = site / "main.nf.hcl"
     text = SMALL.replace("MORE", "").replace("WORKERS", "4")
     main.write_text(text)
-    nexusform(site, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(site, "apply", "-auto-approve", "-samples=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4') + RULE)
     _save(where, "pinned", planned(site).file)
     main.write_text('resource "nexus_site" "s" {}\n')

@@ -248,7 +248,7 @@ def predicted(workspace: Path, **variables: str) -> subprocess.CompletedProcess[
     if not (temp / "tfplan.json").exists():
         shutil.copy(EXAMPLES / "terraform-plan" / "plan.json", temp / "tfplan.json")
     export = str(EXAMPLES / "terraform-plan" / "export")
-    terms = {"EXPORT": export, "FAIL_ON": "room:1", "NF_IN_AUTOMATION": "true", **variables}
+    terms = {"EXPORT": export, "FAIL_ON": "capacity:1", "NF_IN_AUTOMATION": "true", **variables}
     return bash(workspace, script, NF_CONFINE=str(EXAMPLES), **terms)
 
 
@@ -265,7 +265,7 @@ def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("terms", "told"),
     [
-        ({"FAIL_ON": "room:99"}, "room"),
+        ({"FAIL_ON": "capacity:99"}, "capacity"),
         ({"EXPORT": "nowhere"}, "nowhere"),
     ],
 )
@@ -408,7 +408,7 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     main = directory / "main.nf.hcl"
     text = SMALL.replace("MORE", "").replace("WORKERS", "4")
     main.write_text(text)
-    nexusform(directory, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(directory, "apply", "-auto-approve", "-samples=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4'))
     pinned = judged(shown(directory, planned(directory).file, capsys))
     assert "all VMs of web/workers are on one rack" in pinned["deny"]

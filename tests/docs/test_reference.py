@@ -86,7 +86,7 @@ def test_the_example_of_a_lint_rule_is_one(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(reference_pages.lint_example(rule_id) + "\n")
     assert run_command_line(["fmt", "-check"]) == 0
-    assert run_command_line(["plan", "-tie-breaks=0", "-report=json:plan.json"]) == 0
+    assert run_command_line(["plan", "-samples=0", "-report=json:plan.json"]) == 0
     document = json.loads((tmp_path / "plan.json").read_text())
     assert rule_id in {finding["id"] for finding in document["diagnostics"]}
     capfd.readouterr()

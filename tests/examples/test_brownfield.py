@@ -35,7 +35,7 @@ def test_the_whole_site_is_taken_over_and_one_pool_grows(
     text = Path("site.nf.hcl").read_text()
     assert "count       = 88" in text
     Path("site.nf.hcl").write_text(text.replace("count       = 88", "count       = 89", 1))
-    assert run_command_line(["plan", "-out=p", "-tie-breaks=0", "-report=markdown:c.md"]) == 0
+    assert run_command_line(["plan", "-out=p", "-samples=0", "-report=markdown:c.md"]) == 0
     assert re.search(r"Inventory: +[0-9]+ days old\.", capsys.readouterr().out)
     assert re.search(r"\*\*The inventory is [0-9]+ days old\.\*\*", Path("c.md").read_text())
     assert run_command_line(["show", "-json", "p"]) == 0

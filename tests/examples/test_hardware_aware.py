@@ -82,7 +82,7 @@ def said(where: Path, *words: str, form: str = "-details") -> str:
 def test_the_two_plans_of_the_readme_differ_as_it_says(here: Path) -> None:
     before = said(here, *BEFORE, *MAINTENANCE, *HOSTNAME)
     after = said(here)
-    short = said(here, *BEFORE, *MAINTENANCE, *HOSTNAME, form="-tie-breaks=0")
+    short = said(here, *BEFORE, *MAINTENANCE, *HOSTNAME, form="-samples=0")
     readme = (here / "README.md").read_text()
     block = readme[readme.index("before:") : readme.index("```", readme.index("before:"))]
     told, _, then = block.partition("after:")

@@ -26,18 +26,18 @@ def machines(report: str) -> dict[str, Any]:
     return {row["object"]: row["to"] for row in changes}
 
 
-PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0")
+PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0")
 
 
 def test_both_ways_come_to_the_same_machines() -> None:
     assert run_command_line([*PREDICT, "-report=json:predicted.json"]) == 0
-    assert run_command_line(["plan", "-tie-breaks=0", "-report=json:planned.json"]) == 0
+    assert run_command_line(["plan", "-samples=0", "-report=json:planned.json"]) == 0
     assert machines("predicted.json") == machines("planned.json")
     assert len(machines("planned.json")) == 17
 
 
 def test_the_gate_opens_and_closes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line([*PREDICT, "-fail-on=room:10", "-report=markdown:comment.md"]) == 0
+    assert run_command_line([*PREDICT, "-fail-on=capacity:10", "-report=markdown:comment.md"]) == 0
     assert "17" in Path("comment.md").read_text()
-    assert run_command_line([*PREDICT, "-fail-on=room:18"]) == 1
+    assert run_command_line([*PREDICT, "-fail-on=capacity:18"]) == 1
     assert "room" in capsys.readouterr().err

@@ -96,7 +96,7 @@ WALKS = {
     "real-nodes": Walk(after=("show fleet_hub_manifest.upf",)),
     "terraform-plan": Walk(
         before=("predict -terraform-plan=plan.json -inventory=export",),
-        after=("predict -terraform-plan=plan.json -inventory=export -fail-on=room:18",),
+        after=("predict -terraform-plan=plan.json -inventory=export -fail-on=capacity:18",),
     ),
     "every-type": Walk(apply="apply -auto-approve -exclude=fleet_placement_eviction.shop_leaves_paris"),
     "brownfield": Walk(
@@ -159,7 +159,7 @@ def test_every_object_of_every_type_fits_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(copied_every_type(tmp_path))
-    run_command_line(["apply", "-auto-approve", *FIRST, "-tie-breaks=0"])
+    run_command_line(["apply", "-auto-approve", *FIRST, "-samples=0"])
     run_command_line(["state", "list"])
     addresses = capfd.readouterr().out.splitlines()
     addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_"))]
@@ -175,7 +175,7 @@ def test_three_sites_fit_a_terminal(
     commands = []
     for site in ("london", "paris", "dublin"):
         monkeypatch.chdir(tmp_path / "e" / "sites" / site)
-        commands += typed(["plan -tie-breaks=0", "apply -auto-approve -tie-breaks=0"], capfd)
+        commands += typed(["plan -samples=0", "apply -auto-approve -samples=0"], capfd)
     monkeypatch.chdir(tmp_path / "e" / "fleet")
     commands += typed([*BEFORE, "apply -auto-approve", *AFTER], capfd)
     assert commands == []
@@ -215,10 +215,10 @@ USAGE = (
     "plan -report=pdf:plan.pdf",
     "plan -report=html",
     "plan -fail-on=moved",
-    "plan -fail-on=room:-1,certainty:7,speed:1",
+    "plan -fail-on=capacity:-1,certainty:7,speed:1",
     "plan -target=nothing.at.all",
     "plan -out=p -sign=key.pem",
-    "plan -tie-breaks=many",
+    "plan -samples=many",
     "explain",
     "explain nexus_site.lab",
     "simulate",

@@ -40,8 +40,8 @@ EDITED = TEXT.replace('"1"\n', '"2"\n', 1).replace(
 def plans(directory: str) -> list[Plan]:
     state = state_of(TEXT)
     given = [(TEXT, EMPTY), (EDITED, state), ("", state)]
-    found = [good(plan(text, before, tie_breaks=12, directory=directory)) for text, before in given]
-    failed = plan(TOO_MANY, tie_breaks=3, ways_out=True, directory=directory)
+    found = [good(plan(text, before, samples=12, directory=directory)) for text, before in given]
+    failed = plan(TOO_MANY, samples=3, ways_out=True, directory=directory)
     return [result.plan for result in (*found, failed)]
 
 

@@ -183,7 +183,7 @@ def test_the_advice_on_a_full_site_is_fewer_vms_first() -> None:
 
 
 def test_certainty_of_what_every_tie_break_gives() -> None:
-    result = good(plan(text("a"), tie_breaks=30))
+    result = good(plan(text("a"), samples=30))
     assert result.plan.samples == 30
     found = tables(result)
     assert found["a", "pool1"].certain_racks == tuple(f"rack{n}" for n in range(1, 9))
@@ -195,16 +195,16 @@ def test_certainty_of_what_every_tie_break_gives() -> None:
 
 def test_certainty_is_measured_for_the_new_only_and_can_be_left_out() -> None:
     more = text().replace("count              = 32", "count              = 33")
-    result = good(plan(more, stood(), tie_breaks=10))
+    result = good(plan(more, stood(), samples=10))
     assert [r.object for r in result.plan.placements if r.certainty is not None] == ["cluster-e-pool1-32"]
-    off = good(plan(more, stood(), tie_breaks=0))
+    off = good(plan(more, stood(), samples=0))
     assert off.plan.samples == 0
     assert all(r.certainty is None for r in off.plan.placements)
 
 
 def test_how_many_tie_breaks_are_tried_by_itself() -> None:
-    assert good(plan(text("a"), tie_breaks=None)).plan.samples == 100
-    assert good(plan(text(), stood(), tie_breaks=None)).plan.samples == 0
+    assert good(plan(text("a"), samples=None)).plan.samples == 100
+    assert good(plan(text(), stood(), samples=None)).plan.samples == 0
 
 
 def test_the_worst_outcome_of_a_scale_in_is_told() -> None:
@@ -217,7 +217,7 @@ def test_the_worst_outcome_of_a_scale_in_is_told() -> None:
 
 def test_certainty_is_the_share_of_seeds_with_the_same_place() -> None:
     runs = 8
-    result = good(plan(text("a"), tie_breaks=runs))
+    result = good(plan(text("a"), samples=runs))
     others = [vms(state_of(text("a", seed))) for seed in range(runs)]
     for change in result.plan.placements:
         assert change.target is not None

@@ -88,14 +88,14 @@ def planned(directory: Path, *words: str) -> RealPlan:
 def half_full(where: Path) -> RealPlan:
     """The document's half-full step: cluster D beside A, B and C, which stand."""
     directory = copied("nexus-document", where)
-    nexusform(directory, "apply", "-auto-approve", "-var", "step=empty", "-tie-breaks=0")
+    nexusform(directory, "apply", "-auto-approve", "-var", "step=empty", "-samples=0")
     return planned(directory, "-var", "step=half-full")
 
 
 def evacuated(where: Path) -> RealPlan:
     """The document's site in full, when two machines of a rack are evacuated: three VMs move."""
     directory = copied("nexus-document", where)
-    nexusform(directory, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(directory, "apply", "-auto-approve", "-samples=0")
     main = directory / "main.nf.hcl"
     evacuation = """
   dynamic "machine_override" {
@@ -145,7 +145,7 @@ def repaired(where: Path) -> RealPlan:
     directory.mkdir()
     main = directory / "main.nf.hcl"
     main.write_text(SMALL.replace("WORKERS", "9").replace("MORE", ""))
-    nexusform(directory, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(directory, "apply", "-auto-approve", "-samples=0")
     more = '\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? ["r1-bm01"] : []\n'
     more += "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n  }"
     main.write_text(SMALL.replace("WORKERS", "8").replace("MORE", more))
@@ -174,4 +174,4 @@ def many(where: Path, count: int = 5000) -> RealPlan:
     text += f'  count         = {count}\n  name          = "r${{count.index}}"\n'
     text += "  site_id       = nexus_site.s.id\n  machine_count = 2\n}\n"
     (directory / "main.nf.hcl").write_text(text)
-    return planned(directory, "-tie-breaks=0")
+    return planned(directory, "-samples=0")

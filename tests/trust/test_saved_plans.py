@@ -155,7 +155,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {
     "pod of another name": ("placements.json", rows("pod", named_otherwise)),
     "pod elsewhere": ("placements.json", rows("pod", moved_elsewhere)),
     "vm told as sure": ("placements.json", rows("vm", told_as_sure)),
-    "room dropped": ("plan.json", dropped("room")),
+    "room dropped": ("plan.json", dropped("capacity")),
     "notice dropped": ("plan.json", dropped("diagnostics")),
     "output dropped": ("plan.json", dropped("outputs")),
     "table counted otherwise": ("plan.json", counted_otherwise),

@@ -198,7 +198,7 @@ def planned(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[s
     if site["healed"]:
         owner = checker.vms_of(state())[site["healed"]].owner
         options = [f"-replace={owner}:{site['healed']}"]
-    code = run_command_line(["plan", "-out=plan", "-tie-breaks=0", *options])
+    code = run_command_line(["plan", "-out=plan", "-samples=0", *options])
     capsys.readouterr()
     if code != 0:
         return code, {}
@@ -229,7 +229,7 @@ def turn(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
         site["fault"] = None
         assert list(checker.overfull(checker.vms_of(state()))) == []
         write(site)
-        code = run_command_line(["apply", "-auto-approve", "-tie-breaks=0"])
+        code = run_command_line(["apply", "-auto-approve", "-samples=0"])
     assert code == 0, capsys.readouterr().err
     stands = checker.vms_of(state())
     assert list(checker.overfull(stands)) == []

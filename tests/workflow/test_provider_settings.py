@@ -12,7 +12,7 @@ pytestmark = pytest.mark.of_domains("azure", "hub")
 WRONG = """\
 provider "fleet" {
   field_manager = "a b"
-  judge         = "maybe"
+  dry_run         = "maybe"
   timeout       = "soon"
 }
 provider "simulated" {

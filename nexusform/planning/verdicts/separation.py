@@ -435,12 +435,12 @@ def format_verdict(verdict: SeparationVerdict) -> str:
 def _format_frequency(verdict: SeparationVerdict) -> str:
     if verdict.satisfied == "never":
         sample_text = (
-            f", neither in the plan nor in any of {verdict.sample_count:,} tie-breaks"
+            f", neither in the plan nor in any of {verdict.sample_count:,} samples"
             if verdict.sample_count
             else ""
         )
         return f"does not hold{sample_text}"
-    return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} tie-breaks"
+    return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
 
 
 def _format_sample(verdict: SeparationVerdict) -> str:

@@ -264,7 +264,8 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield (
                 state_vm,
                 (
-                    f"{placement.machine} has no cell {missing_cells[0]}, where {state_vm.display_name} is said "
+                    f"{placement.machine} has no cell {missing_cells[0]}, where {state_vm.display_name} is "
+                    f"said "
                     f"to be."
                 ),
             )

@@ -45,8 +45,8 @@ class Limit(Struct, frozen=True):
 
 
 def parse_limits(text: str) -> tuple[Limit, ...]:
-    """Parse `moved:0,room:5,certainty:0.9`. Raises ValueError with a message for the user that lists every
-    mistake.
+    """Parse `moved:0,capacity:5,certainty:0.9`. Raises ValueError with a message for the user that lists
+    every mistake.
     """
     limits: dict[str, Limit] = {}
     mistakes: list[str] = []
@@ -190,7 +190,7 @@ def _measure_certainty(plan: Plan, minimum: float) -> Iterable[str]:
     if not placed_count or is_fully_decided(plan.placement_tables):
         return []
     if not plan.samples:
-        return ["Certainty was not computed: no tie-breaks were repeated"]
+        return ["Certainty was not computed: no samples were repeated"]
     certain = sum(table.racks_certain for table in plan.placement_tables)
     if certain >= minimum * placed_count:
         return []
@@ -200,7 +200,7 @@ def _measure_certainty(plan: Plan, minimum: float) -> Iterable[str]:
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved, "{} at most"),
     "removed": GuardRail(_measure_removed, "{} at most"),
-    "room": GuardRail(_measure_capacity, "no fewer than {}"),
+    "capacity": GuardRail(_measure_capacity, "no fewer than {}"),
     "certainty": GuardRail(_measure_certainty, "no smaller part than {}", is_fraction=True),
 }
-_EXAMPLES: Final = {"moved": "0", "removed": "0", "room": "5", "certainty": "0.9"}
+_EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9"}

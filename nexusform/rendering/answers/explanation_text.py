@@ -218,7 +218,7 @@ def format_vm_certainty(certainty: Certainty | None, samples: int) -> str:
     shares = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (round(share * samples) for share in shares)
     return (
-        f"Same rack in {rack} of {samples} tie-breaks, same machine in {machine}; as many VMs of its pool "
+        f"Same rack in {rack} of {samples} samples, same machine in {machine}; as many VMs of its pool "
         f"on the rack in {count}."
     )
 
@@ -245,7 +245,7 @@ def build_explanation_document(
         "object": name,
         **_EXPLANATION_FORM(explanation),
         "certainty": None if certainty is None else certainty.list_shares(),
-        "tie_breaks": samples,
+        "samples": samples,
     }
 
 

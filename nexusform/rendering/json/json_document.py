@@ -122,17 +122,19 @@ def build_plan_document(
         separation_rules=build_separation_documents(plan),
         rollouts=build_rollout_documents(plan),
         upgrades=build_upgrade_documents(plan),
-        room=build_capacity_documents(plan.capacity),
+        capacity=build_capacity_documents(plan.capacity),
         **(
-            {"room_other": build_other_capacity_documents(plan.other_capacity)} if plan.other_capacity else {}
+            {"capacity_other": build_other_capacity_documents(plan.other_capacity)}
+            if plan.other_capacity
+            else {}
         ),
-        draws=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
+        samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
         **(
             {"prediction_scores": build_accuracy_documents(plan.prediction_scores)}
             if plan.prediction_scores
             else {}
         ),
-        **({"judgements": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
+        **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
     )
 

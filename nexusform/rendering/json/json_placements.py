@@ -131,13 +131,13 @@ _VIOLATION_FORM: Final = RecordForm(
 
 
 def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
-    sample = {} if violation.sample is None else {"tie_break": violation.sample}
+    sample = {} if violation.sample is None else {"sample": violation.sample}
     return _VIOLATION_FORM(violation) | sample
 
 
 _VERDICT_FORM: Final = RecordForm(
     SeparationVerdict,
-    "address enforcement holds=satisfied violations scope tie_breaks=sample_count holds_in=satisfied_count",
+    "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count",
     violations=_build_violation,
 )
 

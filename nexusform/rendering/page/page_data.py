@@ -57,7 +57,7 @@ def build_page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict
         "shared": _list_shared_hardware(plan.separation_verdicts),
         "errored": plan.errored,
         "denied": plan.is_rejected,
-        "tieBreaks": plan.samples,
+        "samples": plan.samples,
     }
     return pack_document(document)
 
@@ -109,7 +109,7 @@ def build_simulation_data(
         "marks": marks,
         "errored": False,
         "denied": False,
-        "tieBreaks": 0,
+        "samples": 0,
     }
 
 

@@ -218,7 +218,7 @@ def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
             continue
         violation_count = format_count(len(verdict.violations), verdict.scope)
         runs = (
-            f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} tie-breaks)"
+            f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)"
             if verdict.sample_count
             else ""
         )
@@ -227,7 +227,7 @@ def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
     if satisfied:
         names = format_names(f"{verdict.address.name}" for verdict in satisfied)
         maximum_runs = max(verdict.sample_count for verdict in satisfied)
-        scope = f"in the plan and in {maximum_runs} tie-breaks" if maximum_runs else "in the plan"
+        scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
         sentences.append(f"{names} {select_form(len(satisfied), 'holds', 'hold')}, {scope}.")
     return [("Separation", sentence) for sentence in sentences]
 

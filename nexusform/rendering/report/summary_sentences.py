@@ -25,7 +25,7 @@ def describe_certainty(plan: Plan) -> str:
     if is_fully_decided(plan.placement_tables):
         return "every place, as it is decided here and not predicted."
     if not plan.samples:
-        return "nothing: how sure places are was not computed (-tie-breaks)."
+        return "nothing: how sure places are was not computed (-samples)."
     racks = sum(table.racks_certain for table in plan.placement_tables)
     machines = sum(table.machines_certain for table in plan.placement_tables)
     if not racks:

@@ -177,11 +177,11 @@ def _describe_total_certainty(report: Report, width: int) -> list[str]:
     if report.is_decided:
         return ["  Decided here: their sites are told where VMs go."]
     if not report.samples:
-        return ["  Predicted. Certainty was not computed: no tie-breaks were repeated."]
+        return ["  Predicted. Certainty was not computed: no samples were repeated."]
     placed = report.placed_vms
     racks = f"VMs per rack certain for {report.racks_certain:,} of {placed:,}"
     machines = f"machines for {report.machines_certain:,} of {placed:,}"
-    text = f"Predicted. Certainty over {report.samples} tie-breaks: {racks}, {machines}."
+    text = f"Predicted. Certainty over {report.samples} samples: {racks}, {machines}."
     if report.numa_sampling is not None:
         text += f" NUMA cells: {describe_samples(report.numa_sampling)}"
     return [f"  {line}" for line in wrap_lines(text, width - 2)]

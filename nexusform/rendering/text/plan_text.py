@@ -142,7 +142,7 @@ _VERDICT_COLOURS: Final = {"always": "green", "sometimes": "yellow", "never": "r
 
 
 def _render_separation(verdicts: Sequence[SeparationVerdict], paint: Painter, width: int) -> str:
-    """Render `nexus_separation_rule.x (machine): holds always, in the plan and in 100 tie-breaks` per
+    """Render `nexus_separation_rule.x (machine): holds always, in the plan and in 100 samples` per
     rule.
     """
     if not verdicts:
@@ -158,12 +158,12 @@ def _render_separation(verdicts: Sequence[SeparationVerdict], paint: Painter, wi
 def _describe_scope(verdict: SeparationVerdict) -> str:
     if verdict.satisfied == "always":
         return (
-            f", in the plan and in {verdict.sample_count:,} tie-breaks"
+            f", in the plan and in {verdict.sample_count:,} samples"
             if verdict.sample_count
             else ", in the plan"
         )
     runs = (
-        f", in {verdict.satisfied_count:,} of {verdict.sample_count:,} tie-breaks"
+        f", in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
         if verdict.sample_count
         else ""
     )

@@ -200,8 +200,9 @@ def _render_warnings(warnings: Sequence[Entry], width: int, paint: Painter) -> l
 
 
 def render_entry(entry: Entry, width: int, paint: Painter) -> list[str]:
-    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ...  clusters.nf.hcl:73` in
-    at most three lines, then the proposed code. A longer text is cut at the end of a sentence or clause. A
+    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ...
+    clusters.nf.hcl:73` in at most three lines, then the proposed code. A longer text is cut at the end of a
+    sentence or clause. A
     warning lists all of its subjects, on further lines if needed.
     """
     return [

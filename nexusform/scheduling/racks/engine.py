@@ -222,7 +222,7 @@ class RackScheduler:
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
     def find_best_machines(self, demand: Demand) -> BestMachines:
-        """Return the machines among which only tie-breaks decide, for any legal split."""
+        """Return the machines among which only samples decide, for any legal split."""
         return self.rank_machines(demand).find_best()
 
     def rank_machines(self, demand: Demand) -> MachineRanking:

@@ -217,7 +217,7 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
 
 
 class BestMachines(Struct, frozen=True):
-    """Names of the machines among which only tie-breaks decide: the best ones of every best rack, none if
+    """Names of the machines among which only samples decide: the best ones of every best rack, none if
     nothing fits.
 
     `in_some` are best in at least one legal split of the machines with VMs on unknown cells, `in_all` in

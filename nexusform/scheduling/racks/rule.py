@@ -32,7 +32,7 @@ class Item(StrEnum):
 
 
 class PoolKey(NamedTuple):
-    """Pool as used for VM counts (owner, pool) and for tie-breaks (cluster, pool)."""
+    """Pool as used for VM counts (owner, pool) and for samples (cluster, pool)."""
 
     owner: str
     cluster: str

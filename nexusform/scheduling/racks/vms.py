@@ -131,7 +131,7 @@ class Machine(Struct, frozen=True):
 
 
 class VmName(Struct, frozen=True):
-    """Identity of a VM for counts and tie-breaks: cluster, pool, number.
+    """Identity of a VM for counts and samples: cluster, pool, number.
 
     `owner` distinguishes clusters of different kinds with the same name in VM counts (an NKS cluster and a
     VNF may both be called "a"); the tie-break text uses `cluster` alone.

@@ -388,9 +388,7 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
         if isinstance(run.project.backend, EncryptedStorage):
             document = run.project.backend.encrypt_document(document)
     except BackendProblem as problem:
-        return build_error(
-            "state-save-failed", f"{message} It could not be encrypted either: {problem}"
-        )
+        return build_error("state-save-failed", f"{message} It could not be encrypted either: {problem}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_output(str(path), document, private=True)
@@ -403,9 +401,7 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
         )
     if context.rescue_path:
         resume_note = "-resume puts it there once the backend works again."
-        return build_error(
-            "state-save-failed", f"{message} It was written to {path} instead. {resume_note}"
-        )
+        return build_error("state-save-failed", f"{message} It was written to {path} instead. {resume_note}")
     return build_error(
         "state-save-failed",
         f"{message} It was written to {path} instead. When the backend works again, run "

@@ -122,9 +122,7 @@ class Run(Struct):
             try:
                 request, refresh_diagnostics = refresh_request(request, self.providers, self.notices.on_read)
             except ProviderProblem as problem:
-                return self._build_failed_plan(
-                    options, [build_error("refresh-failed", str(problem))]
-                )
+                return self._build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}

@@ -179,9 +179,7 @@ def _write_state(
     try:
         backend.rewrite_journal(codec.encode_state(new_state), stored.list_preserved_lines())
     except BackendProblem as problem:
-        return StateChangeResult(
-            old_state, None, (*problems, build_error("unwritable-state", str(problem)))
-        )
+        return StateChangeResult(old_state, None, (*problems, build_error("unwritable-state", str(problem))))
     return StateChangeResult(old_state, new_state, tuple(problems))
 
 

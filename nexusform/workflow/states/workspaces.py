@@ -154,9 +154,7 @@ def delete_workspace(
 def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -> Diagnostic | None:
     """Return an error if a workspace cannot be deleted."""
     if name == DEFAULT_WORKSPACE:
-        return build_error(
-            "undeletable-workspace", f'The workspace "{DEFAULT_WORKSPACE}" always exists.'
-        )
+        return build_error("undeletable-workspace", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
     if name == context.workspace:
         return build_error(
             "workspace-in-use",
@@ -199,9 +197,7 @@ def _save_selection(context: CommandContext, name: str, workspaces: Workspaces) 
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, name.encode(), 0o644)
     except OSError as problem:
-        rejection = build_error(
-            "unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.'
-        )
+        rejection = build_error("unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.')
         return replace(workspaces, names=(), diagnostics=(*workspaces.diagnostics, rejection))
     return workspaces
 

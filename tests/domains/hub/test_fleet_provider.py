@@ -338,7 +338,7 @@ def test_without_the_right_to_write_a_plan_is_not_judged(
     assert 'user "bob" may not patch namespaces' in said
     assert 'user "bob" may not patch clusterresourceplacements.placement.kubernetes-fleet.io' in said
     text = Path("main.nf.hcl").read_text()
-    required = '{\n  judge = "require"\n  timeout = "30m"\n}'
+    required = '{\n  dry_run = "require"\n  timeout = "30m"\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
     assert told("plan")[0] == 1
 

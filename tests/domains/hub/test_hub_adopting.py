@@ -73,7 +73,7 @@ def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block
 ) -> None:
     write()
     text = Path("main.nf.hcl").read_text().replace('data "fleet_hub" "hub" {}', "")
-    required = '{\n  judge = "require"\n}'
+    required = '{\n  dry_run = "require"\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
     hub.close()
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)

@@ -94,7 +94,7 @@ def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
 ) -> None:
     write()
     text = Path("main.nf.hcl").read_text()
-    settings = f'{{\n  judge = "{judge}"\n  timeout = "30m"\n}}'
+    settings = f'{{\n  dry_run = "{judge}"\n  timeout = "30m"\n}}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
     hub.log.clear()
     ended, said = told("plan", "-refresh=false", "-details")

@@ -46,11 +46,11 @@ def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
 ) -> None:
     fleet()
     monkeypatch.setattr(fleet_questions, "RUNS_PER_PART", 20)
-    _, out, err = command("status", "-tie-breaks=100", "-site=par1", "-json")
+    _, out, err = command("status", "-samples=100", "-site=par1", "-json")
     assert err == ""
     document = json.loads(out)
     monkeypatch.chdir("site")
-    assert run_command_line(["plan", "-var=name=par1", "-tie-breaks=100", "-report=json:../p.json"]) == 0
+    assert run_command_line(["plan", "-var=name=par1", "-samples=100", "-report=json:../p.json"]) == 0
     plan = json.loads(Path("../p.json").read_text())
     in_plan = {
         row["object"]: [round(100 * row["certainty"][share]) for share in ("machine", "rack", "rack_count")]
@@ -67,7 +67,7 @@ def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
 
 def test_what_people_read(fleet: Fleet, command: Command, lose_racks: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 3}, "par3": {"wokers": 3}})
-    code, certainty, err = command("status", "-tie-breaks=50")
+    code, certainty, err = command("status", "-samples=50")
     assert (code, err) == (1, "")
     code, before, _ = lose_racks("-site=par?")
     assert code == 1
@@ -109,8 +109,8 @@ def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
         engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
-        of_dask = command("status", "-tie-breaks=300", engine, "-json")
-    assert of_dask == command("status", "-tie-breaks=300", "-workers=1", "-json")
+        of_dask = command("status", "-samples=300", engine, "-json")
+    assert of_dask == command("status", "-samples=300", "-workers=1", "-json")
     assert of_dask[0] == 0
 
 
@@ -129,7 +129,7 @@ def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> N
 
 def test_mistakes_of_a_question(fleet: Fleet, command: Command) -> None:
     fleet()
-    code, _, err = command("status", "-tie-breaks=150")
+    code, _, err = command("status", "-samples=150")
     assert (code, "a multiple of it" in err) == (1, True)
     code, _, err = command("replay")
     assert (code, "Say what to compare with" in err) == (1, True)

@@ -27,7 +27,7 @@ resource "nexus_virtual_machine" "v" {
 
 
 def test_the_vms_of_a_block_are_one_pool_of_the_tables() -> None:
-    made = plan(VMS, tie_breaks=20).plan
+    made = plan(VMS, samples=20).plan
     (table,) = made.placement_tables
     assert (table.cluster, table.total_count, table.placed) == ("nexus_virtual_machine.v", 5, 5)
     assert table.expected_racks == table.actual_racks == 2
@@ -37,14 +37,14 @@ def test_the_vms_of_a_block_are_one_pool_of_the_tables() -> None:
 
 
 def test_what_is_certain_of_plain_vms_is_counted_once() -> None:
-    made = plan(VMS.replace("count         = 2", "count         = 1"), tie_breaks=20).plan
+    made = plan(VMS.replace("count         = 2", "count         = 1"), samples=20).plan
     (table,) = made.placement_tables
     assert (table.racks_certain, table.certain_racks) == (5, ("r0",))
     assert table.machines_certain < 5
 
 
 def test_the_lines_of_a_block_are_folded_like_those_of_a_pool() -> None:
-    made = plan(VMS, tie_breaks=20).plan
+    made = plan(VMS, samples=20).plan
     (group,) = build_placement_groups(made, Detail.CHANGED)
     (line,) = group.lines
     assert (line.label, line.count) == ("v0..4", 5)

@@ -20,7 +20,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
         'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = "./export"\n}\n'
     )
     (directory / "zz.nf.hcl").write_text('data "nexus_inventory" "first" {\n  directory = "./export"\n}\n')
-    return planned(directory, "-tie-breaks=0")
+    return planned(directory, "-samples=0")
 
 
 @pytest.mark.of_domains("azure")

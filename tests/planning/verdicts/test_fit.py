@@ -1,5 +1,5 @@
-"""When Insufficient capacity: every pool that fails is named with what stood in the way, and what is offered as
-a way out works when it is followed.
+"""When Insufficient capacity: every pool that fails is named with what stood in the way, and what is offered
+as a way out works when it is followed.
 """
 
 from __future__ import annotations

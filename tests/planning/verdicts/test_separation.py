@@ -78,7 +78,7 @@ def verdict(result: PlanResult) -> SeparationVerdict:
 
 def test_the_documents_clusters_share_machines() -> None:
     text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b"))
-    result = plan(text, tie_breaks=20, ways_out=True)
+    result = plan(text, samples=20, ways_out=True)
     found = verdict(result)
     assert result.plan.errored
     assert (found.satisfied, found.satisfied_count, found.sample_count) == ("never", 0, 20)
@@ -102,7 +102,7 @@ def test_the_documents_clusters_share_machines() -> None:
 
 def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
     text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b"))
-    result = plan(text, tie_breaks=5, ways_out=True)
+    result = plan(text, samples=5, ways_out=True)
     (problem,) = errors(result)
     (way,) = problem.extra["fit"]["ways_out"]
     first, second = (set(group["availability_zones"]) for group in way["groups"])
@@ -111,25 +111,25 @@ def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
     # 36 and 63 cells of extra-large size are asked for, and a rack has 32.
     assert (len(first), len(second)) == (2, 2)
     tried = EIGHT_RACKS + document_clusters(zones(*first), zones(*second)) + rule(of("a", "c"), of("b"))
-    assert verdict(good(plan(tried, tie_breaks=20))).satisfied == "always"
+    assert verdict(good(plan(tried, samples=20))).satisfied == "always"
 
 
 def test_a_rule_that_no_zones_can_mend_takes_no_way_out_from_another() -> None:
     site = rule(of("a", "c"), of("b"), scope="site").replace('"apart"', '"sites"')
     text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b")) + site
-    found = {d.address: d for d in errors(plan(text, tie_breaks=3, ways_out=True))}
+    found = {d.address: d for d in errors(plan(text, samples=3, ways_out=True))}
     (way,) = found["nexus_separation_rule.apart"].extra["fit"]["ways_out"]
     assert "nexus_separation_rule.sites still would not hold" in way["text"]
     assert not found["nexus_separation_rule.sites"].extra["fit"]["ways_out"]
     first, second = (zones(*group["availability_zones"]) for group in way["groups"])
     mended = EIGHT_RACKS + document_clusters(first, second) + rule(of("a", "c"), of("b")) + site
-    assert [d.address for d in errors(plan(mended, tie_breaks=3))] == ["nexus_separation_rule.sites"]
+    assert [d.address for d in errors(plan(mended, samples=3))] == ["nexus_separation_rule.sites"]
 
 
 @pytest.mark.parametrize("scope", ["machine", "rack"])
 def test_zones_of_their_own_hold_in_every_outcome(scope: str) -> None:
     text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
-    result = good(plan(text + rule(of("a", "c"), of("b"), scope=scope), tie_breaks=20))
+    result = good(plan(text + rule(of("a", "c"), of("b"), scope=scope), samples=20))
     found = verdict(result)
     assert (found.satisfied, found.satisfied_count, found.sample_count, found.violations) == (
         "always",
@@ -143,7 +143,7 @@ def test_what_one_tie_break_keeps_apart_another_may_join() -> None:
     # Four machines take one cluster each; on which of them the fifth lands is a matter of ties.
     one_rack = RACKS.replace("count         = 3\n", "count = 1\n", 1)
     text = one_rack + "".join(cluster(name) for name in "abcde")
-    found = [verdict(plan(text + rule(of(name), of("e")), tie_breaks=60)) for name in "abcd"]
+    found = [verdict(plan(text + rule(of(name), of("e")), samples=60)) for name in "abcd"]
     assert [v.satisfied for v in found] == ["sometimes"] * 4
     # In every outcome exactly one of the four has it beside itself.
     assert sum(v.sample_count - v.satisfied_count for v in found) == 60
@@ -151,9 +151,9 @@ def test_what_one_tie_break_keeps_apart_another_may_join() -> None:
     (unlucky,) = (v for v in found if v.violations[0].sample is None)
     (violation,) = unlucky.violations
     assert violation.violating_member == "e-control-plane-0"
-    refused = plan(text + rule(of("a"), of("e")), tie_breaks=60)
+    refused = plan(text + rule(of("a"), of("e")), samples=60)
     assert refused.plan.errored
-    assert not plan(text + rule(of("a"), of("e")), tie_breaks=0).plan.separation_verdicts[0].sample_count
+    assert not plan(text + rule(of("a"), of("e")), samples=0).plan.separation_verdicts[0].sample_count
 
 
 def test_warn_does_not_fail_the_plan() -> None:
@@ -239,7 +239,7 @@ def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
     text = (
         RACKS + cluster("a") + cluster("b") + rule(of("a"), of("b"), scope="rack", more='enforcement="warn"')
     )
-    result = good(plan(text, tie_breaks=10))
+    result = good(plan(text, samples=10))
     stored = state_of(text)
     (values,) = [
         s.current.attributes
@@ -282,7 +282,7 @@ def test_zones_that_were_changed_may_be_as_before_or_the_other_group_may_make_wa
     text = two_tenants(zones("1", "4"), zones("5", "6", "7", "8"))
     edited = two_tenants(zones("1", "5"), zones("5", "6", "7", "8"))
     state = state_of(text)
-    (problem,) = errors(plan(edited, state, tie_breaks=10, ways_out=True))
+    (problem,) = errors(plan(edited, state, samples=10, ways_out=True))
     before, others = problem.extra["fit"]["ways_out"]
     assert before["replaced_vms"] == 0
     assert before["as_before"] == [{"pools": ["a/p"], "availability_zones": ["1", "4"]}]
@@ -290,12 +290,12 @@ def test_zones_that_were_changed_may_be_as_before_or_the_other_group_may_make_wa
     assert others["groups"][0]["availability_zones"] == ["1", "5"]
     chosen = others["groups"][1]["availability_zones"]
     assert "5" not in chosen
-    good(plan(two_tenants(zones("1", "5"), zones(*chosen)), state, tie_breaks=10))
+    good(plan(two_tenants(zones("1", "5"), zones(*chosen)), state, samples=10))
 
 
 def test_zones_that_are_dropped_may_be_kept() -> None:
     text = two_tenants(zones("1", "2"), zones("5", "6", "7", "8"))
-    (problem,) = errors(plan(two_tenants("", ""), state_of(text), tie_breaks=10, ways_out=True))
+    (problem,) = errors(plan(two_tenants("", ""), state_of(text), samples=10, ways_out=True))
     before = problem.extra["fit"]["ways_out"][0]
     assert before["replaced_vms"] == 0
     assert {pools for each in before["as_before"] for pools in each["pools"]} == {"a/p", "b/p"}

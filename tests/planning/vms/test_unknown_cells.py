@@ -64,7 +64,7 @@ FOUR = [(12, 56)] * 4  # fill one cell, or break both
 
 
 def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
-    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=50))
+    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=50))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert (draws.machines, draws.sample_count) == (1, 50)
@@ -82,7 +82,7 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
 
 
 def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None:
-    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
+    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=0))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
@@ -91,12 +91,12 @@ def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None
 
 
 def test_what_fits_in_no_draw_is_refused() -> None:
-    result = plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG, count=2), tie_breaks=20)
+    result = plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG, count=2), samples=20)
     assert [problem.id for problem in errors(result)] == ["insufficient-capacity"]
 
 
 def test_known_cells_need_no_draw() -> None:
-    result = good(plan(racks(2) + cluster("a", plane=BIG), tie_breaks=10))
+    result = good(plan(racks(2) + cluster("a", plane=BIG), samples=10))
     assert result.plan.numa_sampling is None
     assert {tuple(vm["numa_cells"]) for vm in vms(state_of(racks(2) + cluster("a"))).values()} == {(0,)}
 
@@ -188,7 +188,7 @@ def some_draws(result: PlanResult) -> list[str]:
 
 
 def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
-    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=50))
+    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=50))
     draws = result.plan.numa_sampling
     assert draws is not None
     [detail] = some_draws(result)
@@ -200,8 +200,8 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     )
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
     # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
-    assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), tie_breaks=50))
-    [detail] = some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), tie_breaks=0))
+    assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50))
+    [detail] = some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=0))
     assert "no others were tried" in detail
 
 
@@ -211,7 +211,7 @@ TWO = LUCKY + machine().replace('"m"', '"n"').replace("slot        = 1", "slot  
 
 
 def count_way(files: str, state: State = EMPTY) -> dict[str, Any]:
-    [misfit] = errors(plan(files, state, tie_breaks=50, ways_out=True))
+    [misfit] = errors(plan(files, state, samples=50, ways_out=True))
     way: dict[str, Any] = next(way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count")
     return way
 
@@ -250,9 +250,9 @@ EIGHT = ALONE + machines(8, *FOUR)
 
 
 @pytest.mark.parametrize("wanted", range(1, 9))
-@pytest.mark.parametrize("tie_breaks", [0, 20])
-def test_what_may_fit_is_not_refused(wanted: int, tie_breaks: int) -> None:
-    result = good(plan(EIGHT + big_ones(wanted), tie_breaks=tie_breaks))
+@pytest.mark.parametrize("samples", [0, 20])
+def test_what_may_fit_is_not_refused(wanted: int, samples: int) -> None:
+    result = good(plan(EIGHT + big_ones(wanted), samples=samples))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert len(rows(result)) == wanted
@@ -272,7 +272,7 @@ def big_ones(count: int) -> str:
 
 
 def test_what_is_above_the_upper_end_is_refused_whatever_way_they_lie() -> None:
-    result = plan(EIGHT + big_ones(9), tie_breaks=20, ways_out=True)
+    result = plan(EIGHT + big_ones(9), samples=20, ways_out=True)
     [misfit] = errors(result)
     assert misfit.summary == "9 x NC_P46_224_v1 do not fit: 8 of 9 placed"
     [way] = [way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count"]
@@ -288,7 +288,7 @@ NOT_SPREAD = [(12, 56), (36, 168), (24, 112)]
 
 def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_room() -> None:
     mixed = machines(6, *NOT_PACKED) + machines(6, *NOT_SPREAD, first=7)
-    result = good(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), tie_breaks=20))
+    result = good(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), samples=20))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert (draws.displayed_sample, draws.fitting_count, draws.fits_packed, draws.fits_spread) == (
@@ -305,7 +305,7 @@ def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_r
 
 
 def test_the_ways_of_a_plan_are_data() -> None:
-    result = good(plan(EIGHT + big_ones(8), tie_breaks=20))
+    result = good(plan(EIGHT + big_ones(8), samples=20))
     assert result.plan.numa_sampling is not None
     assert SAMPLES_FORM(result.plan.numa_sampling) == {
         "machines_with_unknown_cells": 8,

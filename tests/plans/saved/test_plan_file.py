@@ -264,7 +264,7 @@ plans = st.fixed_dictionaries(
         "placements": few(placements),
         "placement_tables": few(tables),
         "kept": counts,
-        "tie_breaks": counts,
+        "samples": counts,
         "diagnostics": few(diagnostics),
         "refined_outputs": st.dictionaries(texts, refined, max_size=2),
         "checks": few(st.builds(CheckResult, texts, texts, texts, few(texts))),

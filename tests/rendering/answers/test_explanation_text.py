@@ -46,7 +46,7 @@ def explained(sku: VmSku, zones: frozenset[str] | None, **more: object) -> str:
 
 def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> None:
     parts = [
-        explained(LARGE, frozenset({"1", "2"}), certainty=Certainty(0.52, 0.17), tie_breaks=100),
+        explained(LARGE, frozenset({"1", "2"}), certainty=Certainty(0.52, 0.17), samples=100),
         explained(LARGE, None, every=True),
         explained(WIDE, None),
         explained(LARGE, frozenset({"9"})),
@@ -55,7 +55,7 @@ def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> No
 
 
 def test_certainty_needs_tie_breaks() -> None:
-    assert "tie-breaks" not in explained(LARGE, None, certainty=Certainty(1, 1), tie_breaks=0)
+    assert "samples" not in explained(LARGE, None, certainty=Certainty(1, 1), samples=0)
 
 
 def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> None:

@@ -163,7 +163,9 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
         real.saved.plan,
         errored=True,
         diagnostics=(
-            build_error("insufficient-capacity", "No room.", headline="5 do not fit", brief="a/p does not fit"),
+            build_error(
+                "insufficient-capacity", "No room.", headline="5 do not fit", brief="a/p does not fit"
+            ),
         ),
     )
     _, outline, data = page_of(broken)

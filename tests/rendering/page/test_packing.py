@@ -35,7 +35,7 @@ def document(count: int) -> dict[str, Any]:
         rows.append(
             ["binding", "east", f"t.p[{at}]", "east", "place", "", "east (Bound)", "new", more, ["east"]]
         )
-    return {"fields": {"x": ["y"]}, "changes": changes, "rows": rows, "tieBreaks": 0}
+    return {"fields": {"x": ["y"]}, "changes": changes, "rows": rows, "samples": 0}
 
 
 def test_a_page_of_few_objects_is_read_as_it_is() -> None:

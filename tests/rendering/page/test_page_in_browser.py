@@ -183,7 +183,7 @@ def test_hovering_and_clicking_tell_of_a_vm(browser: Browser, pages: dict[str, P
     assert "web-workers-0" in told
     assert "its machine is evacuated" in told
     assert "r1 / r1-bm01 / cell 0" in told
-    assert "of 100 tie-breaks" in told
+    assert "of 100 samples" in told
     browser.press("Escape")
     assert browser.run("return document.getElementById('detail').hidden")
     assert browser.run("return document.activeElement.matches('button.vm.moved')")
@@ -225,10 +225,10 @@ def test_arrows_lead_from_ghosts_to_new_places(browser: Browser, pages: dict[str
 def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp_path: Path) -> None:
     main = tmp_path / "main.nf.hcl"
     main.write_text(SMALL.replace("WORKERS", "9").replace("MORE", ""))
-    nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
     main.write_text(main.read_text().replace("machine_count = 4", "machine_count = 3"))
     page = tmp_path / "page.html"
-    nexusform(tmp_path, "plan", "-tie-breaks=0", f"-report=html:{page}")
+    nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
     opened(browser, page)
     moves = browser.count(".moves li")
     assert moves == browser.count(".arrows .arrow") == browser.count(".machine.going .ghost") > 0
@@ -244,7 +244,7 @@ def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp
 
 def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser, tmp_path: Path) -> None:
     directory = copied("nexus-document", tmp_path)
-    nexusform(directory, "apply", "-auto-approve", "-var", "step=half-full", "-tie-breaks=0")
+    nexusform(directory, "apply", "-auto-approve", "-var", "step=half-full", "-samples=0")
     clusters = directory / "clusters.nf.hcl"
     clusters.write_text(clusters.read_text().replace("count       = 32", "count       = 150"))
     page = tmp_path / "refused.html"
@@ -369,7 +369,7 @@ def test_a_kubernetes_upgrade_plays_batch_by_batch(
 @pytest.mark.of_domains("whatif")
 def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(SMALL.replace("WORKERS", "21").replace("MORE", ""))
-    nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
+    nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
     page = tmp_path / "stuck.html"
     nexusform(tmp_path, "simulate", "kubernetes-upgrade", "web", f"-report=html:{page}", code=2)
     opened(browser, page)
@@ -401,7 +401,7 @@ def test_small_vms_side_by_side_are_legible(browser: Browser, tmp_path: Path) ->
     main = SMALL.replace("WORKERS", "390").replace("MORE", "").replace("NC_P46_224_v1", "NC_G6_28_v1")
     (tmp_path / "main.nf.hcl").write_text(main.replace("count         = 3", "count         = 9"))
     page = tmp_path / "small.html"
-    nexusform(tmp_path, "plan", "-tie-breaks=0", f"-report=html:{page}")
+    nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
     opened(browser, page)
     widths = browser.run("return [...document.querySelectorAll('button.vm')].map((each) => each.offsetWidth)")
     assert min(widths) >= 18
@@ -629,13 +629,13 @@ resource "nexus_kubernetes_cluster" "c" {
 def test_of_many_clusters_those_that_change_stand_out(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(CLUSTERS)
     page = tmp_path / "clusters.html"
-    new = planned(tmp_path, "-tie-breaks=0")
+    new = planned(tmp_path, "-samples=0")
     page.write_text(render_html(new.saved.plan, new.sources, REGISTRIES), encoding="utf-8")
     opened(browser, page)
     assert browser.text(".legend summary") == "20 clusters"
     assert "20 clusters: c0..19<" in render_svg(new.saved.plan)
-    nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
-    real = planned(tmp_path, "-tie-breaks=0", "-var=workers=3")
+    nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
+    real = planned(tmp_path, "-samples=0", "-var=workers=3")
     page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
     opened(browser, page)
     picture = render_svg(real.saved.plan)
@@ -686,7 +686,7 @@ resource "nexus_kubernetes_cluster" "c" {
 def test_ten_thousand_machines_take_three_screens_and_three_sheets(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(LARGE)
     page = tmp_path / "large.html"
-    nexusform(tmp_path, "plan", "-tie-breaks=0", f"-report=html:{page}")
+    nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
     opened(browser, page)
     assert browser.count("#overview rect:not(.plate)") == 10_000
     assert browser.run("return document.documentElement.scrollHeight") <= 3 * 900

@@ -82,7 +82,9 @@ def test_checks(plans: SimpleNamespace) -> None:
 def test_errors_and_separation_rules() -> None:
     plan = Plan(
         errored=True,
-        diagnostics=(build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),),
+        diagnostics=(
+            build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),
+        ),
     )
     shared = SeparationViolation("site", "", "m1", ("a-0", "b-0"), "b-0", "new", "")
     verdicts = (

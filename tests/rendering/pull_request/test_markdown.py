@@ -72,7 +72,10 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
         diagnostics=(
             build_error("guard-rail", "5 VMs move.", extra={"guard_rail": "moved:0"}),
             build_error(
-                "insufficient-capacity", detail, headline="3 x NC_P46_224_v1 do not fit", brief="d/p does not fit"
+                "insufficient-capacity",
+                detail,
+                headline=("3 x NC_P46_224_v1 do not fit"),
+                brief="d/p does not fit",
             ),
         ),
     )

@@ -193,7 +193,9 @@ def test_a_refused_plan_shows_no_change(plans: SimpleNamespace) -> None:
 
 def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespace) -> None:
     names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
-    failing = [build_warning("no-surge-capacity", "", brief=f"{name}: an upgrade would fail") for name in names]
+    failing = [
+        build_warning("no-surge-capacity", "", brief=(f"{name}: an upgrade would fail")) for name in names
+    ]
     advice = [build_warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
     text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
     assert text.index("! no-surge-capacity") < text.index("i zones-pinned")
@@ -202,13 +204,9 @@ def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespa
 
 
 def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
-    long = build_warning(
-        "incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b"
-    )
+    long = build_warning("incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b")
     text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
-    entry = (
-        text[text.index("! incomplete-rollout") : text.index("  -details")].rstrip("\n").split("\n")
-    )
+    entry = text[text.index("! incomplete-rollout") : text.index("  -details")].rstrip("\n").split("\n")
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
 
@@ -287,7 +285,7 @@ _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cel
 
 
 def test_uncomputed_certainty_is_never_beside_figures(plans: SimpleNamespace) -> None:
-    text = short(replace(plans.added_cluster(), tie_breaks=0), plans)
+    text = short(replace(plans.added_cluster(), samples=0), plans)
     assert "Sure of: nothing: how sure places are was not computed" in text
     assert " of 53" not in text
 

@@ -1,4 +1,4 @@
-"""Between which machines tie-breaks decide, whichever split of unknown cells it is: every one tried."""
+"""Between which machines samples decide, whichever split of unknown cells it is: every one tried."""
 
 from __future__ import annotations
 

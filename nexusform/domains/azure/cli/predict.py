@@ -53,9 +53,7 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
-    tie_breaks: int | None = declare_number(
-        "Set the number of tie-break samples; 0 disables them", default=None
-    )
+    samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
     placement_flags: PlacementFlags = declare_group(PlacementFlags)
     view: ViewFlags = declare_group(ViewFlags)
     show_sensitive: bool = declare_switch("Show sensitive values")
@@ -139,7 +137,7 @@ def _run_prediction(
     assert prediction.project is not None, "checked by the caller"
     sources = prediction.project.sources
     options = PlanOptions(
-        samples=arguments.tie_breaks, includes_rejections=arguments.placement_flags.placements == "all"
+        samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all"
     )
     with open_run(prediction.project, display.notices) as run:
         voice.report_diagnostics(run.diagnostics, sources)

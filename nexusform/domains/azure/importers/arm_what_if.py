@@ -236,9 +236,7 @@ class _ChangeReader:
         for diagnostic in diagnostics if isinstance(diagnostics, list) else ():
             if isinstance(diagnostic, Mapping) and diagnostic.get("message"):
                 detail = f"Azure says: {diagnostic.get('code')}: {diagnostic['message']}"
-                self._report(
-                    str(diagnostic.get("target") or ""), "unknown-in-plan", detail, is_warning=True
-                )
+                self._report(str(diagnostic.get("target") or ""), "unknown-in-plan", detail, is_warning=True)
 
     def _report(self, path: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR

@@ -322,9 +322,7 @@ class _Overlay:
             )
             sites = format_list(list(self.locations) if is_alike else names)
             detail = f"{message}, and the inventory is of {sites}."
-            self._report(
-                change, "unknown-extended-location", detail, ("extendedLocation", "name")
-            )
+            self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: AzChange, key: str) -> Item:
         """Return an existing body with the requested values merged over it."""

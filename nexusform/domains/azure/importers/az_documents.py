@@ -232,7 +232,9 @@ class _ResourceSorter:
                 f"{format_count(count, 'resource')} {select_form(count, 'stands', 'stand')} further up "
                 f"already, alike."
             )
-            self._repeated[0].report("id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING)
+            self._repeated[0].report(
+                "id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING
+            )
 
 
 def _report_unread_types(unread: Mapping[str, Item]) -> None:

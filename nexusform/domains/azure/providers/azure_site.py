@@ -86,8 +86,10 @@ _MANUAL_ACTIONS: Final = {
     CordonAction.CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
     CordonAction.UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
     CordonAction.EMPTY: (
-        'to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "Cordoned" beside '
-        "evacuate, and cordon it before the apply; or let apply do it, by act_on_machines = true in the provider "
+        'to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "Cordoned" '
+        "beside "
+        "evacuate, and cordon it before the apply; or let apply do it, by act_on_machines = true in the "
+        "provider "
         "block."
     ),
 }

@@ -103,7 +103,7 @@ class AzureObject(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Names joined to an identifier; for a VM the name of its block, since tie-breaks use it."""
+        """Names joined to an identifier; for a VM the name of its block, since samples use it."""
         if self.type == VM and (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")

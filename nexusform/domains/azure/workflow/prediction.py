@@ -196,7 +196,7 @@ def _compare_sites(
 
 
 def _assign_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
-    """Assign the other tool's names to new VMs: tie-breaks of plain VMs depend on the name."""
+    """Assign the other tool's names to new VMs: samples of plain VMs depend on the name."""
     names = {
         reference: _AZAPI_ADDRESS.fullmatch(tool_name)
         for reference, tool_name in new_names.items()

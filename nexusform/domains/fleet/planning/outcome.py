@@ -405,9 +405,7 @@ def _warn_override_failures(placement: PlacementPlan) -> Iterator[Diagnostic]:
     for cluster, content in placement.compute_final_resources().items():
         if content.failure:
             text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
-            kind = (
-                "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
-            )
+            kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
             yield _build_warning(placement, kind, text)
 
 

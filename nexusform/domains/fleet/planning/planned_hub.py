@@ -286,9 +286,7 @@ class PlannedHub(Struct, dict=True):
                     f"{transition_error[:1].upper()}{transition_error[1:]}. Make another run, or replace "
                     f"it with -replace."
                 )
-                self.diagnostics.append(
-                    instance.build_error("invalid-staged-run-state", text, ("state",))
-                )
+                self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
                 return
         observed_run = None if instance.is_replaced else self.observed.runs.get(run.build_key(run.name))
         if observed_run is not None and observed_run.ended:

@@ -120,9 +120,7 @@ def _execute_run(
             clusters = rollout.clusters | newly_updated
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
     if progress.blocking_clusters:
-        yield build_warning(
-            "stuck-staged-run", _format_blocked_message(progress.blocking_clusters, failures)
-        )
+        yield build_warning("stuck-staged-run", _format_blocked_message(progress.blocking_clusters, failures))
     if progress.pending_approval:
         yield build_warning(
             "staged-run-awaiting-approval", _format_approval_message(progress.pending_approval)

@@ -32,7 +32,7 @@ SETTINGS: Final = BlockSchema(
             pattern=r"[\x21-\x7e]{1,128}",
             pattern_hint="1 to 128 characters without spaces",
         ),
-        "judge": AttributeSchema(
+        "dry_run": AttributeSchema(
             STRING,
             "Validate plans by server-side dry run: auto (if possible), require, off. Needs write "
             "permissions. Off in a confined run, unless -allow-remote names the hub.",
@@ -79,7 +79,7 @@ def make_provider(
         raise ProviderProblem(str(problem)) from None
     options = HubOptions(
         manager=str(settings["field_manager"]),
-        validate_changes=str(settings["judge"]),
+        validate_changes=str(settings["dry_run"]),
         is_read_only=settings.get("read_only") is True,
         timeout=timeout,
         is_confined=bool(confinement.root),

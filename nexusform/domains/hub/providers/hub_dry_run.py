@@ -193,7 +193,7 @@ class DryRun:
         )
         detail = f"The hub was not asked what it makes of {changes}: {reason.rstrip('.')}."
         if is_required:
-            detail += ' judge = "require" asks for its judgement.'
+            detail += ' dry_run = "require" needs the validation.'
         severity = Severity.ERROR if is_required else Severity.WARNING
         yield numbers[0], Problem((), DRY_RUN_SKIPPED, detail, severity)
 

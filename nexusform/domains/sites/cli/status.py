@@ -27,7 +27,7 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites status`."""
 
     as_json: bool = declare_switch("Print a JSON document", flag="json")
-    tie_breaks: int = declare_number(
+    samples: int = declare_number(
         "Compute certainty per site with N tie-break samples",
         default=0,
         minimum=0,
@@ -45,9 +45,9 @@ def status(arguments: StatusArguments) -> int:
     States are read without locks. -tie-breaks also plans the sites and computes certainty. Exit
     code 1 if a state cannot be read, an apply was interrupted, or a site cannot be planned.
     """
-    runs = arguments.tie_breaks
+    runs = arguments.samples
     if runs > RUNS_PER_PART and runs % RUNS_PER_PART:
-        raise click.UsageError(f"-tie-breaks above {RUNS_PER_PART} are a multiple of it, not {runs}.")
+        raise click.UsageError(f"-samples above {RUNS_PER_PART} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
     if not arguments.engine.check_usable(screen):
         return 1

@@ -109,7 +109,7 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     constant_text = (
         f"{machine:,} of {format_count(len(findings), 'VM')} {select_form(machine, 'stands', 'stand')} on "
         f"one machine in "
-        f"all {runs} tie-breaks, {_count_constant(findings, 'rack'):,} in one rack."
+        f"all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
     )
     vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
     return (
@@ -122,7 +122,7 @@ def _list_site_findings(results: Iterable[SiteResult]) -> Iterable[tuple[str, Qu
 
 
 def _compute_share(finding: QuestionFinding) -> float:
-    """Compute the share of tie-breaks with the VM on its machine."""
+    """Compute the share of samples with the VM on its machine."""
     return finding.figures["machine"] / finding.figures["runs"]
 
 

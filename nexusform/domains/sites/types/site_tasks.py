@@ -68,7 +68,7 @@ class QuestionKind(StrEnum):
 
 class Question(Struct, frozen=True):
     """One of `parts` of a question; the parts together are independent of the workers. `runs`: number of
-    tie-breaks, from the seed `part * runs`. `source`: export of a replay, with SITE as placeholder.
+    samples, from the seed `part * runs`. `source`: export of a replay, with SITE as placeholder.
     """
 
     kind: QuestionKind

@@ -46,7 +46,7 @@ def run_fleet_question(
 
 
 def _split_question(question: Question, sites: int, workers: int) -> list[Question]:
-    """Split a question: tie-breaks by the hundred, racks of few sites over all workers."""
+    """Split a question: samples by the hundred, racks of few sites over all workers."""
     if question.kind is QuestionKind.CERTAINTY:
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count

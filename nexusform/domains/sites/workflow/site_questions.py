@@ -75,7 +75,7 @@ def _compute_certainty(task: Task, site: SiteEntry, run: Run) -> SiteResult:
 
 
 def _compute_placement_digest(plan: Plan) -> str:
-    """Compute a digest independent of the tie-breaks."""
+    """Compute a digest independent of the samples."""
     rows = tuple(replace(row, certainty=None) for row in plan.placements)
     return compute_plan_digest(replace(plan, placements=rows))
 

@@ -264,9 +264,7 @@ class RunExecutor(Struct):
                 "Conditions failed while planning, as expected, so the apply that this run asks for could "
                 "not be carried out. Use command = plan where planning is expected to fail."
             )
-            problems.append(
-                build_error("expected-failure-in-plan", detail, block.span, block=block.header)
-            )
+            problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         is_unmet = bool(missing_failures) and not any(
             d.severity is Severity.ERROR and d not in missing_failures for d in problems
         )

@@ -25,7 +25,7 @@ from nexusform.domains.whatif.questions.repack_context import Constraint, Repack
 from nexusform.domains.whatif.questions.repack_search import Attempt, Search
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
-    TIE_BREAKS,
+    SAMPLES,
     RepackWindow,
     compute_minimum_windows,
 )
@@ -146,8 +146,8 @@ def _is_within_moves(attempt: Attempt, request: RepackRequest) -> bool:
 
 
 def _is_fully_sampled(attempt: Attempt) -> bool:
-    """Return True if all tie-breaks were simulated in time."""
-    return all(step.runs == TIE_BREAKS for window in attempt.windows for step in window.steps)
+    """Return True if all samples were simulated in time."""
+    return all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)
 
 
 def _count_if_known(search: Search, site: SiteSnapshot, request: RepackRequest) -> int | None:

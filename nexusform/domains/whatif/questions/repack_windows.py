@@ -1,4 +1,4 @@
-"""Order of a repacking: VMs re-created together, cordons meanwhile, and target machines under all tie-breaks.
+"""Order of a repacking: VMs re-created together, cordons meanwhile, and target machines under all samples.
 A window is one plan with `-replace`: all its VMs leave, then they are placed by pool and number, with their
 own machine as last choice.
 """
@@ -33,12 +33,12 @@ from nexusform.scheduling.racks.explanation import MachineRanking
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
 from nexusform.snapshots.availability import compute_quorum
 
-TIE_BREAKS: Final = 100
+SAMPLES: Final = 100
 CORDONED: Final = "cordoned"
 
 
 class RepackStep(Struct, frozen=True):
-    """Re-creation of one VM; it reaches its target in `hits` of `runs` tie-breaks."""
+    """Re-creation of one VM; it reaches its target in `hits` of `runs` samples."""
 
     source: MovableVm
     target: Placement
@@ -492,7 +492,7 @@ def compute_minimum_windows(
 def verify_sequence(
     context: RepackContext, sequence: WindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Simulate every window with its cordons under 100 tie-breaks, or as many as time allows."""
+    """Simulate every window with its cordons under 100 samples, or as many as time allows."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
@@ -519,7 +519,7 @@ def verify_sequence(
 
 
 def compute_certainty(windows: Iterable[RepackWindow]) -> float:
-    """Compute the minimum share of tie-breaks with a VM on its target, over all VMs."""
+    """Compute the minimum share of samples with a VM on its target, over all VMs."""
     return min(
         (step.hits / step.runs for window in windows for step in window.steps if step.runs), default=1.0
     )
@@ -528,13 +528,13 @@ def compute_certainty(windows: Iterable[RepackWindow]) -> float:
 def _count_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Count for each VM of a window the tie-breaks that reach its target."""
+    """Count for each VM of a window the samples that reach its target."""
     if _is_deterministic(context, base, window):
-        yield from (replace(step, hits=TIE_BREAKS, runs=TIE_BREAKS) for step in window.steps)
+        yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return
     hits: Counter[int] = Counter()
     runs = 0
-    for run in range(TIE_BREAKS):
+    for run in range(SAMPLES):
         scheduler = base.copy(run, run)
         for step in window.steps:
             placement = scheduler.try_place(
@@ -551,7 +551,7 @@ def _count_hits(
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
     """Return True if exactly one machine, the target, is best for every VM of the window; then one run covers
-    all tie-breaks.
+    all samples.
     """
     if base.is_sampled:
         return False

@@ -269,7 +269,7 @@ def _list_runbook(failure: Failure) -> list[str]:
 FAILURE: Final = RecordForm(
     Failure,
     "site_id scope lost machines vms_down=vm_count pools stay_down outside_vms_down=unmanaged_vms workloads "
-    "runbook=. delete_nodes=deletions vms_without_room=missing comebacks=recreations draws=samples",
+    "runbook=. delete_nodes=deletions vms_without_room=missing comebacks=recreations samples",
     pools=POOL,
     stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
     workloads=_build_workload_document,
@@ -278,5 +278,5 @@ FAILURE: Final = RecordForm(
     comebacks=RecordForm(
         PoolRecreation, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM
     ),
-    draws=build_sampled_capacity,
+    samples=build_sampled_capacity,
 )

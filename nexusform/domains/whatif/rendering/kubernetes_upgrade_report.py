@@ -170,8 +170,8 @@ def _is_fitting(upgrade: KubernetesUpgrade) -> bool:
 # Upgrade as JSON data.
 KUBERNETES_UPGRADE: Final = RecordForm(
     KubernetesUpgrade,
-    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=budgets pools draws=samples",
+    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=budgets pools samples",
     fits=_is_fitting,
     pools=_POOL,
-    draws=build_sampled_capacity,
+    samples=build_sampled_capacity,
 )

@@ -109,7 +109,7 @@ def _describe_certainty(repack: RepackResult) -> str:
     steps = [step for window in repack.windows for step in window.steps]
     certain_count = sum(step.hits == step.runs for step in steps)
     runs = steps[0].runs
-    text = f"{certain_count} of {len(steps)} land as planned in {runs} of {runs} tie-breaks"
+    text = f"{certain_count} of {len(steps)} land as planned in {runs} of {runs} samples"
     if certain_count == len(steps):
         return f"{text}, with the cordons below."
     minimum_hits = min(step.hits for step in steps)

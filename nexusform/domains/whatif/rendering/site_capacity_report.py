@@ -329,7 +329,7 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
 
 def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
     other = (
-        {"room_other": build_other_capacity_documents(answer.other_capacities)}
+        {"capacity_other": build_other_capacity_documents(answer.other_capacities)}
         if answer.other_capacities
         else {}
     )

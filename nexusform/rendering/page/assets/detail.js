@@ -30,7 +30,7 @@ function share(part) { return `${Math.round(part * 100)} %`; }
 function showVm(site, vm, opener) {
   const more = vm.more;
   const sure = more.certainty
-    ? `${STEPS[vm.sure]}: that many of its pool on the rack in ${share(more.certainty[0])}, this machine in ${share(more.certainty[1])} of ${plan.tieBreaks} tie-breaks` : "";
+    ? `${STEPS[vm.sure]}: that many of its pool on the rack in ${share(more.certainty[0])}, this machine in ${share(more.certainty[1])} of ${plan.samples} samples` : "";
   const scores = Object.entries(more.scores || {}).map(([name, value]) => `${name} ${value}`).join(", ");
   const refused = (more.rejected || []).map(([who, rule, why]) => make("div", {}, `${who}: ${why} (${rule})`));
   const pods = podsOf(vm).map((pod) => make("div", {}, pod.object, make("span", { class: "quiet" }, ` ${pod.group}`)));

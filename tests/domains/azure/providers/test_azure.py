@@ -133,7 +133,7 @@ def test_networks_and_storage_are_read_as_far_as_they_may_be(
     arm.refused = frozenset({"volumes"})
     assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
     assert run_command_line(["plan", "-detailed-exitcode", "-report=json:plan.json"]) == 0
-    rows = json.loads(Path("plan.json").read_text())["room_other"]
+    rows = json.loads(Path("plan.json").read_text())["capacity_other"]
     found = {(row["kind"], row["name"]): (row["total"], row["used_after"]) for row in rows}
     assert found["l3_network", "n"] == (14, None)
     assert found["storage_appliance", "s"] == (100, 40)

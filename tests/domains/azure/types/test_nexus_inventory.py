@@ -209,7 +209,9 @@ class TestFiles:
                 text = text.replace(old, new)
             both |= {name: content, name.replace("export/", "export/other_"): text.encode()}
         _, problems = read(both)
-        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == ["ambiguous-site"]
+        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == [
+            "ambiguous-site"
+        ]
         one, problems = read(both, directory="export", site="osl1")
         assert problems == []
         assert len(one["machines"]) == 18

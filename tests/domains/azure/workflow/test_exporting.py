@@ -57,8 +57,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             patch.chdir(place)
             more = ["-var=apart=true"] if name == "separation" else []
             assert (
-                run_command_line(["plan", *more, "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"])
-                == 0
+                run_command_line(["plan", *more, "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
             )
         planned[name] = place
     return planned
@@ -202,7 +201,7 @@ def test_the_prediction_of_an_export_is_the_plan(
         write_inventory(document)
     written = json.loads(exported(plans[name], "azapi", capsys))
     Path("plan.json").write_text(json.dumps(terraform_plan(written, location)))
-    arguments = ["-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
+    arguments = ["-inventory=export", "-samples=0", "-report=json:predicted.json"]
     code = run_command_line(["predict", "-terraform-plan=plan.json", *arguments])
     assert code == 0, capsys.readouterr().err
     predicted = json.loads(Path("predicted.json").read_text())
@@ -229,9 +228,7 @@ def test_a_vm_sku_that_azure_lacks_is_named(
     assert sku is not None
     changed = json.loads(written.replace(sku[1], "edge"))
     Path("plan.json").write_text(json.dumps(terraform_plan(changed, LOCATION)))
-    assert (
-        run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0"]) == 1
-    )
+    assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 1
     assert 'has a VM SKU "edge"' in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -304,7 +301,7 @@ resource "nexus_virtual_machine" "jump" {
 
 def planned(text: str) -> None:
     Path("main.nf.hcl").write_text(text)
-    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
 
 
 def grown() -> str:
@@ -380,7 +377,7 @@ def test_the_prediction_of_a_change_is_the_plan(here: Path, capsys: pytest.Captu
     configuration = json.loads(exported(here, "azapi", capsys))
     Path("plan.json").write_text(json.dumps(terraform_plan(configuration, LOCATION)))
     arguments = ["-terraform-plan=plan.json", "-inventory=export", "-report=json:predicted.json"]
-    assert run_command_line(["predict", "-tie-breaks=0", *arguments]) == 0, capsys.readouterr().err
+    assert run_command_line(["predict", "-samples=0", *arguments]) == 0, capsys.readouterr().err
     predicted = placements(json.loads(Path("predicted.json").read_text()))
     expected = placements(document)
     assert len(expected) == 3 + 3 + 1
@@ -512,7 +509,7 @@ def test_what_cannot_be_exported_whole_is_refused_by_name(
 ) -> None:
     """Networks and keys of what was taken over stand in no argument: a whole body would be without them."""
     change_site(ANEW)
-    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
     capsys.readouterr()
     assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
     captured = capsys.readouterr()
@@ -553,13 +550,13 @@ def both_at_the_site(
     capsys: pytest.CaptureFixture[str], inventory: str = "export"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The placements of a plan, and those that its export is predicted to come to."""
-    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
     written = json.loads(exported(Path(), "azapi", capsys))
     (first, *_) = json.loads(Path("export/kubernetes_clusters.json").read_text())
     group = first["id"].partition("/providers/")[0]
     location = first["extendedLocation"]["name"]
     Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
-    arguments = [f"-inventory={inventory}", "-tie-breaks=0", "-report=json:predicted.json"]
+    arguments = [f"-inventory={inventory}", "-samples=0", "-report=json:predicted.json"]
     assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, (
         capsys.readouterr().err
     )
@@ -642,7 +639,7 @@ def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFix
     shutil.copytree(EXAMPLES / "end-to-end", "e")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+        assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
     documents = exported(here / "e", "manifests", capsys).split("---\n")[1:]
     before = json.loads(Path("e/p.json").read_text())
     placement = [one for one in documents if "kind: ClusterResourcePlacement" in one]
@@ -658,7 +655,7 @@ def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFix
     Path("e/fleet.nf.hcl").write_text(text[:start] + blocks + text[end:])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
+        assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
     after = json.loads(Path("e/p.json").read_text())
     assert bindings(after) == bindings(before)
 
@@ -782,7 +779,7 @@ def test_placement_constraints_of_vnfs_are_requests_for_grants(
     def request(*more: str) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir("h")
-            assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
+            assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *more]) == 0
         return json.loads(exported(here / "h", "sol003", capsys))["tacker_vnf.a"]
 
     def constraint(first: str) -> dict[str, Any]:
@@ -866,7 +863,7 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(BLOCKS)
-    assert run_command_line(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=p", "-samples=0"]) == 0
     capsys.readouterr()
     assert run_command_line(["export", f"-format={form}", "p"]) == 0
     written = capsys.readouterr().out
@@ -895,13 +892,13 @@ def test_commands_take_every_flag_of_a_script(
     """An argument that the extension lacks stops a script after its first steps: nothing is written then."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(BLOCKS)
-    assert run_command_line(["plan", "-out=p", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=p", "-samples=0"]) == 0
     capsys.readouterr()
     assert run_command_line(["export", "-format=az", "p"]) == 0
     flags = set(re.findall(r"^  --([a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert flags <= {"name", "resource-group", *ARGUMENTS[CLUSTER, "create"]}
     Path("main.nf.hcl").write_text(BLOCKS.replace("networkConfiguration ", "bespokeThings ", 1))
-    assert run_command_line(["plan", "-out=q", "-tie-breaks=0"]) == 0
+    assert run_command_line(["plan", "-out=q", "-samples=0"]) == 0
     capsys.readouterr()
     assert run_command_line(["export", "-format=az", "q"]) == 1
     captured = capsys.readouterr()

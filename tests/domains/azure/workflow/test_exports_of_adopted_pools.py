@@ -91,7 +91,7 @@ def adopt(told: Told, name: str, more: str = "") -> None:
     before, block = text.split(f'agent_pool "{name}" {{', 1)
     grown = re.sub(r"count( +)= (\d+)", lambda count: f"count{count[1]}= {int(count[2]) + 1}", block, count=1)
     Path("site.nf.hcl").write_text(f'{before}agent_pool "{name}" {{{more}{grown}')
-    assert told("plan", "-out=p", "-tie-breaks=0") == 0, told.err
+    assert told("plan", "-out=p", "-samples=0") == 0, told.err
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda path: path.name)
@@ -155,7 +155,7 @@ resource "nexus_kubernetes_cluster" "c" {
 def test_labels_that_look_like_something_else_are_quoted_for_az(nexusform: Told) -> None:
     """`az` reads 1.10 in a list as the number 1.1, and null as nothing."""
     Path("main.nf.hcl").write_text(LABELS)
-    assert nexusform("plan", "-out=p", "-tie-breaks=0") == 0, nexusform.err
+    assert nexusform("plan", "-out=p", "-samples=0") == 0, nexusform.err
     assert nexusform("export", "-format=az", "p") == 0, nexusform.err
     words = shlex.split(nexusform.out.replace("\\\n", " ").split("az networkcloud", 1)[1])
     told = words[words.index("--initial-agent-pool-configurations") + 1]

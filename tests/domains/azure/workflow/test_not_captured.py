@@ -55,7 +55,7 @@ def imported(capsys: pytest.CaptureFixture[str], to: str = "site.nf.hcl") -> str
 
 
 def planned(capsys: pytest.CaptureFixture[str]) -> str:
-    code, out = told(capsys, "plan", "-details", "-tie-breaks=0")
+    code, out = told(capsys, "plan", "-details", "-samples=0")
     assert code == 0, out
     return out
 
@@ -240,7 +240,7 @@ def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(
 
 def room(capsys: pytest.CaptureFixture[str], *more: str) -> int:
     """How many VMs of one SKU fit after the plan."""
-    assert run_command_line(["plan", "-out=p.nfplan", "-tie-breaks=0", *more]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *more]) == 0
     capsys.readouterr()
     run_command_line(["simulate", "capacity", "-plan=p.nfplan", "-sku=NC_G6_28_v1", "-format=json"])
     document = json.loads(capsys.readouterr().out)
@@ -256,7 +256,7 @@ def test_a_machine_made_anew_keeps_who_is_nobodys(way: str, capsys: pytest.Captu
     VMS.write_text("[]")
     imported(capsys)
     CLUSTERS.write_text(whole)
-    assert run_command_line(["apply", "-auto-approve", "-tie-breaks=0"]) == 0
+    assert run_command_line(["apply", "-auto-approve", "-samples=0"]) == 0
     capsys.readouterr()
     taken = room(capsys)
     site = Path("site.nf.hcl")

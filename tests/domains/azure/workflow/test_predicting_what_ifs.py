@@ -78,7 +78,7 @@ def stack(*changes: Mapping[str, Any]) -> list[str]:
 
 def predict(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[int, dict[str, Any], str]:
     code = run_command_line(
-        ["predict", *asked, f"-inventory={EXPORT}", "-tie-breaks=0", "-report=json:report.json"]
+        ["predict", *asked, f"-inventory={EXPORT}", "-samples=0", "-report=json:report.json"]
     )
     told = capsys.readouterr()
     report = Path("report.json")

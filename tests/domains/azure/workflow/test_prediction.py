@@ -90,7 +90,7 @@ def write(*changes: Mapping[str, Any], **root: Any) -> None:
 
 def predict(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
     code = run_command_line(
-        ["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-tie-breaks=0", *more]
+        ["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-samples=0", *more]
     )
     told = capsys.readouterr()
     return code, told.out, " ".join(told.err.replace("│", " ").split())
@@ -469,7 +469,7 @@ def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXPORT, "export")
     write(cluster("a"))
     code = run_command_line(
-        ["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0", "-confine=."]
+        ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-confine=."]
     )
     assert code == 0, capsys.readouterr().err
     assert "3 to place" in capsys.readouterr().out
@@ -497,9 +497,7 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     write(cluster("a"))
     shutil.copytree(EXPORT, "export")
     before = sorted(Path().rglob("*"))
-    assert (
-        run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0"]) == 0
-    )
+    assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 0
     assert "3 to place" in capsys.readouterr().out
     assert sorted(Path().rglob("*")) == before
 
@@ -507,7 +505,7 @@ def test_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
 def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixture[str]) -> None:
     write(cluster("a"))
     assert predict(capsys, "-detailed-exitcode")[0] == 2
-    code, _, err = predict(capsys, "-fail-on=room:1000")
+    code, _, err = predict(capsys, "-fail-on=capacity:1000")
     assert code == 1
     assert "room" in err
 

@@ -80,7 +80,7 @@ def claims(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     """The row of claims of a plan."""
     assert run_command_line(["plan", "-report=json:plan.json", *options]) == 0
     capsys.readouterr()
-    rows = json.loads(Path("plan.json").read_text())["room_other"]
+    rows = json.loads(Path("plan.json").read_text())["capacity_other"]
     [row] = [each for each in rows if each["kind"] == "claims"]
     return row
 
@@ -152,7 +152,7 @@ def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     [answer] = json.loads(Path("room.json").read_text())["sites"]
-    [row] = [each for each in answer["room_other"] if each["kind"] == "claims"]
+    [row] = [each for each in answer["capacity_other"] if each["kind"] == "claims"]
     assert (row["used_after"], row["free_after_at_most"]) == (440, 60)
 
 

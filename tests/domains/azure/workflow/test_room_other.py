@@ -55,10 +55,10 @@ def add_networks(directory: Path, prefix: str) -> None:
 
 
 def planned(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
-    """What a plan says in words, and its `room_other` by kind and name."""
+    """What a plan says in words, and its `capacity_other` by kind and name."""
     assert run_command_line(["plan", "-report=json:plan.json"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    rows = json.loads(Path("plan.json").read_text()).get("room_other", [])
+    rows = json.loads(Path("plan.json").read_text()).get("capacity_other", [])
     return text, {(row["kind"], row["name"]): row for row in rows}
 
 
@@ -126,7 +126,11 @@ def test_state_remembers_and_questions_tell(site: Path, capsys: pytest.CaptureFi
     assert run_command_line(["advise"]) == 2
     assert "prefix (that of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
     [answer] = json.loads(Path("room.json").read_text())["sites"]
-    assert {row["kind"] for row in answer["room_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
+    assert {row["kind"] for row in answer["capacity_other"]} >= {
+        "l3_network",
+        "pod_cidr",
+        "storage_appliance",
+    }
     # A later export that lacks the list takes nothing for granted.
     (site / "export" / "l3_networks.json").unlink()
     _, rows = planned(capsys)

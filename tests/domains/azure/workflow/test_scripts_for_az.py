@@ -89,7 +89,7 @@ def script(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     """The words of every command of the script for the configuration."""
     tags = "{ " + ", ".join(f'"{name}" = "{value}"' for name, value in TAGS.items()) + " }"
     (place / "main.nf.hcl").write_text(CONFIGURATION.replace("TAGS", tags).replace("KEY", KEY))
-    assert run_command_line(["plan", "-out=p", "-tie-breaks=0"]) == 0, capsys.readouterr().err
+    assert run_command_line(["plan", "-out=p", "-samples=0"]) == 0, capsys.readouterr().err
     capsys.readouterr()
     assert run_command_line(["export", "-format=az", "p"]) == 0, capsys.readouterr().err
     text = capsys.readouterr().out

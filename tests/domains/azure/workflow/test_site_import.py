@@ -44,7 +44,7 @@ def bodies(kind: str) -> list[dict[str, Any]]:
 
 
 def rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
-    code, _, err = told(capsys, "plan", "-out=p.nfplan", "-tie-breaks=0", *more)
+    code, _, err = told(capsys, "plan", "-out=p.nfplan", "-samples=0", *more)
     assert (code, err) == (0, "")
     code, out, _ = told(capsys, "show", "-json", "p.nfplan")
     assert code == 0

@@ -118,9 +118,7 @@ def test_members_that_share_machines_are_warned_about() -> None:
     )
     text = site().replace(RACKS, small)
     found = [
-        w
-        for w in warnings(good(plan(text + placement())))
-        if w.summary == "Placement members share machines"
+        w for w in warnings(good(plan(text + placement()))) if w.summary == "Placement members share machines"
     ]
     assert len(found) == 1
     assert "r0-bm01" in found[0].detail

@@ -481,7 +481,7 @@ resource "nexus_separation_rule" "apart" {
 """
     text = workers(2) + manifest("m", deployment("web", 1), deployment("db", 1)) + rule
     together = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
-    (verdict,) = plan(together, tie_breaks=5).plan.separation_verdicts
+    (verdict,) = plan(together, samples=5).plan.separation_verdicts
     assert verdict.satisfied == "never"
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
@@ -489,7 +489,7 @@ resource "nexus_separation_rule" "apart" {
     (problem,) = errors(plan(together, ways_out=True))
     assert "No zone sets were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
-    (verdict,) = plan(elsewhere, tie_breaks=5).plan.separation_verdicts
+    (verdict,) = plan(elsewhere, samples=5).plan.separation_verdicts
     assert (verdict.satisfied, verdict.violations) == ("always", ())
 
 

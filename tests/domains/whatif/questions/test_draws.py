@@ -93,7 +93,7 @@ def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
     failure = simulate_machine_loss(site, FailureScope.MACHINE, machine_, [machine_])
     assert failure.samples is not None
     assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
-    document = FAILURE(failure)["draws"]
+    document = FAILURE(failure)["samples"]
     assert document["vms_without_room"] == {"min": 0, "max": 2, "certain_bounds": True}
 
 
@@ -110,7 +110,7 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
         assert "0 to 2 of 2" in words
         assert "others / o2" in words
         assert "o2 /" not in words
-    draws = FAILURE(failure)["draws"]
+    draws = FAILURE(failure)["samples"]
     assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (fitting, 100, 2)
     assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
 
@@ -127,7 +127,7 @@ def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> N
     assert simulate_machine_loss(site, FailureScope.MACHINE, "o1", ["o1"]).samples is None
     failure = lost(world(1, KNOWN[0]))
     assert failure.samples is None
-    assert FAILURE(failure)["draws"] is None
+    assert FAILURE(failure)["samples"] is None
 
 
 TWO = 'upgrade_settings {\n max_surge = "2"\n }'
@@ -145,5 +145,5 @@ def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
         words = " ".join(text.split())
         assert f"It goes through in {fitting} of 100 draws of NUMA cells that nobody told" in words
         assert "no room for the surge of p." in words
-    assert KUBERNETES_UPGRADE(upgrade)["draws"]["fitting"] == fitting
-    assert KUBERNETES_UPGRADE(upgraded(world(3, KNOWN[0], more=TWO)))["draws"] is None
+    assert KUBERNETES_UPGRADE(upgrade)["samples"]["fitting"] == fitting
+    assert KUBERNETES_UPGRADE(upgraded(world(3, KNOWN[0], more=TWO)))["samples"] is None

@@ -351,9 +351,9 @@ def test_where_no_order_is_sure_the_answer_says_so() -> None:
     asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     fewest = min(step.hits for window in made.windows for step in window.steps)
-    assert 0 < fewest < repack_windows.TIE_BREAKS
+    assert 0 < fewest < repack_windows.SAMPLES
     [fact] = [fact for fact in build_repack_report(made, "").facts if "land as planned" in fact]
-    assert f"8 of 9 land as planned in 100 of 100 tie-breaks, the others in at least {fewest}:" in fact
+    assert f"8 of 9 land as planned in 100 of 100 samples, the others in at least {fewest}:" in fact
     assert "neither another order nor a cordon was found that keeps them from it" in fact
 
 
