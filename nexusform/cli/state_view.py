@@ -181,7 +181,7 @@ class PullArguments(Struct, frozen=True, kw_only=True):
 @define_command("pull", PullArguments)
 def pull(arguments: PullArguments) -> int:
     """Print the state document, for a backup or for `state push`."""
-    from nexusform.state.codec import encode
+    from nexusform.state.codec import encode_state
 
     screen = Screen()
     state = _read_state(screen, arguments.state)

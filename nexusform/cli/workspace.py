@@ -64,7 +64,7 @@ class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
 @define_command("new", NewWorkspaceArguments)
 def new(arguments: NewWorkspaceArguments) -> int:
     """Create the workspace NAME and select it."""
-    from nexusform.cli.state_edit import document_to_push
+    from nexusform.cli.state_edit import read_pushed_state
 
     screen = Screen()
     state = read_pushed_state(screen, arguments.state, create_context()) if arguments.state else None

@@ -397,7 +397,7 @@ def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) ->
         *_escaped(inspect.cleandoc(command.help or "")).splitlines(),
         "",
     )
-    examples = examples_of(path.removeprefix("nexusform "))
+    examples = get_examples(path.removeprefix("nexusform "))
     if examples:
         yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
     flags = _flags(command)
