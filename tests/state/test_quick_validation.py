@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.state.test_conformity import CLUSTER, SOUND
+from tests.state.test_attribute_validation import CLUSTER, SOUND
 
 from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.registry import build_registries

@@ -303,7 +303,7 @@ def test_a_shortage_names_the_pools_that_broke_the_cells() -> None:
 
 
 def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> None:
-    scheduler = RackScheduler([*rack("r1", 2, refusal="cordoned"), *rack("r2", 1)])
+    scheduler = RackScheduler([*rack("r1", 2, unschedulable_reason="cordoned"), *rack("r2", 1)])
     nowhere = scheduler.place(demand("NC_G2_8_v1", zones=frozenset("9")))
     assert isinstance(nowhere, Shortage)
     assert nowhere.binding == "unknown_zones"
@@ -340,7 +340,7 @@ def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
 
 
 def test_vms_of_unschedulable_machines_count() -> None:
-    scheduler = RackScheduler([*rack("r1", 1, refusal="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)])
+    scheduler = RackScheduler([*rack("r1", 1, unschedulable_reason="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)])
     scheduler.add_existing(
         VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,))
     )
@@ -365,7 +365,7 @@ def test_the_machine_of_a_healed_vm_is_tried_last() -> None:
 
 
 def test_explain_shows_ties_next_best_and_every_refusal() -> None:
-    scheduler = RackScheduler([*rack("r1", 2), *rack("r2", 2), *rack("r3", 1, refusal="cordoned")])
+    scheduler = RackScheduler([*rack("r1", 2), *rack("r2", 2), *rack("r3", 1, unschedulable_reason="cordoned")])
     first = scheduler.explain(demand("NC_P46_224_v1"))
     assert [left.rule for left in first.filters] == [rule.name for rule in profile.FILTERS]
     assert {left.machines for left in first.filters} == {4}

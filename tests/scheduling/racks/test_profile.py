@@ -49,13 +49,13 @@ ASKING = [
         "uncertainty/certainty",
         "engine",
         "explanation",
-        "opened",
+        "open_rules",
         "queues",
         "session",
         "site",
     )
 ] + sorted((ROOM.parents[1] / "rendering" / "answers").glob("explanation*.py"))
-ARGUMENTS = {"zones", "hints", "machine_skus", "disk_gib", "refusal"}
+ARGUMENTS = {"zones", "hints", "machine_skus", "disk_gib", "unschedulable_reason"}
 
 
 # --- nothing but the table knows a rule ----------------------------------------------------------
@@ -220,7 +220,7 @@ class TestAddedFilter:
     def test_hinted_vms_and_those_with_a_last_resort_obey_it(self, hard: bool) -> None:
         scheduler = RackScheduler(three_racks())
         near = Hint(True, hard, HintScope.RACK, frozenset(), frozenset(["r1"]), "x")
-        racks = [scheduler.try_place(demand(n, terms=PlacementConstraints(hints=(near,)))) for n in range(3)]
+        racks = [scheduler.try_place(demand(n, constraints=PlacementConstraints(hints=(near,)))) for n in range(3)]
         assert [place and place[1].rack for place in racks] == [
             "r1",
             "r1",
@@ -233,13 +233,13 @@ class TestAddedFilter:
 
     def test_room_is_counted_with_it(self) -> None:
         scheduler = RackScheduler(three_racks())
-        scheduler.place(demand(0, terms=PlacementConstraints(frozenset("1"))))
+        scheduler.place(demand(0, constraints=PlacementConstraints(frozenset("1"))))
         assert scheduler.count_free_slots_by_rack(demand(1)) == {
             "r1": Interval(1, 1),
             "r2": Interval(2, 2),
             "r3": Interval(2, 2),
         }
-        assert scheduler.count_free_slots(demand(1, terms=PlacementConstraints(frozenset("1")))) == Interval(
+        assert scheduler.count_free_slots(demand(1, constraints=PlacementConstraints(frozenset("1")))) == Interval(
             1, 1
         )
         assert scheduler.count_free_slots(demand(1, pool="q")).minimum > 5
@@ -247,7 +247,7 @@ class TestAddedFilter:
     def test_explanations_and_pins_name_it(self) -> None:
         scheduler = RackScheduler(three_racks())
         for number in range(2):
-            scheduler.place(demand(number, terms=PlacementConstraints(frozenset("1"))))
+            scheduler.place(demand(number, constraints=PlacementConstraints(frozenset("1"))))
         explained = scheduler.explain(demand(2))
         assert (explained.filters[-1].rule, explained.filters[-1].machines) == ("pool_limit", 2)
         assert (explained.filters[-1].line, explained.filters[-1].text) == ("  pool_limit", "2 stay")
@@ -288,7 +288,7 @@ def test_an_added_key_is_obeyed_and_explained(spread: RackSpread, monkeypatch: p
         assert placed[1].machine == "r2-bm01"
         assert explained.placement == placed[1]
         assert explained.racks[0].keys[0].rule == "last_first"
-    only_r1: Demand = demand(9, terms=PlacementConstraints(frozenset("1")))
+    only_r1: Demand = demand(9, constraints=PlacementConstraints(frozenset("1")))
     assert scheduler.try_place(only_r1)[1].machine == "r1-bm04"
 
 
