@@ -507,7 +507,7 @@ elif task == "crowd":
                 time.sleep(random.uniform(0.05, 0.3))
         count = int(backend.read() or b"0")
         backend.append(b"{%d}" % number)
-        backend.compact(str(count + 1).encode())
+        backend.rewrite_journal(str(count + 1).encode())
         backend.unlock(mine.id)
         os._exit(0)
     failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
@@ -522,7 +522,7 @@ elif task == "compact":
     for number in range(100000):
         document = b"%d" % number
         backend.append(b"{%d}" % number)
-        backend.compact(document + b" " * 100000)
+        backend.rewrite_journal(document + b" " * 100000)
         say(str(number))
 """
 

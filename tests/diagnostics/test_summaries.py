@@ -18,7 +18,7 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.domain_table import find_domains
 from tests.docs.documented_domains import of_documented_domains
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nexusform"
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 # These name ids, and say none.

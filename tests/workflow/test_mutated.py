@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.test_diagnostic_kinds import known
+from tests.diagnostics.test_summaries import known
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.plans.plan import Plan

@@ -139,7 +139,7 @@ def test_files_that_may_not_be_looked_at_are_left_out(
             raise PermissionError(13, "Permission denied")
         return look(self)
 
-    monkeypatch.setattr(Path, "is_readable_file", is_file)
+    monkeypatch.setattr(Path, "is_file", is_file)
     assert RealFiles().find_files(str(tmp_path), "*.txt") == ["seen.txt"]
 
 
