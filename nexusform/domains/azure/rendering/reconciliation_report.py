@@ -258,7 +258,7 @@ _REPLAY: Final = RecordForm(
     misses="vm=vm.name machine=vm.placement.machine best",
 )
 _PREDICTION: Final = RecordForm(
-    Struct, "held broken sum_of_squares=squares sum_of_squares_by_chance=chance_squares"
+    Struct, "held=correct broken=incorrect sum_of_squares=squares sum_of_squares_by_chance=chance_squares"
 )
 
 

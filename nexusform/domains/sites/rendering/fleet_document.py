@@ -63,7 +63,7 @@ SITE: Final = RecordForm(
     "placed=result.placed moved=result.moved removed=result.removed loses_machine=result.lost "
     "forgotten=result.forgotten at_stake=result labels redundancy_lost=result.redundancy_lost "
     "after=dependencies "
-    "diagnostics=result.troubles",
+    "diagnostics=result.diagnostics",
     level=lambda answer: compute_site_level(answer).value,
     stake=lambda answer: compute_site_impact(answer).value,
     at_stake=lambda answer: list(list_losses(answer)),

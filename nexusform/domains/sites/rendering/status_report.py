@@ -64,7 +64,7 @@ def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -
 
 _SITE: Final = RecordForm(
     PlannedSite,
-    "name wave status=result.status reason=result.reason serial=result.serial state=result.state labels",
+    "name wave status=result.status reason=result.reason serial=result.serial state=result.state_location labels",
 )
 
 

@@ -376,12 +376,12 @@ def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any
 _PLACEMENT: Final = RecordForm(
     PlacementOutcome,
     "address=after.address name=after.key placement_type=after.kind strategy=after.is_external "
-    "before=before.clusters after=after.clusters gained lost fulfilled_before=before.fulfilled "
-    "fulfilled=after.fulfilled scheduled=status.condition.message unselected=. "
+    "before=before.clusters after=after.clusters gained lost fulfilled_before=before.is_fulfilled "
+    "fulfilled=after.is_fulfilled scheduled=status.condition.message unselected=. "
     "stopped=abort.message made_anew=fresh bindings=rows pods pods_without_node=.",
     strategy=lambda external: "External" if external else "RollingUpdate",
     unselected=_build_unselected_documents,
-    made_anew="gained lost",
+    made_anew="gained=gained_clusters lost=lost_clusters",
     bindings=_BINDING,
     pods=_POD,
     pods_without_node=lambda outcome: dict(Counter(str(row.pool) for row in outcome.pending)),
@@ -390,7 +390,7 @@ _PLACEMENT: Final = RecordForm(
 FLEET: Final = RecordForm(
     FleetSimulation,
     "changes=edits placements members staying=remaining warnings",
-    changes="change=verb member key? value",
+    changes="change=kind member key? value",
     placements=_PLACEMENT,
     members=RecordForm(
         MemberCapacity,

@@ -288,7 +288,7 @@ def _build_capacity_section(repack: RepackResult) -> Section:
 _FIGURES: Final = RecordForm(
     RepackResult,
     "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status want=request.want "
-    "fits_now=fits_now.least fits_now_bounds=fits_now recreations bound most=maximum "
+    "fits_now=fits_now.minimum fits_now_bounds=fits_now recreations bound most=maximum "
     "pods_restarted=pod_restarts pools=pool_count "
     "windows=. windows_bound=minimum_windows",
     availability_zones=lambda zones: sorted(zones, key=str.encode),

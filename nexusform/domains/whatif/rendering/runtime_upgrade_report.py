@@ -356,7 +356,7 @@ _STOP: Final = RecordForm(
 _RUNTIME: Final = RecordForm(
     RuntimeVersion,
     "version? offers",
-    offers="version expected_duration=duration? workload_impact=workloads? impact=words? supported_until?",
+    offers="version expected_duration=duration? workload_impact? impact? supported_until?",
 )
 _WAVE: Final = RecordForm(
     UpgradeWave,

@@ -284,18 +284,18 @@ def _build_stranded_line(cells: Fragmentation) -> str:
 
 _ZONE: Final = RecordForm(
     ZoneCapacity,
-    "availability_zone=zone racks more=current.least more_in_planned_racks=planned *now=current",
+    "availability_zone=zone racks more=current.minimum more_in_planned_racks=planned *now=current",
     now=INTERVAL_FORM,
 )
 _SKU: Final = RecordForm(
     SkuCapacity,
-    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.least more_with_planned_racks=with_planned.least "
-    "more_with_any_one_rack_lost=with_one_rack_down.least worst_rack? left_over=. zones "
+    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum more_with_planned_racks=with_planned.minimum "
+    "more_with_any_one_rack_lost=with_one_rack_down.minimum worst_rack? left_over=. zones "
     "rack_lost=without_rack *now=current with_planned_racks=with_planned "
     "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",
-    left_over="vcpus=unusable_vcpus.most memory_gib=unusable_memory_gib.most",
+    left_over="vcpus=unusable_vcpus.maximum memory_gib=unusable_memory_gib.maximum",
     zones=_ZONE,
-    rack_lost=attrgetter("least"),
+    rack_lost=attrgetter("minimum"),
     now=INTERVAL_FORM,
     with_planned_racks=INTERVAL_FORM,
     with_any_one_rack_lost=INTERVAL_FORM,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.domains.azure.workflow.test_predicting import CORE, EXPORT, TENANT
+from tests.domains.azure.workflow.test_prediction import CORE, EXPORT, TENANT
 
 from nexusform.cli.main import run_command_line
 
