@@ -46,7 +46,7 @@ def plan(plans: SimpleNamespace) -> Plan:
             build_warning("zones-pinned", "advice", brief="new/p: pinned"),
         ),
         sites=(SiteVms("lab", "lab", pools=pools),),
-        room=(SiteCapacity("lab", "lab", sku.name, 1, before, after),),
+        capacity=(SiteCapacity("lab", "lab", sku.name, 1, before, after),),
     )
     return mark_existing_findings(told)
 

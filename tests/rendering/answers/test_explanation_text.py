@@ -47,7 +47,7 @@ def explained(sku: VmSku, zones: frozenset[str] | None, **more: object) -> str:
 def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> None:
     parts = [
         explained(LARGE, frozenset({"1", "2"}), certainty=Certainty(0.52, 0.17), samples=100),
-        explained(LARGE, None, every=True),
+        explained(LARGE, None, show_all=True),
         explained(WIDE, None),
         explained(LARGE, frozenset({"9"})),
     ]

@@ -184,11 +184,13 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
 @pytest.mark.of_domains("fleet")
 def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
-    refused = replace(plan.placements[0], rejected=(Rejection("south", "taint_toleration", "it is tainted"),))
+    refused = replace(
+        plan.placements[0], rejections=(Rejection("south", "taint_toleration", "it is tainted"),)
+    )
     shown = replace(
         plan,
         placements=(refused, *plan.placements[1:]),
-        separation_rules=(separation_verdict("x", "warn", "never", VIOLATION),),
+        separation_verdicts=(separation_verdict("x", "warn", "never", VIOLATION),),
     )
     _, outline, _ = page_of(shown)
     words = "".join(outline.words)

@@ -165,8 +165,8 @@ def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
         replace(row, action=PlacementAction.KEEP) if not str(row.address).endswith("most_cpu") else row
         for row in plan.placements
     )
-    monkeypatch.setattr(f"{DRAWING}.MOST_BYTES", 2500)
-    monkeypatch.setattr(f"{DRAWING}._FRAME", 0)
+    monkeypatch.setattr(f"{DRAWING}.MAX_BYTES", 2500)
+    monkeypatch.setattr(f"{DRAWING}._FRAME_BYTES", 0)
     text = render_svg(replace(plan, placements=kept))
     drawn_lines = re.findall(r">(fleet_cluster_resource_placement\.\w+)<", text)
     assert drawn_lines == ["fleet_cluster_resource_placement.most_cpu"]

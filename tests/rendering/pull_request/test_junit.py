@@ -117,7 +117,7 @@ def test_lint_of_a_plan_in_error_is_skipped(examples: dict[str, RealPlan]) -> No
 
 
 def test_a_rule_that_is_switched_off_is_skipped_and_says_why(plans: SimpleNamespace) -> None:
-    found = cases(render_junit(replace(plans.added_cluster(), rules_at_rest=("shared-machine",))))
+    found = cases(render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",))))
     skipped = found["lint", "shared-machine"].find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "switched off in the configuration"

@@ -109,13 +109,13 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
         plans.added_cluster(),
         errored=True,
         diagnostics=(finding, build_error("invalid-expression", headline="Also this")),
-        separation_rules=(verdict,),
+        separation_verdicts=(verdict,),
     )
     denied = render_markdown(refusing, {})
     rule = "separation rule nexus\\_separation\\_rule.core"
     assert denied.startswith(f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n")
     assert f"**Denied** by {rule}; an error: also this." in denied
-    holding = replace(plans.added_cluster(), separation_rules=(replace(verdict, satisfied="always"),))
+    holding = replace(plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),))
     kept = render_markdown(holding, {})
     assert "> Separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept
     assert "- `nexus_separation_rule.core` (deny) holds always" in kept
@@ -373,7 +373,7 @@ def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     bindings = tuple(row for row in plan.placements if row.kind == "binding")
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
-    comment = render_markdown(replace(plan, placements=bindings, kept=kept), plans.files)
+    comment = render_markdown(replace(plan, placements=bindings, unchanged_count=kept), plans.files)
     assert "1 fleet binding stays where it is." in comment
 
 

@@ -26,7 +26,7 @@ PARTS = st.lists(
         st.sampled_from(["one", "two", "three"]),
         st.integers(0, 100),
         st.lists(st.text("aé\N{BOX DRAWINGS LIGHT VERTICAL}`", max_size=40), max_size=60).map(tuple),
-        whole=st.booleans(),
+        is_atomic=st.booleans(),
     ),
     max_size=6,
 )

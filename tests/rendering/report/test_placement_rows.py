@@ -161,7 +161,7 @@ def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamesp
 def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     assert any(r.action is PlacementAction.KEEP for r in plan.placements)
-    assert build_summaries(plan)[0].keep == plan.kept
+    assert build_summaries(plan)[0].keep == plan.unchanged_count
 
 
 @pytest.mark.parametrize(

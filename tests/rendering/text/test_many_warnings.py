@@ -42,7 +42,7 @@ def test_the_first_few_and_of_whom_the_others_are(
     assert run_command_line(["plan", "-no-color"]) == 0
     said = capsys.readouterr().out
     assert said.count("no fleet_hub_manifest brings") == told
-    assert ("more: selector" in said) is bool(more)
+    assert ("more: empty-resource-selection" in said) is bool(more)
     assert more in said
 
 
@@ -61,5 +61,5 @@ def test_comment_and_page_tell_the_first_few_too(
     assert told.count("**Warning** empty-resource-selection") == 3
     assert rest
     assert page.count('<article class="finding warning">') == 3
-    assert "selects nothing: 37 more</summary>" in page
+    assert "Empty resource selection: 37 more</summary>" in page
     assert page.count('data-head="m"') == 1  # one row of the matrix for all of them

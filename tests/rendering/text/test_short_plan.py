@@ -239,12 +239,12 @@ def test_no_entry_of_an_example_is_cut() -> None:
 
 
 def test_an_id_that_takes_a_line_has_beside_it_of_whom_it_speaks(plans: SimpleNamespace) -> None:
-    told = build_warning("incomplete-rollout", "It stops.", plans.span_of("agent_pool"), address="a.b")
+    told = build_warning("empty-resource-selection", "It stops.", plans.span_of("agent_pool"), address="a.b")
     drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
-    assert "! incomplete-rollout  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
+    assert "! empty-resource-selection  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
 
 
-def no_room(address_text: str) -> object:
+def no_surge_capacity(address_text: str) -> object:
     return build_warning(
         "no-surge-capacity", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text
     )
@@ -256,14 +256,14 @@ def test_what_held_before_is_not_blamed_on_the_plan(
 ) -> None:
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
     stood = None if before is None else Capacity(4, 2, "rack1", ("cluster-d",), before)
-    room = SiteCapacity(
+    capacity = SiteCapacity(
         "lab", "lab", sku.name, 1, stood, Capacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",))
     )
     plan = replace(
         plans.added_cluster(),
-        diagnostics=(no_room(str(D)),),
+        diagnostics=(no_surge_capacity(str(D)),),
         sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
-        room=(room,),
+        capacity=(capacity,),
     )
     text = short(mark_existing_findings(plan), plans)
     assert ("! no-surge-capacity" in text) is caused
@@ -273,7 +273,7 @@ def test_what_held_before_is_not_blamed_on_the_plan(
 
 
 def test_expected_figures_stand_where_they_differ(plans: SimpleNamespace) -> None:
-    uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected_failures=8, placed=32)
+    uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
     row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
     plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
     assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in short(plan, plans)
