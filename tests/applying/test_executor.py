@@ -242,7 +242,7 @@ def test_where_steps_go_one_by_one_those_that_wait_keep_their_place() -> None:
 
 def test_a_request_to_stop_lets_running_steps_end() -> None:
     looks = iter([False, True, True, True])
-    applied, _, notes = run(creating({0: [], 1: [0]}), parallelism=1, stopping=lambda: next(looks))
+    applied, _, notes = run(creating({0: [], 1: [0]}), parallelism=1, should_stop=lambda: next(looks))
     assert notes.outcomes() == {"nexus_rack.r0": "done", "nexus_rack.r1": "skipped"}
     assert applied.end_events[-1].error == "The apply was interrupted before it."
     assert len(applied.state.instances) == 1

@@ -1,4 +1,4 @@
-"""Saved plans: the same bytes for the same plan, everything back, and whatever is wrong refused."""
+"""Saved plans: same bytes for the same plan, a full round trip, and rejection of invalid files."""
 
 import io
 import json
@@ -189,11 +189,11 @@ steps = st.builds(
     planned=st.none() | objects,
     main=st.booleans(),
 )
-vm_places = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
+vm_locations = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
 
 
-def places_of_domains() -> Iterator[st.SearchStrategy[Location]]:
-    """The places that the domains which are there bring."""
+def location_strategies() -> Iterator[st.SearchStrategy[Location]]:
+    """Yield strategies for the locations of the installed domains."""
     if "fleet" in find_domains():
         from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 
@@ -205,21 +205,21 @@ def places_of_domains() -> Iterator[st.SearchStrategy[Location]]:
         yield st.builds(PodLocation, texts, *[st.none() | texts] * 3)
 
 
-places = st.one_of(st.none(), vm_places, *places_of_domains())
+locations = st.one_of(st.none(), vm_locations, *location_strategies())
 placements = st.builds(
     PlacementChange,
     address=addresses,
     kind=texts,
     object=texts,
     action=st.sampled_from(PlacementAction),
-    source=places,
-    target=places,
+    source=locations,
+    target=locations,
     trigger=texts,
     cluster=texts,
     number=counts | texts,
     scores=objects,
     certainty=st.none() | st.builds(Certainty, st.floats(0, 1), st.floats(0, 1)),
-    rejected=few(st.builds(Rejection, texts, texts, texts)),
+    rejections=few(st.builds(Rejection, texts, texts, texts)),
 )
 tables = st.builds(
     PlacementTable,
@@ -233,10 +233,10 @@ tables = st.builds(
     actual_racks=counts,
     expected_vms_per_rack=st.tuples(counts, counts),
     actual_vms_per_rack=st.dictionaries(texts, counts, max_size=2),
-    counts_certain=few(texts),
-    fewest_left_on_a_rack=st.none() | counts,
+    certain_racks=few(texts),
+    minimum_remaining_on_rack=st.none() | counts,
 )
-vms = few(st.builds(PlacedVm, texts, counts | texts, texts, texts, vm_places))
+vms = few(st.builds(PlacedVm, texts, counts | texts, texts, texts, vm_locations))
 skus = st.builds(VmSku, texts, counts, counts, counts, counts)
 sites = st.builds(
     SiteVms,
@@ -245,9 +245,9 @@ sites = st.builds(
     few(st.builds(SiteRack, texts, texts, st.booleans())),
     few(st.builds(SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4))),
     few(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
-    few(st.builds(UnmanagedVm, texts, skus, vm_places)),
+    few(st.builds(UnmanagedVm, texts, skus, vm_locations)),
 )
-room = st.none() | st.builds(Capacity, counts, counts, texts, few(texts), few(texts))
+capacities = st.none() | st.builds(Capacity, counts, counts, texts, few(texts), few(texts))
 plans = st.fixed_dictionaries(
     {},
     optional={
@@ -263,7 +263,7 @@ plans = st.fixed_dictionaries(
         ),
         "placements": few(placements),
         "placement_tables": few(tables),
-        "kept": counts,
+        "unchanged_count": counts,
         "samples": counts,
         "diagnostics": few(diagnostics),
         "refined_outputs": st.dictionaries(texts, refined, max_size=2),
@@ -271,22 +271,22 @@ plans = st.fixed_dictionaries(
         "variables": st.dictionaries(
             texts, st.builds(VariableValue, plain, types, st.booleans(), st.booleans()), max_size=2
         ),
-        "refreshed": st.dictionaries(addresses, st.none() | object_states, max_size=2),
+        "refreshed_objects": st.dictionaries(addresses, st.none() | object_states, max_size=2),
         "lineage": texts,
         "serial": counts,
         "workspace": texts,
         "targets": few(texts),
         "errored": st.booleans(),
         "sites": few(sites),
-        "room": few(st.builds(SiteCapacity, texts, texts, texts, counts, room, room)),
-        "moved": few(st.tuples(addresses, addresses)),
+        "capacity": few(st.builds(SiteCapacity, texts, texts, texts, counts, capacities, capacities)),
+        "address_moves": few(st.tuples(addresses, addresses)),
     },
 ).map(lambda fields: Plan(**fields))
 
 
 @given(plans, st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, plain, max_size=2))
 @settings(max_examples=150, deadline=None)
-def test_everything_comes_back(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
+def test_a_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
     data = write_plan_file(plan, snapshot, prior)
     saved, problems = read_plan_file(data)
     assert problems == []
@@ -315,8 +315,8 @@ PLAN = Plan(
 DATA = write_plan_file(PLAN, {"main.tf": "x"}, {"resources": []})
 
 
-def refusal(data: bytes, **more: str) -> Diagnostic:
-    saved, problems = read_plan_file(data, "p.nfplan", **more)
+def reject(data: bytes, **options: str) -> Diagnostic:
+    saved, problems = read_plan_file(data, "p.nfplan", **options)
     assert saved is None
     (problem,) = problems
     assert problem.severity is Severity.ERROR
@@ -364,12 +364,12 @@ def test_order_of_the_snapshot_makes_no_difference() -> None:
 
 def test_every_changed_byte_is_found() -> None:
     for at in range(len(DATA)):
-        refusal(DATA[:at] + bytes([DATA[at] ^ 1]) + DATA[at + 1 :])
+        reject(DATA[:at] + bytes([DATA[at] ^ 1]) + DATA[at + 1 :])
 
 
 def test_every_missing_end_is_found() -> None:
     for length in range(0, len(DATA), 7):
-        refusal(DATA[:length])
+        reject(DATA[:length])
 
 
 @given(st.data())
@@ -379,12 +379,12 @@ def test_bytes_added_or_taken_out_are_found(data: st.DataObject) -> None:
     end = data.draw(st.integers(start, min(start + 4, len(DATA))))
     changed = DATA[:start] + data.draw(st.binary(max_size=4)) + DATA[end:]
     if changed != DATA:
-        refusal(changed)
+        reject(changed)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"version": 4}', b"\0" * 100])
 def test_what_is_no_plan_is_told(data: bytes) -> None:
-    assert refusal(data).summary == "Not a plan file"
+    assert reject(data).summary == "Not a plan file"
 
 
 def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
@@ -396,40 +396,40 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
 
 
 def test_a_plan_of_terraform_is_told_apart() -> None:
-    problem = refusal(zipped(("tfplan", b"x"), ("tfstate", b"y")))
+    problem = reject(zipped(("tfplan", b"x"), ("tfstate", b"y")))
     assert problem.summary == "Not a plan file"
     assert "Terraform or OpenTofu" in problem.detail
 
 
-def test_a_bomb_is_refused_unopened() -> None:
+def test_a_bomb_is_rejected_unopened() -> None:
     bomb = zipped(("nexusform.json", b" " * 50_000_000), method=zipfile.ZIP_DEFLATED)
-    assert refusal(bomb).summary == "Damaged plan file"
+    assert reject(bomb).summary == "Damaged plan file"
 
 
-def test_a_rewritten_archive_is_refused() -> None:
+def test_a_rewritten_archive_is_rejected() -> None:
     with zipfile.ZipFile(io.BytesIO(DATA)) as archive:
         again = zipped(*[(name, archive.read(name)) for name in archive.namelist()])
-    assert refusal(again).summary == "Damaged plan file"
+    assert reject(again).summary == "Damaged plan file"
 
 
 @pytest.mark.parametrize("extra", ["surplus.json", "nexusform.json"])
-def test_a_part_too_many_is_refused(extra: str) -> None:
+def test_a_part_too_many_is_rejected(extra: str) -> None:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
-    assert refusal(plan_file.pack_archive(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
-    assert refusal(plan_file.pack_archive({k: v for k, v in members.items() if k != "steps.json"}))
+    assert reject(plan_file.pack_archive(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
+    assert reject(plan_file.pack_archive({k: v for k, v in members.items() if k != "steps.json"}))
     assert extra
 
 
-def test_a_part_that_is_not_the_saved_one_is_refused() -> None:
+def test_a_part_that_is_not_the_saved_one_is_rejected() -> None:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
-    problem = refusal(plan_file.pack_archive(members | {"configuration.json": b"{}"}))
+    problem = reject(plan_file.pack_archive(members | {"configuration.json": b"{}"}))
     assert '"configuration.json" is not what was saved' in problem.detail
 
 
-def test_a_plan_of_a_newer_nexusform_is_refused_by_name() -> None:
-    problem = refusal(with_manifest(nexusform_version="1.10.0"), running="1.9.4")
+def test_a_plan_of_a_newer_nexusform_is_rejected() -> None:
+    problem = reject(with_manifest(nexusform_version="1.10.0"), own_version="1.9.4")
     assert problem.summary == "Newer plan format"
     assert "1.10.0" in problem.detail
     assert "1.9.4" in problem.detail
@@ -440,12 +440,12 @@ def test_a_plan_of_an_older_nexusform_is_read() -> None:
     assert read_plan_file(with_manifest(nexusform_version="0.2.0rc1"), own_version="0.2.0")[0] is not None
 
 
-def test_a_newer_format_is_refused() -> None:
-    assert refusal(with_manifest(version=2)).summary == "Newer plan format"
+def test_a_newer_format_is_rejected() -> None:
+    assert reject(with_manifest(version=2)).summary == "Newer plan format"
 
 
 def test_a_plan_of_a_development_version_is_rejected() -> None:
-    problem = refusal(with_manifest(format="nexusform-plan", version=4))
+    problem = reject(with_manifest(format="nexusform-plan", version=4))
     assert problem.id == "development-version-file"
     assert "was written by a development version of nexusform; run plan again." in problem.detail
 
@@ -464,12 +464,12 @@ def test_a_plan_of_a_development_version_is_rejected() -> None:
         {"mark": ""},
     ],
 )
-def test_a_strange_first_part_is_refused(changes: dict[str, Any]) -> None:
-    assert refusal(with_manifest(**changes)).summary == "Damaged plan file"
+def test_an_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
+    assert reject(with_manifest(**changes)).summary == "Damaged plan file"
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("plan.json", b"[]", "not an object"),
         ("plan.json", b"{", "not JSON"),
@@ -479,8 +479,8 @@ def test_a_strange_first_part_is_refused(changes: dict[str, Any]) -> None:
         ("changes.json", b"{}", "changes: a list or a table expected"),
         ("changes.json", b"[1]", "changes[0]: an object expected"),
         ("changes.json", b"[{}]", 'changes[0]: "action" is missing'),
-        ("plan.json", b'{"moved": [["a.b"]]}', "moved[0]: a list of 2 expected"),
-        ("plan.json", b'{"moved": [["a.b", "c"]]}', "moved[0][1]: an address expected"),
+        ("plan.json", b'{"address_moves": [["a.b"]]}', "address_moves[0]: a list of 2 expected"),
+        ("plan.json", b'{"address_moves": [["a.b", "c"]]}', "address_moves[0][1]: an address expected"),
         (
             "plan.json",
             b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}',
@@ -489,10 +489,10 @@ def test_a_strange_first_part_is_refused(changes: dict[str, Any]) -> None:
         ("configuration.json", b'{"main.tf": 1}', "does not hold files"),
     ],
 )
-def test_a_part_that_does_not_fit_is_told_with_its_place(name: str, content: bytes, said: str) -> None:
-    problem = refusal(with_member(name, content))
+def test_invalid_parts_are_rejected_with_their_path(name: str, content: bytes, message: str) -> None:
+    problem = reject(with_member(name, content))
     assert problem.summary == "Damaged plan file"
-    assert said in problem.detail
+    assert message in problem.detail
 
 
 def test_a_field_that_is_left_out_has_its_default() -> None:

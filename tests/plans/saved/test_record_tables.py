@@ -1,4 +1,4 @@
-"""Long tuples of records: a column for each field, each value once, and what does not fit told of."""
+"""Long tuples of records are tables: a column for each field, each value once."""
 
 import json
 from typing import Any
@@ -32,29 +32,29 @@ def test_records_come_back(count: int) -> None:
 
 def test_many_records_are_a_table_and_equal_ones_are_one_object() -> None:
     data = write_record(pool(500))
-    columns = data["came"]["columns"]
-    assert data["came"]["rows"] == 500
+    columns = data["added"]["columns"]
+    assert data["added"]["rows"] == 500
     assert columns["pool"] == {"all": "p"}
     assert len(columns["placement"]["of"]) == 14
-    places = [vm.placement for vm in read_record(PoolVms, data).came]
+    places = [vm.placement for vm in read_record(PoolVms, data).added]
     assert len({id(place) for place in places}) == 14
 
 
 def test_equal_records_are_written_one_by_one() -> None:
     alike = PoolVms(CLUSTER, "c", "p", SKU, added=pool(1).added * 40)
     data = write_record(alike)
-    assert isinstance(data["came"], list)
+    assert isinstance(data["added"], list)
     assert read_record(PoolVms, data) == alike
 
 
 def broken(**changes: Any) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(json.dumps(write_record(pool(40))))
-    data["came"]["columns"] |= changes
+    data["added"]["columns"] |= changes
     return data
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"strange": {"all": 1}}, '"strange" is not known'),
         ({"pool": 3}, "a column expected"),
@@ -67,13 +67,13 @@ def broken(**changes: Any) -> dict[str, Any]:
         ({"pool": {"of": [], "at": []}}, "40 values expected"),
     ],
 )
-def test_what_does_not_fit_is_told(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConversionProblem, match=said) as refused:
+def test_invalid_columns_are_rejected(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConversionProblem, match=message) as rejection:
         read_record(PoolVms, broken(**changes))
-    assert refused.value.path[:2] == ("came", "columns")
+    assert rejection.value.path[:2] == ("added", "columns")
 
 
 @pytest.mark.parametrize("table", [{}, {"rows": 10**12, "columns": {"pool": {"all": "p"}}}, {"rows": "1"}])
-def test_no_table_is_refused(table: dict[str, Any]) -> None:
+def test_invalid_tables_are_rejected(table: dict[str, Any]) -> None:
     with pytest.raises(ConversionProblem):
-        read_record(PoolVms, {**write_record(pool(0)), "came": table})
+        read_record(PoolVms, {**write_record(pool(0)), "added": table})

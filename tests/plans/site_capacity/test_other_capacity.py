@@ -39,14 +39,14 @@ def rows(supplies: Supplies = SUPPLIES, before: NodeCounts | None = None, after:
 def test_nodes_vms_and_strangers_take_addresses() -> None:
     """9 nodes of ours, 4 of a cluster that nobody manages, and 2 VMs."""
     row = rows()[OtherResourceKind.NODE_ADDRESSES, "net-a"]
-    assert (row.total, row.used, row.free, row.surge, row.lacks) == (30, 15, 15, 2, False)
+    assert (row.total, row.used, row.free, row.surge, row.is_insufficient) == (30, 15, 15, 2, False)
 
 
 def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
     after = NodeCounts({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
     row = rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
-    assert row.lacks
+    assert row.is_insufficient
     assert format_shortage(row) == (
         "addresses for nodes of net-a: 0 of 30 are left at most, and an upgrade takes 2"
     )
@@ -84,13 +84,13 @@ def test_storage_is_counted_as_far_as_it_is_told() -> None:
 
 def test_nobody_tells_who_has_the_addresses_of_load_balancers() -> None:
     row = rows()[OtherResourceKind.BALANCER_ADDRESSES, "a/pool1"]
-    assert (row.total, row.used, row.free, row.lacks) == (32, None, None, False)
+    assert (row.total, row.used, row.free, row.is_insufficient) == (32, None, None, False)
 
 
 def test_what_was_not_captured_is_never_enough() -> None:
     found = rows(Supplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
     assert {row.free for row in found.values()} == {None}
-    assert not any(row.lacks for row in found.values())
+    assert not any(row.is_insufficient for row in found.values())
     for kind in (OtherResourceKind.NODE_ADDRESSES, OtherResourceKind.POD_BLOCKS, OtherResourceKind.STORAGE):
         first = find_tightest(found.values(), kind)
         assert first is not None
@@ -142,7 +142,7 @@ def test_clusters_claim_of_the_same_appliances() -> None:
     row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(25 * GIB, 25 * GIB))
     assert (row.name, row.total, row.used, row.free) == ("a, b; not of quiet", 150, 135, 15)
     row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(45 * GIB, 45 * GIB))
-    assert row.lacks
+    assert row.is_insufficient
     assert format_shortage(row) == (
         "storage for claims of pods of a, b; not of quiet: 155 GiB are needed, and there are 150 at most"
     )
@@ -158,7 +158,7 @@ def test_claims_may_have_the_volumes_that_are_large_enough() -> None:
 
 def test_without_a_cluster_that_shows_its_pods_nothing_is_known_of_claims() -> None:
     row = claimed()
-    assert (row.name, row.total, row.used, row.lacks) == ("", 150, None, False)
+    assert (row.name, row.total, row.used, row.is_insufficient) == ("", 150, None, False)
     assert format_spare(row, row.free) == "not captured"
 
 
