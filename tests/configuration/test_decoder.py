@@ -58,7 +58,7 @@ def test_a_json_twin_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     native, json = found
     for name in ("variables", "locals", "outputs", "resources", "calls", "providers"):
         assert list(getattr(native.root, name)) == list(getattr(json.root, name)), name
-    for kind in ("moved", "removed"):
+    for kind in ("moved_blocks", "removed_blocks"):
         ends = [[(m.source, getattr(m, "target", None)) for m in getattr(c.root, kind)] for c in found]
         assert ends[0] == ends[1]
     assert native.settings.ignored_rules == json.settings.ignored_rules

@@ -150,7 +150,7 @@ def test_what_is_unknown_or_sensitive_stays_so() -> None:
 def test_the_clock_is_read_only_when_applying() -> None:
     assert run("timestamp()")[0].raw is UNKNOWN
     assert run("uuid()")[0].raw is UNKNOWN
-    assert run("timestamp()", applying=True)[0].raw == "2026-03-01T12:00:00Z"
+    assert run("timestamp()", is_applying=True)[0].raw == "2026-03-01T12:00:00Z"
     assert run("plantimestamp()")[0].raw == "2026-03-01T12:00:00Z"
     planned = datetime(2025, 1, 2, tzinfo=UTC)
     assert run("plantimestamp()", plan_time=planned)[0].raw == "2025-01-02T00:00:00Z"

@@ -319,7 +319,7 @@ _PLACEMENT_FORM: Final = RecordForm(
     clusters=lambda reason: [
         _build_cluster_document(cluster, reason) for cluster in _select_clusters(reason)
     ],
-    fresh_schedule="gained lost",
+    fresh_schedule="gained=gained_clusters lost=lost_clusters",
 )
 _BINDING_FORM: Final = RecordForm(
     ClusterExplanation, "cluster state=binding.state picked=is_picked held=is_bound batch"

@@ -121,6 +121,6 @@ POD_FORM: Final = RecordForm(
     "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? machine? "
     "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason today=is_current nodes",
     kind=lambda _: "pod",
-    certain=lambda reason: None if reason.today else reason.outcome.certain,
+    certain=lambda reason: None if reason.is_current else reason.outcome.is_certain,
     nodes=_build_node_document,
 )

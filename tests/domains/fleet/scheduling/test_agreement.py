@@ -84,15 +84,18 @@ pick_n = st.builds(
     Policy,
     placement_type=st.just(PlacementType.PICK_N),
     number_of_clusters=st.none() | st.integers(0, 6),
-    required=required,
-    preferred=preferred,
-    spread=spread,
+    required_terms=required,
+    preferred_terms=preferred,
+    spread_constraints=spread,
     tolerations=tolerations,
 )
 policy = st.one_of(
     pick_n,
     st.builds(
-        Policy, placement_type=st.just(PlacementType.PICK_ALL), required=required, tolerations=tolerations
+        Policy,
+        placement_type=st.just(PlacementType.PICK_ALL),
+        required_terms=required,
+        tolerations=tolerations,
     ),
     st.builds(
         Policy,
@@ -109,7 +112,7 @@ binding = st.one_of(
     st.builds(
         Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, st.none() | state
     ),
-    st.builds(Binding, st.just(""), state, few((0, 1)), score, score, deleting=st.just(True)),
+    st.builds(Binding, st.just(""), state, few((0, 1)), score, score, is_deleting=st.just(True)),
 )
 
 

@@ -84,7 +84,7 @@ def test_downscale_prefers_scheduled_then_low_recorded_scores() -> None:
 def test_downscale_uses_recorded_scores_not_todays() -> None:
     members = [member("a", nodes="100"), member("b", nodes="1")]
     prior = [Binding("a", BOUND, 0, 0, 0), Binding("b", BOUND, 0, 100, 0)]
-    policy = pick(1, preferred=(sorted_by(NODES, "Descending"),))
+    policy = pick(1, preferred_terms=(sorted_by(NODES, "Descending"),))
     assert held(place(members, policy, prior)) == ["b"]
 
 
@@ -132,7 +132,8 @@ def test_not_enough_clusters() -> None:
 
 def test_outscored_clusters_say_so() -> None:
     result = place(
-        [member("a", nodes="3"), member("b", nodes="5")], pick(1, preferred=(sorted_by(NODES, "Descending"),))
+        [member("a", nodes="3"), member("b", nodes="5")],
+        pick(1, preferred_terms=(sorted_by(NODES, "Descending"),)),
     )
     assert reasons(result)["a"] == (
         'Cluster "a" does not score high enough (affinity score: 0, topology spread score: 0)'
@@ -194,7 +195,7 @@ class TestBindings:
     def test_unscheduled_ones_remember_their_state_and_return_to_it(self) -> None:
         members = [member("a", {"env": "prod"}), member("b", {"env": "test"})]
         before = [replace(b, affinity_score=7) for b in bound("a")]
-        gone = place(members, pick(1, required=(labels_term(env="test"),)), before, index=1)
+        gone = place(members, pick(1, required_terms=(labels_term(env="test"),)), before, index=1)
         kept = next(b for b in gone.bindings if b.cluster == "a")
         assert (kept.state, kept.previous_state, kept.affinity_score) == (UNSCHEDULED, BOUND, 7)
         back = place(members, pick(2), gone.bindings, index=2)
@@ -219,7 +220,7 @@ class TestBindings:
 
     def test_a_better_score_moves_it_all_the_same(self) -> None:
         members = [member("a", nodes="1"), member("b", nodes="9")]
-        policy = pick(1, preferred=(sorted_by(NODES, "Descending"),))
+        policy = pick(1, preferred_terms=(sorted_by(NODES, "Descending"),))
         assert held(place(members, policy, bound("a"), index=1)) == ["b"]
 
     def test_health_is_not_looked_at(self) -> None:
@@ -355,7 +356,7 @@ class TestOtherFilters:
         healthy = replace(matching, health=Health.HEALTHY)
         there = replace(healthy, namespaces=frozenset({"web"}))
         texts = [
-            reasons(place([fixed], pick(1, required=(term,)), namespace="web"))["a"]
+            reasons(place([fixed], pick(1, required_terms=(term,)), namespace="web"))["a"]
             for fixed in (everything, matching, healthy, there)
         ]
         expected = ("affinity", "unhealthy", "namespace", "taint")
@@ -391,13 +392,16 @@ class TestSpread:
     def test_the_first_pick_of_all_scores_minus_one_per_constraint(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 2}", "day": "d1"}) for i in range(4)]
         result = run_cycles(
-            (), MemberList(members), pick(1, spread=(spread("region"), spread("day"))), snapshot(pick(1))
+            (),
+            MemberList(members),
+            pick(1, spread_constraints=(spread("region"), spread("day"))),
+            snapshot(pick(1)),
         )
         assert [b.topology_spread_score for b in result.bindings] == [-2]
 
     def test_one_cluster_a_cycle(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 3}"}) for i in range(9)]
-        policy = pick(3, spread=(spread("region"),))
+        policy = pick(3, spread_constraints=(spread("region"),))
         first = run_cycle((), MemberList(members), policy, snapshot(policy))
         assert first.needs_requeue
         assert first.status is None
@@ -420,7 +424,9 @@ class TestSpread:
             member("b1", {"region": "b"}, nodes="1"),
         ]
         policy = pick(
-            2, spread=(spread("region", 5, "ScheduleAnyway"),), preferred=(sorted_by(NODES, "Descending"),)
+            2,
+            spread_constraints=(spread("region", 5, "ScheduleAnyway"),),
+            preferred_terms=(sorted_by(NODES, "Descending"),),
         )
         assert held(place(members, policy)) == ["a1", "b1"]
 
@@ -430,7 +436,7 @@ class TestSpread:
             member("a2", {"region": "a"}),
             member("b1", {"region": "b"}, taints=["x"]),
         ]
-        result = place(members, pick(2, spread=(spread("region"),)))
+        result = place(members, pick(2, spread_constraints=(spread("region"),)))
         assert held(result) == ["a2"]
         assert reasons(result)["a1"] == (
             'ClusterUnschedulable, violated doNotSchedule topology spread constraint "region" (max skew 1)'
@@ -442,25 +448,27 @@ class TestSpread:
             member("a2", {"day": "1"}),
             member("b1", {"day": "2"}, taints=["x"]),
         ]
-        result = place(members, pick(2, spread=(spread("day", 1, "ScheduleAnyway"),)))
+        result = place(members, pick(2, spread_constraints=(spread("day", 1, "ScheduleAnyway"),)))
         assert {b.cluster: b.topology_spread_score for b in result.bindings} == {"a1": -1000, "a2": -1}
 
     def test_domains_include_ineligible_clusters(self) -> None:
         members = [member("a1", {"region": "a"}), member("a2", {"region": "a"})]
         dead = member("b1", {"region": "b"}, health=Health.NO_AGENT)
-        policy = pick(2, spread=(spread("region"),))
+        policy = pick(2, spread_constraints=(spread("region"),))
         assert held(place(members, policy)) == ["a1", "a2"]
         assert held(place([*members, dead], policy)) == ["a2"]
 
     def test_a_skew_that_is_too_big_already_refuses_everybody(self) -> None:
         members = [member(f"a{i}", {"region": "a"}) for i in range(4)]
         empty = [member("b1", {"region": "b"}), member("c1", {"region": "c"})]
-        result = place([*members, *empty], pick(5, spread=(spread("region"),)), bound("a0", "a1", "a2"))
+        result = place(
+            [*members, *empty], pick(5, spread_constraints=(spread("region"),)), bound("a0", "a1", "a2")
+        )
         assert held(result) == ["a0", "a1", "a2"]
 
     def test_clusters_without_the_label_take_part_in_nothing(self) -> None:
         members = [member("a1", {"region": "a"}), member("plain"), member("simple")]
-        result = place(members, pick(3, spread=(spread("region"),)))
+        result = place(members, pick(3, spread_constraints=(spread("region"),)))
         assert {b.cluster: b.topology_spread_score for b in result.bindings} == {
             "a1": -1,
             "plain": 0,
@@ -469,7 +477,7 @@ class TestSpread:
 
     def test_a_policy_change_drops_obsolete_ones_in_the_first_batch(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i}"}) for i in range(4)]
-        policy = pick(2, spread=(spread("region"),))
+        policy = pick(2, spread_constraints=(spread("region"),))
         first = run_cycle(bound("m0", "m1"), MemberList(members), policy, snapshot(policy, 1))
         assert [(b.cluster, b.state) for b in first.bindings] == [("m0", UNSCHEDULED), ("m1", BOUND)]
         result = place(members, policy, bound("m0", "m1"), index=1)
@@ -484,7 +492,7 @@ class TestSpread:
             member(f"m{i}", {"region": ("east", "west", "north")[i % 3], "updateDay": str(i % 2)})
             for i in range(12)
         ]
-        policy = pick(6, spread=(spread("region", 2), spread("updateDay", 2, "ScheduleAnyway")))
+        policy = pick(6, spread_constraints=(spread("region", 2), spread("updateDay", 2, "ScheduleAnyway")))
         chosen = held(place(members, policy))
         counts = {
             key: sorted(
@@ -515,7 +523,7 @@ class TestScores:
         self, order: str, weight: int, values: tuple[str | None, ...], expected: tuple[int, ...]
     ) -> None:
         members = [member(name, nodes=value) for name, value in zip("abc", values, strict=True)]
-        result = place(members, pick(3, preferred=(sorted_by(NODES, order, weight),)))
+        result = place(members, pick(3, preferred_terms=(sorted_by(NODES, order, weight),)))
         assert scores(result) == dict(zip("abc", expected, strict=True))
 
     def test_extremes_are_those_of_the_whole_fleet(self) -> None:
@@ -525,23 +533,23 @@ class TestScores:
             member("c", nodes="2"),
             member("d", nodes="8"),
         ]
-        result = place(members, pick(2, preferred=(sorted_by(NODES, "Ascending"),)))
+        result = place(members, pick(2, preferred_terms=(sorted_by(NODES, "Ascending"),)))
         assert held(result) == ["b", "c"]
         assert scores(result)["b"] == 86
 
     def test_terms_add_up_after_rounding(self) -> None:
         members = [member("a", nodes="3"), member("b", nodes="2"), member("c", nodes="1")]
         two = (sorted_by(NODES, "Descending", 1), sorted_by(NODES, "Descending", 1))
-        assert scores(place(members, pick(3, preferred=two)))["b"] == 2
+        assert scores(place(members, pick(3, preferred_terms=two)))["b"] == 2
 
     def test_one_amount_spelt_two_ways_at_an_extreme_stops_the_cycle(self) -> None:
         members = [member("a", cost="300m"), member("b", cost="0.3"), member("c", cost="0.1")]
-        policy = pick(1, preferred=(sorted_by("kubernetes.azure.com/per-cpu-core-cost", "Descending"),))
+        policy = pick(1, preferred_terms=(sorted_by("kubernetes.azure.com/per-cpu-core-cost", "Descending"),))
         result = place(members, policy)
         assert result.abort is not None
         assert "cannot interpolate weight" in result.abort.message
 
     def test_an_unreadable_value_anywhere_stops_a_sorter(self) -> None:
         members = [member("a", nodes="3"), member("b", nodes="x", health=Health.UNHEALTHY)]
-        zero_weight = pick(1, preferred=(sorted_by(NODES, "Descending", 0),))
+        zero_weight = pick(1, preferred_terms=(sorted_by(NODES, "Descending", 0),))
         assert place(members, zero_weight).abort is not None

@@ -35,7 +35,7 @@ def target(**fields: object) -> EvictionTarget:
     ("cluster", "asked", "message"),
     [
         ("a", None, eviction.MISSING_PLACEMENT),
-        ("a", target(deleting=True), eviction.DELETING_PLACEMENT),
+        ("a", target(is_deleting=True), eviction.DELETING_PLACEMENT),
         ("a", target(placement_type=FIXED), eviction.PICK_FIXED),
         ("z", target(), eviction.NO_BINDING),
         ("a", target(bindings=(*THREE, THREE[0])), eviction.MANY_BINDINGS),
@@ -63,7 +63,7 @@ def test_what_is_placed(binding: Binding, executed: bool, message: str) -> None:
 
 def test_what_failed_goes_whatever_the_budget_says() -> None:
     outcome = evaluate_eviction(
-        "a", target(failed=frozenset("a")), DisruptionBudget(min_available=IntOrPercent(3))
+        "a", target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntOrPercent(3))
     )
     assert (outcome.is_executed, outcome.message) == (True, eviction.FAILED)
 
@@ -85,7 +85,7 @@ def test_what_failed_goes_whatever_the_budget_says() -> None:
     ],
 )
 def test_budget(budget: DisruptionBudget, available: str, executed: bool) -> None:
-    outcome = evaluate_eviction("a", target(available=frozenset(available)), budget)
+    outcome = evaluate_eviction("a", target(available_clusters=frozenset(available)), budget)
     assert outcome.is_executed is executed
     word = "allowed" if executed else "blocked"
     assert outcome.message == (

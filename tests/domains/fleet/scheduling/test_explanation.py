@@ -62,14 +62,14 @@ def test_the_documents_numbers(name: str, order: str, given: tuple[str, ...], ex
     fields = "cpu" if name == CPU else "cost"
     names = ("bravelion", "smartfish", "jumpingcat")
     members = [member(n, **{fields: v}) for n, v in zip(names, given, strict=True)]  # type: ignore[arg-type]
-    by_cluster = rows(why(members, pick(1, preferred=(sorted_by(name, order),))))
+    by_cluster = rows(why(members, pick(1, preferred_terms=(sorted_by(name, order),))))
     parts = [by_cluster[n].preferences[0] for n in names]
     assert [(p.format_share(), p.points) for p in parts] == expected
 
 
 def test_all_refusals_the_first_as_reported() -> None:
     bad = member("a", {"env": "test"}, taints=["x"], health=Health.NOT_JOINED, namespaces=["other"])
-    row = rows(why([bad], pick(1, required=(labels_term(env="prod"),)), namespace="web"))["a"]
+    row = rows(why([bad], pick(1, required_terms=(labels_term(env="prod"),)), namespace="web"))["a"]
     assert [r.rule for r in row.rejections] == [
         "cluster_affinity",
         "cluster_eligibility",
@@ -88,7 +88,9 @@ def test_it_says_what_the_cycle_says() -> None:
         member("c", {"region": "y"}, taints=["t"]),
         member("d", {"region": "y"}, nodes="5"),
     ]
-    policy = pick(1, preferred=(sorted_by(NODES, "Descending"),), spread=(SpreadConstraint("region"),))
+    policy = pick(
+        1, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=(SpreadConstraint("region"),)
+    )
     said = reasons(place(members, policy))
     assert {name: row.reported_reason for name, row in rows(why(members, policy)).items()} == said
 
@@ -112,7 +114,7 @@ def test_it_is_the_decision_itself_where_picks_are_spread(
     number: int, how: str, skew: int, prior: tuple[str, ...]
 ) -> None:
     spread = (SpreadConstraint("region", skew, how),)
-    policy = pick(number, preferred=(sorted_by(NODES, "Descending"),), spread=spread)
+    policy = pick(number, preferred_terms=(sorted_by(NODES, "Descending"),), spread_constraints=spread)
     result = place(REGIONS, policy, bound(*prior))
     explanation = why(REGIONS, policy, bound(*prior))
     said, by_cluster = reasons(result), rows(explanation)
@@ -133,7 +135,7 @@ def test_rank_and_margin_to_the_last_one_picked() -> None:
         member("c", nodes="6"),
         member("d", nodes="1"),
     ]
-    explanation = why(members, pick(2, preferred=(sorted_by(NODES, "Descending", 90),)))
+    explanation = why(members, pick(2, preferred_terms=(sorted_by(NODES, "Descending", 90),)))
     by_cluster = rows(explanation)
     assert explanation.last_pick == "c"
     assert [by_cluster[n].rank for n in "abcd"] == [1, 3, 2, 4]
@@ -166,7 +168,7 @@ def test_held_clusters_tell_what_would_refuse_them_today() -> None:
 
 def test_hard_spread_constraints_refuse_in_explanations_too() -> None:
     members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
-    row = rows(why(members, pick(2, spread=(SpreadConstraint("region"),)), bound("a1")))["a2"]
+    row = rows(why(members, pick(2, spread_constraints=(SpreadConstraint("region"),)), bound("a1")))["a2"]
     assert [r.rule for r in row.rejections] == ["topology_spread"]
     assert row.topology_spread_score is None
     assert row.affinity_score == 0
@@ -185,14 +187,14 @@ def test_pick_all_and_pick_fixed() -> None:
 
 def test_a_stopped_scheduler_is_explained() -> None:
     members = [member("a", nodes="3"), member("b", nodes="many")]
-    explanation = why(members, pick(1, preferred=(sorted_by(NODES, "Descending"),)))
+    explanation = why(members, pick(1, preferred_terms=(sorted_by(NODES, "Descending"),)))
     assert explanation.abort is not None
     assert "not a valid quantity" in explanation.abort.message
 
 
 def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
     members = [member("a", nodes="1"), member("b", nodes="9")]
-    policy = pick(1, preferred=(sorted_by(NODES, "Descending"),))
+    policy = pick(1, preferred_terms=(sorted_by(NODES, "Descending"),))
     difference = compute_drift(bound("a"), MemberList(members), policy, snapshot(policy))
     assert (difference.gained_clusters, difference.lost_clusters) == (("b",), ("a",))
     same = compute_drift(bound("b"), MemberList(members), policy, snapshot(policy))
@@ -212,7 +214,7 @@ def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
     shelf = ClusterTerm(
         build_label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
     )
-    by_cluster = rows(why(members, pick(1, required=(prod,))))
+    by_cluster = rows(why(members, pick(1, required_terms=(prod,))))
     assert {name: row.details for name, row in by_cluster.items()} == {
         "a": ("label env is canary (asked: prod)",),
         "b": (f"{NODES} is 4 (asked: > 5)",),
@@ -220,7 +222,7 @@ def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
         "d": ("no label env (asked: prod)",),
         "e": (),
     }
-    by_cluster = rows(why(members, pick(1, required=(prod, shelf))))
+    by_cluster = rows(why(members, pick(1, required_terms=(prod, shelf))))
     assert by_cluster["a"].details == (
         "term 1: label env is canary (asked: prod)",
         "term 2: no label shelf; label env is canary (asked: not in canary)",
@@ -231,7 +233,7 @@ def test_picks_by_domain_stand_beside_a_spread_that_refuses() -> None:
     members = [
         member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))
     ]
-    policy = pick(2, spread=(SpreadConstraint("zone", 1, "DoNotSchedule"),))
+    policy = pick(2, spread_constraints=(SpreadConstraint("zone", 1, "DoNotSchedule"),))
     by_cluster = rows(why(members, policy, place(members, pick(3)).bindings[:1]))
     refused = {name: row.details for name, row in by_cluster.items() if row.details}
     assert all(said[0].startswith("picks by zone: ") for said in refused.values())

@@ -13,9 +13,9 @@ from tests.domains.fleet.scheduling.samples import ALL, NODES, labels_term, pick
 
 POLICY = pick(
     3,
-    required=(labels_term(env="prod"), property_term(NODES, "Ge", "5")),
-    preferred=(sorted_by(NODES, "Descending", 20),),
-    spread=(SpreadConstraint("region"),),
+    required_terms=(labels_term(env="prod"), property_term(NODES, "Ge", "5")),
+    preferred_terms=(sorted_by(NODES, "Descending", 20),),
+    spread_constraints=(SpreadConstraint("region"),),
     tolerations=(Toleration("k", "Exists"),),
 )
 

@@ -32,7 +32,7 @@ CASES: Final[Mapping[str, Case]] = {
     "same_placement_affinity": ([member("a"), member("b")], pick(2), bound("b", index=1), ""),
     "topology_spread": (
         [*(member(name, {"region": "x"}) for name in "abd"), member("c", {"region": "y"})],
-        pick(4, spread=(REGION,)),
+        pick(4, spread_constraints=(REGION,)),
         (),
         "",
     ),

@@ -93,7 +93,7 @@ def test_a_placement_that_is_done() -> None:
     [
         ({"rollout_started": "False"}, ("RolloutStarted", "False", "RolloutNotStartedYet")),
         ({"rollout_started": "Unknown"}, ("RolloutStarted", "Unknown", "RolloutStartedUnknown")),
-        ({"overridden": "False", "overrides": True}, ("Overridden", "False", "OverriddenFailed")),
+        ({"overridden": "False", "has_overrides": True}, ("Overridden", "False", "OverriddenFailed")),
         ({"overridden": "Unknown"}, ("Overridden", "Unknown", "OverriddenPending")),
         ({"work_synchronized": "False"}, ("WorkSynchronized", "False", "WorkNotSynchronizedYet")),
         ({"work_synchronized": "Unknown"}, ("WorkSynchronized", "Unknown", "WorkSynchronizedUnknown")),
@@ -103,7 +103,7 @@ def test_a_placement_that_is_done() -> None:
         ({"available": "Unknown"}, ("Available", "Unknown", "ResourceAvailableUnknown")),
         ({"diff_reported": "True"}, ("DiffReported", "True", "DiffReportingCompleted")),
         ({"diff_reported": "False"}, ("DiffReported", "False", "DiffReportingIncompleteOrFailed")),
-        ({"overrides": True}, ("Available", "True", "ResourceAvailable")),
+        ({"has_overrides": True}, ("Available", "True", "ResourceAvailable")),
     ],
 )
 def test_the_list_ends_at_the_first_that_is_not_true(fields: dict, last: tuple[str, str, str]) -> None:
@@ -125,7 +125,7 @@ def test_counts_are_of_the_clusters_with_that_status() -> None:
 
 
 def test_overrides_and_untracked_availability() -> None:
-    status = today(overrides=True, is_trackable=False)
+    status = today(has_overrides=True, is_trackable=False)
     assert ("Overridden", "True", "OverriddenSucceeded") in short(status)
     assert status.clusters[0].conditions[-1].reason == "NotAllWorkAreAvailabilityTrackable"
 

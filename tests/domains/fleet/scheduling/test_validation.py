@@ -60,9 +60,14 @@ GOOD = [
     pick(0),
     pick(
         3,
-        required=(property_term(NODES, "Ge", "5"), property_term(f"{RESOURCE}available-cpu", "Lt", "1k")),
-        preferred=(sorted_by("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),),
-        spread=(SpreadConstraint("region", 2), SpreadConstraint("day", 1, "ScheduleAnyway")),
+        required_terms=(
+            property_term(NODES, "Ge", "5"),
+            property_term(f"{RESOURCE}available-cpu", "Lt", "1k"),
+        ),
+        preferred_terms=(
+            sorted_by("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),
+        ),
+        spread_constraints=(SpreadConstraint("region", 2), SpreadConstraint("day", 1, "ScheduleAnyway")),
         tolerations=(Toleration("", "Exists"), Toleration("k", "Exists", "", "NoSchedule")),
     ),
 ]
@@ -100,40 +105,46 @@ BAD = [
     ),
     (pick(-1), "number of clusters cannot be -1"),
     (Policy(N, 1, ("a",)), "cluster names needs to be empty"),
-    (pick(1, spread=(SpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
-    (pick(1, spread=(SpreadConstraint("a", 1, "Never"),)), "unknown unsatisfiable type Never"),
-    (pick(1, preferred=(PreferredTerm(101, TERM),)), "weight must be from -100 to 100"),
+    (pick(1, spread_constraints=(SpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
+    (pick(1, spread_constraints=(SpreadConstraint("a", 1, "Never"),)), "unknown unsatisfiable type Never"),
+    (pick(1, preferred_terms=(PreferredTerm(101, TERM),)), "weight must be from -100 to 100"),
     (
-        pick(1, preferred=(PreferredTerm(1, property_term(NODES, "Ge", "1")),)),
+        pick(1, preferred_terms=(PreferredTerm(1, property_term(NODES, "Ge", "1")),)),
         "preference.property_selector: PropertySelector is not allowed",
     ),
     (
-        pick(1, required=(ClusterTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
+        pick(1, required_terms=(ClusterTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
         "cluster_selector_term.0.property_sorter: PropertySorter is not allowed",
     ),
-    (pick(1, preferred=(sorted_by(NODES, "Upwards"),)), "invalid property sort order Upwards"),
-    (pick(1, required=(TERM,) * 11), "at most 10 cluster selector terms"),
+    (pick(1, preferred_terms=(sorted_by(NODES, "Upwards"),)), "invalid property sort order Upwards"),
+    (pick(1, required_terms=(TERM,) * 11), "at most 10 cluster selector terms"),
     (
-        pick(1, required=(ClusterTerm(build_label_selector({}, [Requirement("a", "In")])),)),
+        pick(1, required_terms=(ClusterTerm(build_label_selector({}, [Requirement("a", "In")])),)),
         "cluster_selector_term.0.label_selector: values",
     ),
     (
-        pick(1, required=(property_term(NODES, "Is", "1"),)),
+        pick(1, required_terms=(property_term(NODES, "Is", "1"),)),
         "match_expression.0.operator: unsupported operator Is",
     ),
     (
-        pick(1, required=(property_term(NODES, "Ge", "5 Gi"),)),
+        pick(1, required_terms=(property_term(NODES, "Ge", "5 Gi"),)),
         'value "5 Gi" is not a valid resource.Quantity',
     ),
     (
-        pick(1, required=(ClusterTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),)),
+        pick(
+            1,
+            required_terms=(ClusterTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),),
+        ),
         "operator Ge requires exactly one value, got 2",
     ),
-    (pick(1, required=(property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
-    (pick(1, required=(property_term("-/b", "Ge", "1"),)), "first segment - is neither"),
-    (pick(1, required=(property_term("a/-", "Ge", "1"),)), "property name segment - is not valid"),
-    (pick(1, required=(property_term(f"{RESOURCE}cpu", "Ge", "1"),)), "invalid resource property name"),
-    (pick(1, required=(property_term(f"{RESOURCE}spare-cpu", "Ge", "1"),)), "[allocatable available total]"),
+    (pick(1, required_terms=(property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
+    (pick(1, required_terms=(property_term("-/b", "Ge", "1"),)), "first segment - is neither"),
+    (pick(1, required_terms=(property_term("a/-", "Ge", "1"),)), "property name segment - is not valid"),
+    (pick(1, required_terms=(property_term(f"{RESOURCE}cpu", "Ge", "1"),)), "invalid resource property name"),
+    (
+        pick(1, required_terms=(property_term(f"{RESOURCE}spare-cpu", "Ge", "1"),)),
+        "[allocatable available total]",
+    ),
     (
         pick(1, tolerations=(Toleration("k", "Exists", "v"),)),
         "toleration.0.value: toleration value needs to be empty",
@@ -163,7 +174,7 @@ def test_refused(policy: Policy, about: str) -> None:
 
 def expressions(*pairs: tuple[str, str]) -> Policy:
     requirements = tuple(PropertyRequirement(NODES, operator, (value,)) for operator, value in pairs)
-    return pick(1, required=(ClusterTerm(property_selector=requirements),))
+    return pick(1, required_terms=(ClusterTerm(property_selector=requirements),))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +213,9 @@ def test_no_contradictions(pairs: tuple[tuple[str, str], ...]) -> None:
 
 def test_different_terms_do_not_contradict_each_other() -> None:
     assert (
-        check_policy(pick(1, required=(property_term(NODES, "Gt", "5"), property_term(NODES, "Lt", "5"))))
+        check_policy(
+            pick(1, required_terms=(property_term(NODES, "Gt", "5"), property_term(NODES, "Lt", "5")))
+        )
         == []
     )
 
@@ -211,8 +224,8 @@ def test_different_terms_do_not_contradict_each_other() -> None:
     "policy",
     [
         Policy(N),
-        pick(1, required=(property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),)),
-        pick(1, required=(property_term("k8s.io/k8s-version", "Ge", "1"),)),
+        pick(1, required_terms=(property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),)),
+        pick(1, required_terms=(property_term("k8s.io/k8s-version", "Ge", "1"),)),
     ],
 )
 def test_what_a_hub_treats_differently_is_a_warning(policy: Policy) -> None:

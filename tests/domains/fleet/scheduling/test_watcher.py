@@ -99,7 +99,7 @@ def test_who_is_queued() -> None:
 
 def test_observations_name_what_would_refuse_now() -> None:
     ask = PlacementRequest(
-        pick(1, required=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),))
+        pick(1, required_terms=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),))
     )
     fine = member("a", {"env": "prod"}, taints=["x"])
     worse = member("a", {"env": "test"}, taints=["x", "z"], health=Health.UNHEALTHY)
