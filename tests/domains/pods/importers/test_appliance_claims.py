@@ -79,7 +79,7 @@ def test_each_template_makes_a_claim_for_each_pod() -> None:
 
 def test_a_claim_that_stands_under_the_name_of_a_template_is_that_claim() -> None:
     found = claims(stateful_set(2) + claim("data-db-0", "7Gi", more="volumeName: pv1"))
-    assert {name: (each.size, each.bound) for name, each in found.items()} == {
+    assert {name: (each.size, each.is_bound) for name, each in found.items()} == {
         "default/data-db-0": (7 * GIB, True),
         "default/data-db-1": (10 * GIB, None),
     }
@@ -142,13 +142,13 @@ spec:
 def test_what_was_seen_unbound_waits_and_what_was_seen_bound_does_not() -> None:
     text = claim("a", more="volumeName: pv1") + claim("b", "3Gi")
     seen = frozenset({("default", "a"), ("default", "b")})
-    demand = compute_demand(claims(text, seen=seen, is_complete=True))
+    demand = compute_demand(claims(text, observed_names=seen, is_complete=True))
     assert (demand.size, demand.unbound_size, demand.unverified_sizes) == (13 * GIB, 3 * GIB, ())
 
 
 def test_a_claim_that_is_made_larger_asks_for_the_rest() -> None:
     demand = after(claim("a", "10Gi"), claim("a", "25Gi"))
-    assert (demand.size, demand.waiting) == (25 * GIB, 15 * GIB)
+    assert (demand.size, demand.unbound_size) == (25 * GIB, 15 * GIB)
     # Half of the way: its volume has not grown yet.
     status = "status: {capacity: {storage: 10Gi}}"
     growing = compute_demand(claims(claim("a", "25Gi", more="volumeName: pv1", status=status)))
@@ -157,7 +157,7 @@ def test_a_claim_that_is_made_larger_asks_for_the_rest() -> None:
 
 def test_a_claim_that_goes_leaves_its_room() -> None:
     demand = after(claim("a", "10Gi") + claim("b", "2Gi"), claim("b", "2Gi"))
-    assert (demand.size, demand.waiting) == (2 * GIB, -10 * GIB)
+    assert (demand.size, demand.unbound_size) == (2 * GIB, -10 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_claims_outlive_their_pods_unless_their_stateful_set_says_otherwise(
 
 def test_a_template_scaled_out_asks_for_new_claims_alone() -> None:
     demand = after(stateful_set(3), stateful_set(5, size="20Gi"))
-    assert (demand.size, demand.waiting) == ((3 * 10 + 2 * 20) * GIB, 2 * 20 * GIB)
+    assert (demand.size, demand.unbound_size) == ((3 * 10 + 2 * 20) * GIB, 2 * 20 * GIB)
 
 
 def test_a_claim_that_cannot_be_read_is_named() -> None:

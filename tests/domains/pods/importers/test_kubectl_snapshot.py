@@ -54,7 +54,7 @@ def test_a_pod_belongs_to_what_controls_it(
 def test_pods_that_are_over_or_wait_hold_nothing_and_terminating_ones_are_nobody_s() -> None:
     over = [pod(phase, "n", phase=phase) for phase in ("Succeeded", "Failed")]
     found = seen(
-        printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", is_terminating=True))
+        printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", terminating=True))
     )
     assert [(each.name, each.workload, each.spec.is_terminating) for each in found.pods] == [("t", "", True)]
 

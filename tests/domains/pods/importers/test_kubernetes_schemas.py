@@ -73,7 +73,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
         (deployment(replicas="2"), "spec.replicas must be a whole number; write 2, without quotes."),
         (deployment(replicas="two"), 'spec.replicas must be a whole number, not "two".'),
         (deployment(replicas=True), "spec.replicas must be a whole number."),
-        (deployment(is_paused="true"), "spec.paused must be true or false; write true, without quotes."),
+        (deployment(paused="true"), "spec.paused must be true or false; write true, without quotes."),
         (deployment(strategy=[]), "spec.strategy must be a mapping."),
         (deployment(strategy={"rollingUpdate": {"maxSurge": []}}), "must be a whole number or a text"),
         (pod(containers={"name": "web"}), "spec.containers must be a list."),

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.domains.pods.planning.test_observed import DATA, seen
+from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing

@@ -25,7 +25,7 @@ def seen(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResul
     """A plan in which kubectl printed these objects."""
     reading = parse_kubectl_files([("n.json", printed(*objects))])
     values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    return plan(text, state, data_values=(values,))
+    return plan(text, state, data_overrides=(values,))
 
 
 def web(count: int, cpu: str = "1", **more: Any) -> str:
@@ -70,7 +70,7 @@ def test_nodes_are_bound_by_provider_id_and_others_are_named() -> None:
 
 
 def test_a_terminating_pod_keeps_its_room_and_its_ports() -> None:
-    going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, is_terminating=True)
+    going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
     result = good(seen(web(1), *NODES, going))
     assert places(result) == {"web-0": "a-np-1"}
     assert pods(result) == {"web-0": ("place", "new")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.domains.pods.planning.test_observed import NODES, WEB, places, seen, web
+from tests.domains.pods.planning.test_cluster_observation import NODES, WEB, places, seen, web
 
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PENDING, PodWarning

@@ -286,7 +286,7 @@ def test_a_rollout_that_hangs_hangs_in_the_next_plan_too() -> None:
     assert standing(state)["web-2"]["node"] is None
     again = good(plan(renewed, state))
     assert is_empty(again)
-    assert "Rollout hangs" in summaries(again)
+    assert "Stuck rollout" in summaries(again)
     # One more worker lets it go on, and the older pods are replaced at last.
     grown = good(plan(renewed.replace("count       = 2", "count       = 3"), state))
     done = applied(grown, state)
@@ -312,15 +312,15 @@ def test_pods_of_an_older_template_hold_what_they_asked_for(replicas: int, image
         state = applied(good(plan(text("6", "i:2"), state)), state)
     changed = text("3", "i:3", replicas)
     result = good(plan(changed, state))
-    assert "Rollout hangs" in summaries(result)
+    assert "Stuck rollout" in summaries(result)
     state = applied(result, state)
     again = good(plan(changed, state))
     assert is_empty(again)
-    assert "Rollout hangs" in summaries(again)
+    assert "Stuck rollout" in summaries(again)
     # The next change starts from what runs: nothing has left its worker.
     later = text("2500m", "i:4", replicas)
     result = good(plan(later, state))
-    assert "Rollout hangs" in summaries(result)
+    assert "Stuck rollout" in summaries(result)
     state = applied(result, state)
     assert is_empty(plan(later, state))
 
@@ -721,7 +721,7 @@ def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
 def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
     start = RACKS + workers(2) + manifest("m", deployment("web", 2, image="web:1"))
     state = state_of(start)
-    paused = RACKS + workers(2) + manifest("m", deployment("web", 3, image="web:2", is_paused=True))
+    paused = RACKS + workers(2) + manifest("m", deployment("web", 3, image="web:2", paused=True))
     after = applied(good(plan(paused, state)), state)
     assert {name: place["node"] is not None for name, place in standing(after).items()} == {
         "web-0": True,
@@ -733,7 +733,7 @@ def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
     # Let go, all of them get the template that waited.
     rolled = applied(good(plan(paused.replace('"paused": true', '"paused": false'), after)), after)
     assert not any(place.get("former_template") for place in standing(rolled).values())
-    first = RACKS + workers(2) + manifest("m", deployment("web", 2, is_paused=True))
+    first = RACKS + workers(2) + manifest("m", deployment("web", 2, paused=True))
     assert standing(state_of(first)) == {}
 
 
@@ -771,7 +771,7 @@ def test_a_paused_rollout_is_scaled_set_by_set_too() -> None:
     state = state_of(base + manifest("m", deployment("web", 4, cpu="100m")))
     hung = {"nodeSelector": {"nobody": "has-it"}}
     for replicas, paused in ((4, False), (4, True), (8, True)):
-        text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung, is_paused=paused))
+        text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung, paused=paused))
         state = applied(good(plan(text, state)), state)
     nodes = [place["node"] for place in standing(state).values()]
     assert (len(nodes), nodes.count(None)) == (10, 4)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.domains.pods.planning.test_observed import DATA, seen
+from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.phase import PodDecision

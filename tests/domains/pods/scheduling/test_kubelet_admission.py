@@ -51,7 +51,11 @@ def states(spec: PodSpec, *nodes: Node, **more: Any) -> list[str]:
     [
         (PodSpec(requests=Requests(cpu=5000)), {}, "OutOfcpu"),
         (PodSpec(requests=Requests(memory=5 << 30)), {}, "OutOfmemory"),
-        (PodSpec(requests=Requests(other_resources=((GPU, 2),))), {"others": {GPU: 1}}, f"OutOf{GPU}"),
+        (
+            PodSpec(requests=Requests(other_resources=((GPU, 2),))),
+            {"other_resources": {GPU: 1}},
+            f"OutOf{GPU}",
+        ),
         (PodSpec(node_selector=(("disk", "ssd"),)), {}, "NodeAffinity"),
         (PodSpec(node_selector=(("kubernetes.io/os", "windows"),)), {}, "PodOSSelectorNodeLabelDoesNotMatch"),
         (PodSpec(), {"taints": (Taint("t", "", "NoExecute"),)}, "TaintToleration"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec.structs import replace
-from tests.domains.pods.scheduling.test_scheduler import cluster, standing, workload
+from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
 from nexusform.domains.pods.scheduling import risks
 from nexusform.domains.pods.scheduling.pod_prediction import predict

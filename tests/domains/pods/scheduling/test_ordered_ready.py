@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
-from tests.domains.pods.scheduling.test_scheduler import cluster, standing, workload
+from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
 from nexusform.domains.pods.scheduling import risks
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
@@ -15,7 +15,7 @@ FULL = 800  # of the 1000 milli-CPUs of a node: a second pod finds no room there
 
 
 def ordered(count: int, template: str = "1", cpu: int = FULL) -> Workload:
-    return workload("db", count, kind="StatefulSet", cpu=cpu, template=template, ordered=True)
+    return workload("db", count, kind="StatefulSet", cpu=cpu, template=template, is_ordered=True)
 
 
 def hanging(of: Workload, template: str = "2") -> Workload:

@@ -366,7 +366,7 @@ def test_a_statefulset_rolls_from_the_top_down_to_its_partition() -> None:
 
 
 def test_a_statefulset_that_hangs_keeps_the_rest_and_stays_so() -> None:
-    old = workload("db", 3, kind="StatefulSet", cpu=800, template="1", ordered=True)
+    old = workload("db", 3, kind="StatefulSet", cpu=800, template="1", is_ordered=True)
     new = replace(old, pod=replace(old.pod, template="2", node_selector=(("disk", "ssd"),)))
     first = predict(cluster(3), standing(old, "n1", "n2", "n3"), [new])
     assert [(o.action, bool(o.node)) for o in first.outcomes] == [

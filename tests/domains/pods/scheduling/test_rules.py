@@ -193,7 +193,7 @@ FOUR = [node("a1", zone="z1"), node("a2", zone="z1"), node("b1", zone="z2"), nod
 
 
 def spread(key: str = "zone", skew: int = 1, selector: object = A, **more: object) -> SpreadConstraint:
-    return SpreadConstraint(key, skew, **{"hard": True, "selector": selector, **more})  # type: ignore[arg-type]
+    return SpreadConstraint(key, skew, **{"is_hard": True, "selector": selector, **more})  # type: ignore[arg-type]
 
 
 def spreading(*constraints: SpreadConstraint, **more: object) -> PodSpec:
@@ -265,13 +265,13 @@ def test_two_constraints_must_both_hold() -> None:
 def test_soft_spread_points() -> None:
     # Hostname counts 2, 1, 0, 3: weighed by ln(6) they are 4, 2, 0, 5 points; turned round 20, 60, 100, 0.
     stands = [(pod("a"), name) for name in ("a1", "a1", "a2", "b2", "b2", "b2")]
-    by_node = points(FOUR, stands, spreading(spread(HOST, hard=False)), "topology_spread")
+    by_node = points(FOUR, stands, spreading(spread(HOST, is_hard=False)), "topology_spread")
     assert by_node == {"a1": 40, "a2": 120, "b1": 200, "b2": 0}
 
 
 def test_soft_spread_gives_nothing_to_nodes_without_the_key() -> None:
     by_node = points(
-        [*FOUR, node("bare")], [(pod("a"), "a1")], spreading(spread(hard=False)), "topology_spread"
+        [*FOUR, node("bare")], [(pod("a"), "a1")], spreading(spread(is_hard=False)), "topology_spread"
     )
     assert by_node == {"a1": 0, "a2": 0, "b1": 200, "b2": 200, "bare": 0}
 
@@ -382,13 +382,13 @@ def test_node_name() -> None:
 
 def test_emptier_and_balanced_nodes_score_higher() -> None:
     nodes = [Node("n1", cpu=4000, memory=10000), Node("n2", cpu=6000, memory=10000)]
-    new = pod(requests=Requests(3000, 5000), scored=Requests(3000, 5000))
+    new = pod(requests=Requests(3000, 5000), scored_requests=Requests(3000, 5000))
     assert points(nodes, [], new, "least_allocated") == {"n1": 37, "n2": 50}
     assert points(nodes, [], new, "balanced_allocation") == {"n1": 87, "n2": 100}
 
 
 def test_pods_without_requests_count_in_scores_and_not_for_fitting() -> None:
-    nothing = pod(scored=Requests(100, 200 << 20))
+    nothing = pod(scored_requests=Requests(100, 200 << 20))
     tiny = Node("n1", cpu=50, memory=100 << 20)
     large = Node("n2", cpu=1000, memory=2000 << 20)
     assert set(reasons([tiny, large], [], nothing).values()) == {""}

@@ -225,7 +225,7 @@ def test_a_node_without_violations_is_found_among_many() -> None:
     [
         # Pods that terminate anyway make nobody wait who was promised no node of theirs.
         ({}, "low", "n1: a"),
-        ({"preempts": False}, "low", ""),
+        ({"can_preempt": False}, "low", ""),
     ],
 )
 def test_who_may_evict(more: dict[str, Any], there: str, expected: str) -> None:
