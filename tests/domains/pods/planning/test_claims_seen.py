@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 
 from tests.domains.pods.importers.cluster_objects import node, pod
+from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
 from tests.planning.harness import applied, good, warnings
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.phase import PodDecision
 from nexusform.domains.pods.scheduling import explanation
 from nexusform.planning.conclusion.result import PlanResult
+from tests.domains.pods.planning.test_cluster_observation import DATA, seen
 from tests.domains.pods.planning.test_pods import manifest
 from tests.planning.harness import good
 

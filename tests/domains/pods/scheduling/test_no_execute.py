@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec.structs import replace
-from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
 from nexusform.domains.pods.scheduling import risks
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
 from nexusform.domains.pods.scheduling.workloads import Cluster
 from nexusform.kubernetes.matching import Taint, Toleration
+from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
 DOWN = Taint("maintenance", "yes", "NoExecute")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
-from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
 from nexusform.domains.pods.scheduling import risks
 from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Workload
+from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
 
 FULL = 800  # of the 1000 milli-CPUs of a node: a second pod finds no room there
 
