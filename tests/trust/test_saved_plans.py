@@ -118,7 +118,7 @@ def told_otherwise(placements: list[Any], at: list[int]) -> None:
 
 
 def moved_elsewhere(placements: list[Any], at: list[int]) -> None:
-    placements[at[0]]["target"]["PodPlace"]["machine"] = "rack9-bm01"
+    placements[at[0]]["target"]["PodLocation"]["machine"] = "rack9-bm01"
 
 
 def of_another_snapshot(placements: list[Any], at: list[int]) -> None:

@@ -93,7 +93,7 @@ def test_a_fixed_problem_is_written_down_as_it_is() -> None:
                 written = ast.unparse(node.args[0])
                 assert isinstance(node.args[0], ast.Constant) or written in (
                     "NULL_ARGUMENT",
-                    "_UNTOLD",
+                    "_REDACTED_MESSAGE",
                     "problem.message",  # of a conversion: types, never values
                 ), f"{path}: {written}"
                 calls += 1

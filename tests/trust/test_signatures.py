@@ -68,7 +68,7 @@ def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.
     del members["signature.json"]
     Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
     assert run_command_line(["apply", "p.nfplan"]) == 1
-    assert "was applied already" in capsys.readouterr().err
+    assert "Saved plan already applied" in capsys.readouterr().err
 
 
 def test_the_signature_lies_within_the_encryption() -> None:

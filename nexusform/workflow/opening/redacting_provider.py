@@ -55,8 +55,8 @@ class _RedactingProvider:
     def __init__(self, provider: Any) -> None:
         self._provider = provider
         self.name = provider.name
-        self.sends_changes = provider.sends
-        self.observes_objects = provider.observes
+        self.sends_changes = provider.sends_changes
+        self.observes_objects = provider.observes_objects
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         with _hide_messages():
@@ -81,27 +81,27 @@ class _RedactingProvider:
             )
 
     def list_warnings(self) -> list[Problem]:
-        return cast("list[Problem]", self._provider.remarks())
+        return cast("list[Problem]", self._provider.list_warnings())
 
 
 class _RedactingValidator(_RedactingProvider):
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         with _hide_messages():
-            problems = self._provider.judge(requests)
+            problems = self._provider.validate_changes(requests)
         return [(number, replace(problem, detail=HIDDEN_MESSAGE, brief="")) for number, problem in problems]
 
 
 class _RedactingVerdictReporter(_RedactingProvider):
     def describe_dry_run(self) -> str:
-        return HIDDEN_MESSAGE if self._provider.verdict() else ""
+        return HIDDEN_MESSAGE if self._provider.describe_dry_run() else ""
 
-    def report_skipped(self, requests: Sequence[ChangeRequest], why: str) -> list[tuple[int, Problem]]:
-        return cast("list[tuple[int, Problem]]", self._provider.unasked(requests, why))
+    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+        return cast("list[tuple[int, Problem]]", self._provider.report_skipped(requests, reason))
 
 
 class _PlanFollower(_RedactingProvider):
     def set_plan_responses(self, answers: Mapping[str, str]) -> None:
-        self._provider.follow(answers)
+        self._provider.set_plan_responses(answers)
 
 
 class _CaptureReader(_RedactingProvider):
