@@ -122,9 +122,9 @@ def plan(arguments: PlanArguments) -> int:
     Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes.
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
-    `removed:0`: none may be removed or forgotten. `room:5`: capacity for 5 of the largest VM must
-    remain per site. `certainty:0.9`: 90 % of the VMs need a certain rack count. Every report shows
-    the result, and apply rejects the saved plan.
+    `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
+    must remain per site. `certainty:0.9`: 90 % of the VMs need a certain rack count. Every report
+    shows the result, and apply rejects the saved plan.
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"

@@ -3,7 +3,7 @@
 Functions return their result together with the diagnostics and continue, so that a user sees every error of a
 run at once. Exceptions are for bugs.
 
-Code and tools recognize a diagnostic by its `id` (docs/reference/diagnostics.md lists all), not by its text.
+Code and tools recognize a diagnostic by its `id` (docs/reference/diagnostics.md), not by its text.
 `summary` is short. `detail` is full sentences: the error, its effect if that is not obvious, and the remedy.
 """
 
@@ -50,8 +50,7 @@ def get_text_line(text: object, number: int) -> TextLine | None:
 class Diagnostic(Struct, frozen=True):
     """One problem.
 
-    `id` is its stable name ("unknown-site"), a row of docs/reference/diagnostics.md; `summary` is that
-    table's text, or a headline with figures. Create one with `error` and `warning`. `address` is the affected
+    `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline with figures. Create one with `error` and `warning`. `address` is the affected
     resource instance. `subject` is the range at fault; `context` the enclosing construct to display. `block`
     is the header of the subject's block, displayed after the line number (`resource "t" "n"`). `function` is
     the function call under evaluation. `brief` is a line such as `cluster-d/pool1: an upgrade would fail`; ""

@@ -1,6 +1,6 @@
 """Ids of diagnostics: their summaries and the page that explains them.
 
-docs/reference/diagnostics.md is entries by hand: a row for each id with a cause and a fix to explain.
+docs/reference/diagnostics.md is written by hand: a row for each id with a cause and a fix to explain.
 """
 
 from __future__ import annotations

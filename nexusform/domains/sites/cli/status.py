@@ -42,8 +42,8 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
 def status(arguments: StatusArguments) -> int:
     """Show the status of every site: applied, interrupted or not applied yet.
 
-    States are read without locks. -tie-breaks also plans the sites and computes certainty. Exit
-    code 1 if a state cannot be read, an apply was interrupted, or a site cannot be planned.
+    States are read without locks. -samples also plans the sites and computes certainty. Exit code 1
+    if a state cannot be read, an apply was interrupted, or a site cannot be planned.
     """
     runs = arguments.samples
     if runs > RUNS_PER_PART and runs % RUNS_PER_PART:
