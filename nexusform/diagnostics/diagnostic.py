@@ -50,8 +50,9 @@ def get_text_line(text: object, number: int) -> TextLine | None:
 class Diagnostic(Struct, frozen=True):
     """One problem.
 
-    `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline with figures. Create one with `error` and `warning`. `address` is the affected
-    resource instance. `subject` is the range at fault; `context` the enclosing construct to display. `block`
+    `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline with
+    figures. Create one with `build_error` and `build_warning`. `address` is the affected resource instance.
+    `subject` is the range at fault; `context` the enclosing construct to display. `block`
     is the header of the subject's block, displayed after the line number (`resource "t" "n"`). `function` is
     the function call under evaluation. `brief` is a line such as `cluster-d/pool1: an upgrade would fail`; ""
     if summary and detail are short enough. `extra` is data for the JSON form only (for example `fit`: the
