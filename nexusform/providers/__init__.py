@@ -2,7 +2,9 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "kubeconfig": "Account KubeconfigProblem read_pod_account build_http_client read_account",
+    "kubeconfig": (
+        "TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_http_client read_account"
+    ),
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",
 }

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.providers.exec_plugin import ExecPlugin, build_auth
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
+_UNTRUSTED_FIELDS: Final = (
+    "exec",
+    "auth-provider",
+    "tokenFile",
+    "client-key",
+    "proxy-url",
+    "insecure-skip-tls-verify",
+)
 _MAXIMUM_SIZE: Final = 1 << 24  # bytes of a kubeconfig
 
 
@@ -44,10 +54,23 @@ class Account(Struct, frozen=True):
         return str(self.cluster["server"]).rstrip("/")
 
 
+class KubeconfigTrust(Struct, frozen=True):
+    """Trust in the kubeconfigs of a run. In a confined run a kubeconfig of the work tree is untrusted.
+
+    `is_url_allowed` returns whether the operator allowed a server (-allow-remote).
+    """
+
+    confinement: Confinement = UNCONFINED
+    is_url_allowed: Callable[[str], bool] = lambda _url: False
+
+
+TRUSTED: Final = KubeconfigTrust()
+
+
 # --- reading -------------------------------------------------------------------------------------
 
 
-def read_account(paths: Sequence[Path], context: str = "") -> Account:
+def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> Account:
     """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
     _require_lightkube()
     source = format_list([str(path) for path in paths])
@@ -70,7 +93,35 @@ def read_account(paths: Sequence[Path], context: str = "") -> Account:
     user = _get_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
     if not cluster.get("server"):
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
-    return Account(source, cluster, user, user_name)
+    account = Account(source, cluster, user, user_name)
+    untrusted_paths = [path for path in paths if trust.confinement.get_operator_confinement(path).root]
+    if untrusted_paths:
+        _check_untrusted_account(untrusted_paths, account, trust)
+    return account
+
+
+def _check_untrusted_account(paths: Sequence[Path], account: Account, trust: KubeconfigTrust) -> None:
+    """Reject an account of untrusted files that starts a program, reads credentials, weakens TLS or names a
+    server without permission. Raises KubeconfigProblem.
+    """
+    entries = {**account.cluster, **account.user}
+    fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
+    fields += [
+        name
+        for name in ("certificate-authority", "client-certificate")
+        if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))
+    ]
+    prefix = f"{format_list([str(path) for path in paths])} is in the work tree of a sandboxed run"
+    if fields:
+        raise KubeconfigProblem(
+            f"{prefix}: {format_list(fields)} {select_form(len(fields), 'is', 'are')} not allowed there. "
+            "Use a kubeconfig outside of the work tree."
+        )
+    if not trust.is_url_allowed(account.server):
+        raise KubeconfigProblem(
+            f"{prefix}: its server {account.server} is not allowed. Use a kubeconfig outside of the "
+            f"work tree, or allow the server:\n-allow-remote={account.server}"
+        )
 
 
 def _require_lightkube() -> None:

@@ -74,7 +74,7 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     if configuration is None or has_errors(problems):
         return InitResult((), tuple(problems), sources)
     saved_choice = load_choice(context)
-    from_flags, new_problems = parse_backend_flags(context)
+    from_flags, new_problems = parse_backend_flags(context, get_backend_type(configuration.settings))
     problems += new_problems
     # Flags for another kind of backend do not apply to this one.
     is_same_kind = saved_choice is not None and saved_choice.kind == get_backend_type(configuration.settings)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from nexusform.files.regular_files import Confinement
 from nexusform.providers.exec_plugin import PluginProblem
-from nexusform.providers.kubeconfig import KubeconfigProblem, build_http_client, read_account
+from nexusform.providers.kubeconfig import KubeconfigProblem, KubeconfigTrust, build_http_client, read_account
 
 pytest.importorskip("lightkube")
 KUBECONFIG: dict[str, Any] = {
@@ -245,3 +246,40 @@ def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
     finally:
         api.shutdown()
         api.server_close()
+
+
+ALLOWED = KubeconfigTrust(is_url_allowed=lambda url: url == "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("section", "entry"),
+    [
+        ("users", {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh"}}),
+        ("users", {"auth-provider": {"name": "gcp"}}),
+        ("users", {"tokenFile": "/etc/hostname"}),
+        ("users", {"client-key": "key.pem"}),
+        ("users", {"client-certificate": "../outside.pem"}),
+        ("clusters", {"server": "http://127.0.0.1:1", "certificate-authority": "/etc/ssl/ca.pem"}),
+        ("clusters", {"server": "http://127.0.0.1:1", "proxy-url": "http://127.0.0.1:2"}),
+        ("clusters", {"server": "http://127.0.0.1:1", "insecure-skip-tls-verify": True}),
+    ],
+)
+def test_a_kubeconfig_of_an_untrusted_work_tree_has_no_programs_and_credentials(
+    tmp_path: Path, section: str, entry: dict[str, Any]
+) -> None:
+    kind, name = ("user", "ann") if section == "users" else ("cluster", "c")
+    path = written(tmp_path, **{section: [{"name": name, kind: entry}]})
+    trust = KubeconfigTrust(Confinement(str(tmp_path)), ALLOWED.is_url_allowed)
+    with pytest.raises(KubeconfigProblem, match="is in the work tree of a sandboxed run") as raised:
+        read_account([path], trust=trust)
+    assert next(field for field in entry if field != "server") in str(raised.value)
+    outside = KubeconfigTrust(Confinement(str(tmp_path / "tree")), ALLOWED.is_url_allowed)
+    assert read_account([path], trust=outside).server == "http://127.0.0.1:1" or section == "users"
+
+
+def test_an_untrusted_kubeconfig_needs_an_allowed_server(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with pytest.raises(KubeconfigProblem, match=r"-allow-remote=http://127\.0\.0\.1:1"):
+        read_account([path], trust=KubeconfigTrust(Confinement(str(tmp_path))))
+    trust = KubeconfigTrust(Confinement(str(tmp_path)), ALLOWED.is_url_allowed)
+    assert read_account([path], trust=trust).server == "http://127.0.0.1:1"

@@ -234,6 +234,35 @@ def test_an_address_is_taken_from_the_operator(
 
 
 @pytest.mark.of_domains("remote_state")
+def test_a_setting_is_never_read_as_a_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pull request adds a file with the name of a setting of the job."""
+    (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
+    (work / "address=http:" / "127.0.0.1:9").mkdir(parents=True)
+    (work / "address=http:" / "127.0.0.1:9" / "s").write_text('address = "http://127.0.0.1:1/stolen"\n')
+    assert run_command_line(["plan", "-confine", "-backend-config=address=http://127.0.0.1:9/s"]) == 1
+    text = told(capsys)
+    assert "127.0.0.1:9" in text
+    assert "stolen" not in text
+
+
+@pytest.mark.of_domains("remote_state")
+def test_a_settings_file_of_the_work_tree_names_no_server(
+    work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
+    (work / "prod.nfvars.hcl").write_text('address = "http://127.0.0.1:9/s"\n')
+    command = ["plan", "-confine", "-backend-config=prod.nfvars.hcl"]
+    assert run_command_line(command) == 1
+    assert '"prod.nfvars.hcl" is a file of the work tree' in told(capsys)
+    assert run_command_line([*command, "-allow-remote=http://127.0.0.1:9"]) == 1
+    assert "is a file of the work tree" not in told(capsys)
+    own = tmp_path_factory.mktemp("operator") / "own.nfvars.hcl"
+    own.write_text('address = "http://127.0.0.1:9/s"\n')
+    assert run_command_line(["plan", "-confine", f"-backend-config={own}"]) == 1
+    assert "is a file of the work tree" not in told(capsys)
+
+
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     ("block", "setting"),
     [

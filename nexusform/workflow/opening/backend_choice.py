@@ -33,6 +33,8 @@ _CHOICE_FILE: Final = "backend.json"
 _MIGRATION: Final = "migration"
 _MAX_CHOICE_BYTES: Final = 1 << 20  # bytes
 NO_FLAGS: Final[Mapping[str, str]] = {}
+# Settings that name the state inside a backend, and no server.
+_STATE_LOCATION_SETTINGS: Final = ("path", "key", "workspace_key_prefix", "schema_name")
 _LOCAL_KINDS: Final = ("local", "memory")  # their state location is a path
 
 
@@ -54,7 +56,7 @@ def choose_backend(
     settings that differ from those of `init`, because the state would seem to be missing; -backend-config
     overrides this.
     """
-    from_flags, problems = parse_backend_flags(context)
+    from_flags, problems = parse_backend_flags(context, get_backend_type(settings))
     if has_errors(problems):
         return None, problems
     saved_choice = None if context.backend_config else load_choice(context)
@@ -304,13 +306,17 @@ def open_choice(
         return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 
 
-def parse_backend_flags(context: CommandContext) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Parse -backend-config: settings `K=V` and files; later ones override earlier ones."""
+def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, str], list[Diagnostic]]:
+    """Parse -backend-config for a kind of backend: settings `K=V` and files. Later ones win.
+
+    A value with `=` is a setting, even if a file has that name. In a confined run a file of the work tree may
+    name where the state is in a backend, but neither the backend nor credentials.
+    """
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []
     for flag in context.backend_config:
         name, equals, value = flag.partition("=")
-        if equals and not Path(flag).exists():
+        if equals:
             values[name.strip()] = value
             continue
         try:
@@ -320,9 +326,31 @@ def parse_backend_flags(context: CommandContext) -> tuple[dict[str, str], list[D
             continue
         settings, new_problems = parse_variable_file(SourceFile(flag, text))
         problems += new_problems
+        file_values: dict[str, str] = {}
         for setting in settings:
-            problems += _add_setting(setting.name, setting.value, values)
+            problems += _add_setting(setting.name, setting.value, file_values)
+        if context.confinement.get_operator_confinement(flag).root:
+            problems += _check_untrusted_settings(flag, file_values, kind, context)
+        values |= file_values
     return values, problems
+
+
+def _check_untrusted_settings(
+    path: str, values: Mapping[str, str], kind: str, context: CommandContext
+) -> list[Diagnostic]:
+    """Return an error if a file of the work tree sets more than the location of the state in its backend."""
+    restricted = {name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS}
+    if kind not in BACKENDS or not restricted:
+        return []
+    rejection = explain_rejected_settings(kind, restricted, context)
+    if not rejection:
+        return []
+    return [
+        build_error(
+            "remote-address-not-allowed",
+            f'"{path}" is a file of the work tree. {rejection} Set it with -backend-config=NAME=VALUE.',
+        )
+    ]
 
 
 def _add_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
@@ -20,6 +20,9 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.files.log import log_duration
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.resource_types.registry import build_registries
+
+if TYPE_CHECKING:
+    from nexusform.providers.kubeconfig import KubeconfigTrust
 
 DEFAULT_WORKSPACE: Final = "default"
 ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"  # the content of an `encryption` block
@@ -98,6 +101,13 @@ class CommandContext(Struct, frozen=True):
             f"{subject} stands in the configuration, and -confine lets it name none but those that begin as "
             f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE says.{self.confinement_note}"
         )
+
+    @property
+    def kubeconfig_trust(self) -> KubeconfigTrust:
+        """Trust in the kubeconfigs of the run."""
+        from nexusform.providers.kubeconfig import KubeconfigTrust
+
+        return KubeconfigTrust(self.confinement, self.is_allowed)
 
     @property
     def confinement_note(self) -> str:

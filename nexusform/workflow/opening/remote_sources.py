@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, has_errors, su
 from nexusform.interfaces.plugins import ServerQuery, StateQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_question_key
+from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import State
@@ -167,8 +168,8 @@ def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
 
 # --- servers ---------------------------------------------------------------------------------
 
-# (arguments, whether the run is confined) -> the response. Raises OutsideProblem.
-Reader: TypeAlias = Callable[[Mapping[str, Any], bool], str]
+# (arguments, trust in kubeconfigs) -> the response. Raises OutsideProblem.
+Reader: TypeAlias = Callable[[Mapping[str, Any], KubeconfigTrust], str]
 
 
 class Servers(Struct, frozen=True):
@@ -185,5 +186,5 @@ class Servers(Struct, frozen=True):
         if key not in self.answers:
             module, _, name = question.reader.partition(":")
             reader = cast("Reader", getattr(import_module(module), name))
-            self.answers[key] = reader(question.arguments, bool(self.context.confinement.root))
+            self.answers[key] = reader(question.arguments, self.context.kubeconfig_trust)
         return self.answers[key]

@@ -13,6 +13,7 @@ from nexusform.domains.azure.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.providers.registry import ProviderKind
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
@@ -72,7 +73,7 @@ def make_provider(
     settings: Mapping[str, Any],
     _directory: str,
     exit_stack: ExitStack,
-    _confinement: Confinement = UNCONFINED,
+    confinement: Confinement = UNCONFINED,
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises
     ProviderProblem.
@@ -86,7 +87,13 @@ def make_provider(
     if settings.get("read_only"):
         return ObservedSites(NAME, source, "wait until it is done", subscription.read_sites)
     acts_on_machines = bool(settings.get("act_on_machines"))
-    return AzureSites(NAME, source, subscription, acts_on_machines=acts_on_machines)
+    return AzureSites(
+        NAME,
+        source,
+        subscription,
+        acts_on_machines=acts_on_machines,
+        kubeconfig_trust=KubeconfigTrust(confinement),
+    )
 
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:

@@ -19,7 +19,13 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, Target, Verb
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
-from nexusform.providers.kubeconfig import KubeconfigProblem, build_http_client, read_account
+from nexusform.providers.kubeconfig import (
+    TRUSTED,
+    KubeconfigProblem,
+    KubeconfigTrust,
+    build_http_client,
+    read_account,
+)
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 if TYPE_CHECKING:
@@ -98,7 +104,11 @@ def _build_recreation(pool: str, names: Sequence[str], aim: Mapping[str, Any]) -
 
 
 def recreate_nodes(
-    arm: ArmClient, cluster: Target, recreations: Sequence[NodeRecreation], step: ChangeRequest
+    arm: ArmClient,
+    cluster: Target,
+    recreations: Sequence[NodeRecreation],
+    step: ChangeRequest,
+    trust: KubeconfigTrust = TRUSTED,
 ) -> None:
     """Recreate nodes batch by batch and wait for each. Raises ProviderProblem, and StepWaits if an operator
     is needed and none is present.
@@ -113,7 +123,7 @@ def recreate_nodes(
             )
             batch = remaining[: recreation.batch_size]
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
-                _delete_nodes(cluster, batch, step)
+                _delete_nodes(cluster, batch, step, trust)
                 requested = frozenset(batch)
             arm.wait(None, step, _describe_wait(cluster, remaining))
 
@@ -149,14 +159,14 @@ def _describe_wait(cluster: Target, remaining: Sequence[str]) -> str:
 # --- deleting a node -----------------------------------------------------------------------------
 
 
-def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest) -> None:
+def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
     """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and
     ProviderProblem.
     """
     directory = os.environ.get(KUBECONFIGS_VARIABLE)
     if directory:
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
-        _delete_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names)
+        _delete_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
     message = (
         f"Azure deletes no single node. It is made anew once it is deleted in {cluster.title}:\n"
@@ -178,10 +188,10 @@ def _build_commands(names: Sequence[str]) -> list[str]:
     return commands
 
 
-def _delete_with_kubeconfig(kubeconfig: Path, names: Sequence[str]) -> None:
+def _delete_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust) -> None:
     """Delete nodes, after a cordon, through the cluster's API. Raises ProviderProblem."""
     try:
-        client = build_http_client(read_account([kubeconfig]), _SECONDS)
+        client = build_http_client(read_account([kubeconfig], trust=trust), _SECONDS)
     except KubeconfigProblem as problem:
         raise ProviderProblem(str(problem)) from None
     with client:

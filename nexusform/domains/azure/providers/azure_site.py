@@ -75,6 +75,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
+from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -113,10 +114,17 @@ class AzureSites(ObservedSites):
     sends_changes = True
 
     def __init__(
-        self, name: str, source: str, subscription: Subscription, *, acts_on_machines: bool = False
+        self,
+        name: str,
+        source: str,
+        subscription: Subscription,
+        *,
+        acts_on_machines: bool = False,
+        kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
         super().__init__(name, source, "wait until it is done", subscription.read_sites)
         self._acts_on_machines = acts_on_machines
+        self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
         self._created_groups: dict[str, str] = {}  # resource groups of objects created by this run, by id
         self._index_lock = Lock()
@@ -331,7 +339,8 @@ class AzureSites(ObservedSites):
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
             with convert_azure_errors():
-                recreate_nodes(arm, cluster, plan_node_recreations(request, changes), request)
+                recreations = plan_node_recreations(request, changes)
+                recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
         if request.is_release:
             return ChangeResult(request.planned or {})
         return self._read_back(request, arm, group)

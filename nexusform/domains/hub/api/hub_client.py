@@ -13,13 +13,16 @@ from threading import Lock, Semaphore
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.connection_errors import describe_connection_error
 from nexusform.files.log import log_event
 from nexusform.providers.kubeconfig import (
+    TRUSTED,
     Account,
     KubeconfigProblem,
+    KubeconfigTrust,
     build_http_client,
     read_account,
     read_pod_account,
@@ -57,6 +60,7 @@ class HubLocation(Struct, frozen=True):
 
     kubeconfig: str = ""
     context: str = ""
+    trust: KubeconfigTrust = TRUSTED
 
 
 class ObjectList(Struct, frozen=True):
@@ -73,14 +77,16 @@ class Timing(Struct, frozen=True):
     read_time: Callable[[], float] = time.monotonic
 
 
-def resolve_location(settings: Mapping[str, Any], *, confined: bool) -> HubLocation:
+def resolve_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
     """Return the location from the environment, else the settings; a confined run uses the environment only.
     Raises HubProblem.
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": os.environ.get(KUBECONFIG, ""), "context": os.environ.get(CONTEXT, "")}
     rejected = [
-        name for name in configured if confined and configured[name] and configured[name] != environment[name]
+        name
+        for name in configured
+        if trust.confinement.root and configured[name] and configured[name] != environment[name]
     ]
     if rejected:
         raise HubProblem(
@@ -88,7 +94,7 @@ def resolve_location(settings: Mapping[str, Any], *, confined: bool) -> HubLocat
             f"in a confined run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
             f"{CONTEXT} where nexusform runs."
         )
-    return HubLocation(**{name: environment[name] or configured[name] for name in configured})
+    return HubLocation(**{name: environment[name] or configured[name] for name in configured}, trust=trust)
 
 
 class HubClient:
@@ -349,6 +355,12 @@ class HubConnection(Struct):
     _client: HubClient | None = None
     _lock: Lock = field(default_factory=Lock)
 
+    def allow_servers(self, is_url_allowed: Callable[[str], bool]) -> None:
+        """Set the servers that an untrusted kubeconfig may name."""
+        self.location = replace(
+            self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed)
+        )
+
     def connect(self) -> HubClient:
         """Return the client. Raises HubProblem."""
         with self._lock:
@@ -399,7 +411,7 @@ def _read_account(location: HubLocation) -> Account:
     """Return server and credentials. Raises HubProblem."""
     try:
         paths = _find_kubeconfigs(location)
-        return read_account(paths, location.context) if paths else read_pod_account()
+        return read_account(paths, location.context, location.trust) if paths else read_pod_account()
     except KubeconfigProblem as problem:
         raise HubProblem(str(problem)) from None
 

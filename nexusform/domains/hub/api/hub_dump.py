@@ -17,16 +17,17 @@ from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
 from nexusform.files.log import log_event
 from nexusform.interfaces.plugins import ExternalProblem
+from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"
 _MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
 _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
 
 
-def read_dump(arguments: Mapping[str, Any], confined: bool) -> str:
+def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return all objects as JSON: `server`, `read_at`, `items`. Raises OutsideProblem."""
     try:
-        with closing(HubClient(resolve_location(arguments, confined=confined))) as hub:
+        with closing(HubClient(resolve_location(arguments, trust))) as hub:
             items = _read_objects(hub)
     except HubProblem as problem:
         raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None

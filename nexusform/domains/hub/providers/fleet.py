@@ -12,6 +12,7 @@ from nexusform.domains.hub.types.fleet_hub import CONTEXT, KUBECONFIG
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.kubernetes.quantity import parse_duration
+from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.providers.registry import ProviderKind
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
@@ -74,7 +75,7 @@ def make_provider(
     timeout = parse_duration(str(settings["timeout"]))
     assert not isinstance(timeout, str)  # ensured by its pattern
     try:
-        location = resolve_location(settings, confined=bool(confinement.root))
+        location = resolve_location(settings, KubeconfigTrust(confinement))
     except HubProblem as problem:
         raise ProviderProblem(str(problem)) from None
     options = HubOptions(

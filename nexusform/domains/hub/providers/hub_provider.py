@@ -44,6 +44,7 @@ class FleetHubProvider:
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """Set the operator's permissions for the run."""
         self._options = replace(self._options, allows_dry_run=allows, takes_ownership=take_ownership)
+        self._connection.allow_servers(allows)
 
     def list_warnings(self) -> list[Problem]:
         """Return warnings about re-created objects, blocked rollouts, placements in progress without a

@@ -112,7 +112,7 @@ def _read_objects(
     location: CommandContext, state: State, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
-    connection = HubConnection(resolve_location({}, confined=bool(location.confinement.root)))
+    connection = HubConnection(resolve_location({}, location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
     options = HubOptions(
