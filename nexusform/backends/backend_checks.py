@@ -21,8 +21,8 @@ def check_name(name: str) -> None:
     """Raise a BackendProblem unless the name is valid in a path and a URL."""
     if _NAME.fullmatch(name) is None:
         raise BackendProblem(
-            f'"{name}" cannot be the name of a workspace: use up to 90 letters, digits, "-", "_", "~" '
-            'and ".", not beginning with a dot.'
+            f'Invalid workspace name "{name}": use up to 90 letters, digits, "-", "_", "~" and ".", not '
+            "starting with a dot."
         )
 
 
@@ -37,7 +37,7 @@ def check_deletable(name: str, existing: Collection[str]) -> None:
 
 def build_size_problem(description: str, location: str, problem: TooLarge) -> BackendProblem:
     """Build the problem of an oversized file: `description` is a phrase like "read the state"."""
-    hint = "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
+    hint = "If this size is expected, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
     return BackendProblem(f"Cannot {description} {location}: {problem.strerror}. {hint}")
 
 

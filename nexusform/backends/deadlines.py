@@ -36,7 +36,7 @@ def read_deadline() -> float:
     if not text:
         return SECONDS
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 86_400:
-        raise BackendProblem(f'{VARIABLE}="{text}": a whole number of seconds from 1 to 86400 is needed.')
+        raise BackendProblem(f'{VARIABLE}="{text}" must be a whole number of seconds from 1 to 86400.')
     return float(text)
 
 
@@ -137,13 +137,10 @@ class Deadline:
             if time.monotonic() >= operation.ends_at:
                 self._has_been_silent = True
                 raise OperationAbandoned(
-                    f"Cannot {description} at {self._get_name()}: it was not done within "
-                    f"{operation.seconds:.0f} s "
-                    f"and was given up. Is the server well? {VARIABLE}=SECONDS gives it more time."
+                    f"Cannot {description} at {self._get_name()}: no result within {operation.seconds:.0f} "
+                    f"s. Check the server, or set {VARIABLE}=SECONDS to wait longer."
                 )
             try:
                 self._check_lease()
             except BackendProblem as problem:
-                raise OperationAbandoned(
-                    f"Cannot {description} at {self._get_name()}, it was given up. {problem}"
-                ) from None
+                raise OperationAbandoned(f"Cannot {description} at {self._get_name()}: {problem}") from None

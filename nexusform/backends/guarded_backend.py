@@ -122,7 +122,7 @@ class GuardedBackend:
 
     def read_lock(self) -> LockInfo | None:
         """Return the holder of the lock."""
-        return self._run("look at the lock", self.inner.read_lock)
+        return self._run("read the lock", self.inner.read_lock)
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lock with this id."""
@@ -153,9 +153,8 @@ class GuardedBackend:
             # Clients of services fail in many ways on answers of other servers.
             log_event("debug", "a client failed", what=description, problem=repr(problem))
             raise BackendProblem(
-                f"Cannot {description} at {self.describe()}: the server's answer broke off or cannot be "
-                f"understood "
-                f"({type(problem).__name__}). Is the server well, and is that the address of such a service?"
+                f"Cannot {description} at {self.describe()}: the server's answer is incomplete or invalid "
+                f"({type(problem).__name__}). Check the server and the address."
             ) from problem
 
     def _read_document(self) -> bytes | None:
@@ -182,16 +181,14 @@ class GuardedBackend:
         if self._known_digest == _UNREAD:
             if stored is not None:
                 raise BackendProblem(
-                    f"{self.describe()} holds {_describe_document(stored)}, which was not read. It was not "
-                    f"written "
-                    "over."
+                    f"{self.describe()} contains {_describe_document(stored)}, which this run has not "
+                    "read. It was not overwritten."
                 )
         elif _compute_digest(stored) != self._known_digest:
             raise BackendProblem(
-                f"{self.describe()} holds {_describe_document(stored)} now, and {self._known_description} "
-                f"was read "
-                "before. Somebody wrote it without the lock, or the server answered wrongly. It was not "
-                "written over. Run the command again."
+                f"{self.describe()} now contains {_describe_document(stored)}; before, it contained "
+                f"{self._known_description}. Another process wrote it without the lock, or the server's "
+                "answer was wrong. It was not overwritten. Run the command again."
             )
         self._has_verified = True
 

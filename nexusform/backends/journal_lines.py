@@ -23,7 +23,7 @@ def check_records(records: Sequence[bytes]) -> None:
     """Raise a ValueError for an invalid journal line."""
     for record in records:
         if b"\n" in record or record.startswith(b"#"):
-            raise ValueError("a journal record is one line that does not begin with #")
+            raise ValueError("a journal record is one line that does not start with #")
 
 
 def build_compaction_mark(document: bytes) -> bytes:

@@ -104,7 +104,7 @@ class LocalBackend:
     def list_versions(self) -> list[StoredVersion]:
         """Return the previous document, by its time of writing."""
         backup = _build_sibling(self._path, ".backup")
-        with convert_errors("look at the backup", backup):
+        with convert_errors("check the backup", backup):
             try:
                 change_time = backup.lstat().st_mtime
             except FileNotFoundError:
@@ -118,7 +118,7 @@ class LocalBackend:
         with convert_errors("read the backup", backup):
             document = read_file(backup, self._maximum_size) if version == "backup" else None
         if document is None:
-            raise BackendProblem(f'There is no version "{version}" of "{self._path}".')
+            raise BackendProblem(f'No version "{version}" of "{self._path}".')
         return document
 
     def lock(self, info: LockInfo) -> list[str]:
@@ -173,9 +173,8 @@ class LocalBackend:
             )
             if foreign_names:
                 raise BackendProblem(
-                    f'The workspace "{name}" is not deleted: "{directory}" holds "{foreign_names[0]}", which '
-                    f"is not "
-                    "nexusform's. Move it away."
+                    f'Cannot delete the workspace "{name}": "{directory}" contains "{foreign_names[0]}", '
+                    "which nexusform did not create. Move it away."
                 )
             renamed = directory.with_name(f".{name}.{secrets.token_hex(8)}.deleted")
             directory.rename(renamed)
@@ -187,7 +186,7 @@ class LocalBackend:
         try:
             return self._confinement.resolve(path)
         except OutsideConfinement as problem:
-            raise BackendProblem(f'The state cannot be kept at "{path}": {problem.strerror}.') from None
+            raise BackendProblem(f'Cannot keep the state at "{path}": {problem.strerror}.') from None
 
     def _build_path(self, workspace: str) -> Path:
         check_name(workspace)

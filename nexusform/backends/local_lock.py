@@ -69,7 +69,7 @@ class LocalLock:
 
     def acquire(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise LockHeld; return warnings if a dead holder was replaced."""
-        with convert_errors("make the lock file", self._path):
+        with convert_errors("create the lock file", self._path):
             for _ in range(_ATTEMPTS):
                 try:
                     if self._create_file(info):
@@ -92,10 +92,10 @@ class LocalLock:
             holder = self.read_holder()
             if holder is None or holder.id != lock_id:
                 current_state = (
-                    f"it is held by {locks.describe_holder(holder)}" if holder else "nobody holds it"
+                    f"it is held by {locks.describe_holder(holder)}" if holder else "it is not held"
                 )
                 raise BackendProblem(
-                    f'The lock "{lock_id}" was not released: {current_state} now. Somebody broke it.'
+                    f'The lock "{lock_id}" was not released: {current_state} now. Another process broke it.'
                 )
             self._remove()
         finally:
@@ -105,7 +105,7 @@ class LocalLock:
         """Remove the lock of another process."""
         holder = self.read_holder()
         if holder is None:
-            raise BackendProblem(f'Nothing to unlock: nobody holds the lock "{self._path}".')
+            raise BackendProblem(f'Nothing to unlock: the lock "{self._path}" is not held.')
         if holder.id != lock_id:
             raise BackendProblem(
                 f'Not unlocked: the lock is held by {locks.describe_holder(holder)}, not by "{lock_id}".'
@@ -117,8 +117,8 @@ class LocalLock:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
         if self._descriptor is not None and not self._is_at_path(self._descriptor):
             raise BackendProblem(
-                f'The lock "{self._path}" was broken by somebody else while it was held here. Nothing more '
-                "is written, so that two runs do not write over each other."
+                f'Another process broke the lock "{self._path}" during this run. This run writes nothing '
+                "more."
             )
 
     # --- how ---------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class LocalLock:
             temporary_path.replace(self._path)
             self._descriptor = own_descriptor
             former_holder = locks.describe_holder(holder)
-            return [f"The lock of {former_holder} was taken over: that process no longer runs."]
+            return [f"The lock of {former_holder} was replaced: that process no longer runs."]
         finally:
             os.close(descriptor)
 

@@ -64,7 +64,7 @@ def _build_unreadable_lock(data: bytes) -> LockInfo:
         path="",
         host="",
         pid=0,
-        info="The lock does not say who holds it.",
+        info="The holder of the lock is unknown.",
     )
 
 
@@ -93,14 +93,17 @@ def describe_holder(info: LockInfo) -> str:
 
 def format_release_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be released."""
-    current_state = f"it is held by {describe_holder(holder)}" if holder else "nobody holds it"
-    return f'The lock "{lock_id}" was not released: {current_state} now. Somebody broke it, or it ran out.'
+    current_state = f"it is held by {describe_holder(holder)}" if holder else "it is not held"
+    return (
+        f'The lock "{lock_id}" was not released: {current_state} now. Another process broke it, or it '
+        "expired."
+    )
 
 
 def format_break_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be broken."""
     if holder is None:
-        return f'Not unlocked: nobody holds the lock "{lock_id}".'
+        return f'Not unlocked: the lock "{lock_id}" is not held.'
     return f'Not unlocked: the lock is held by {describe_holder(holder)}, not by "{lock_id}".'
 
 
@@ -120,8 +123,7 @@ def read_lease_seconds() -> int:
         return LEASE_SECONDS
     if not text.isdigit() or not MINIMUM_SECONDS <= int(text) <= MAXIMUM_SECONDS:
         raise BackendProblem(
-            f'{LEASE_VARIABLE}="{text}": a whole number from {MINIMUM_SECONDS} to {MAXIMUM_SECONDS} is '
-            f"needed."
+            f'{LEASE_VARIABLE}="{text}" must be a whole number from {MINIMUM_SECONDS} to {MAXIMUM_SECONDS}.'
         )
     return int(text)
 
@@ -176,7 +178,7 @@ class Lease:
             try:
                 self._renew()
             except LeaseLost as problem:
-                self._loss_reason = str(problem) or "somebody else holds it now"
+                self._loss_reason = str(problem) or "another process holds it now"
                 return
             except Exception:  # noqa: BLE001 - any error: `check_valid` detects the expiry
                 pause = min(_RETRY_SECONDS, self._seconds / _RENEWALS)
@@ -187,6 +189,6 @@ class Lease:
 
 def _format_loss(reason: str) -> str:
     return (
-        f"The lock of the state was lost: {reason}. Another run may hold it, so this one starts nothing more "
-        "and writes nothing more. What it did is in the journal; the next run looks it up."
+        f"The lock of the state was lost: {reason}. Another run may hold it. This run starts and writes "
+        "nothing more. Its finished steps are in the journal for the next run."
     )

@@ -80,7 +80,7 @@ class MemoryBackend:
     def read_version(self, version: str) -> bytes:
         """Return the backup. Raises BackendProblem for another id."""
         if version != "backup" or self._workspace.backup is None:
-            raise BackendProblem(f'There is no version "{version}" in memory.')
+            raise BackendProblem(f'No version "{version}" in memory.')
         return self._workspace.backup
 
     def lock(self, info: LockInfo) -> list[str]:
@@ -105,7 +105,7 @@ class MemoryBackend:
             holder = self._workspace.holder
             if holder is None or holder.id != lock_id:
                 current_state = (
-                    f"it is held by {holder.who} under the ID {holder.id}" if holder else "nobody holds it"
+                    f"it is held by {holder.who} under the ID {holder.id}" if holder else "it is not held"
                 )
                 raise BackendProblem(f'The lock "{lock_id}" was not released: {current_state}.')
             self._workspace.holder = None

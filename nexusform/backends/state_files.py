@@ -136,7 +136,7 @@ def convert_errors(description: str, path: Path) -> Iterator[None]:
         yield
     except NotRegular:
         raise BackendProblem(
-            f'"{path}" is not a regular file; state, journals and locks are kept in regular files only.'
+            f'"{path}" is not a regular file. State, journals and locks must be regular files.'
         ) from None
     except TooLarge as problem:
         raise backend_checks.build_size_problem(description, f'"{path}"', problem) from None
@@ -147,9 +147,9 @@ def convert_errors(description: str, path: Path) -> Iterator[None]:
 
 
 _HINTS: Final[dict[type[OSError], str]] = {
-    PermissionError: " Give this user the right to it, or use another path.",
-    IsADirectoryError: " A file is needed there.",
-    NotADirectoryError: " A part of the path is a file where a directory is needed.",
+    PermissionError: " Grant this user access, or use another path.",
+    IsADirectoryError: " It is a directory; use the path of a file.",
+    NotADirectoryError: " A parent in the path is a file, not a directory.",
 }
 
 

@@ -116,7 +116,7 @@ class EncryptedBackend:
     def read_version(self, version: str) -> bytes:
         """Return an earlier document by its id. Raises BackendProblem."""
         if not isinstance(self.inner, VersionedBackend):
-            raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
+            raise BackendProblem(f'No version "{version}" of {self.describe()}.')
         return self._decrypt(self.inner.read_version(version), STATE, f"Version {version}")
 
     def needs_checkpoint(self) -> bool:

@@ -94,12 +94,12 @@ class DocumentCipher:
             if any(method[0] == UNENCRYPTED for method in methods):
                 return document
             raise EncryptionProblem(
-                f"{name} is not encrypted, but the configuration says that it is. To take an unencrypted one "
-                'over, add a `fallback` with a method "unencrypted", and remove it after the next apply.'
+                f"{name} is not encrypted, but the configuration requires encryption. To encrypt it, add a "
+                '`fallback` with a method "unencrypted". Remove the fallback after the next apply.'
             )
         header, data = _split_document(document, name)
         if header.get("purpose") != purpose:
-            raise EncryptionProblem(f"{name} was encrypted as a {header.get('purpose')}, not as a {purpose}.")
+            raise EncryptionProblem(f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}.")
         reasons: list[str] = []
         for method in methods:
             keys = self._encryption.methods[method]
@@ -109,7 +109,7 @@ class DocumentCipher:
                 return self._decrypt_data(keys, header, data)
             except EncryptionProblem as problem:
                 reasons.append(str(problem))
-        reason_text = " ".join(reasons) or "The configuration names no method that could."
+        reason_text = " ".join(reasons) or "The configuration has no matching method."
         raise EncryptionProblem(f"{name} cannot be decrypted. {reason_text}")
 
     def _decrypt_data(self, keys: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
@@ -123,7 +123,7 @@ class DocumentCipher:
             return AESGCM(key.secret).decrypt(nonce, data, _serialize_header(header))
         except (InvalidTag, ValueError, binascii.Error):
             raise EncryptionProblem(
-                f"key_provider.{'.'.join(keys)}: its key does not open it: another key was used, or the "
+                f"key_provider.{'.'.join(keys)}: the key does not decrypt it. Another key was used, or the "
                 "document was changed."
             ) from None
 
@@ -132,14 +132,14 @@ class DocumentCipher:
             try:
                 self._writing_keys[keys] = derive_key(self._encryption.key_providers[keys], None)
             except EncryptionProblem as problem:
-                raise EncryptionProblem(f"Nothing can be encrypted. {problem}") from None
+                raise EncryptionProblem(f"Cannot encrypt. {problem}") from None
         return self._writing_keys[keys]
 
     def _get_reading_key(self, keys: MethodName, header: Mapping[str, Any]) -> EncryptionKey:
         """Return the key of a document, derived once. Raises EncryptionProblem."""
         meta = header.get("meta")
         if not isinstance(meta, dict):
-            raise EncryptionProblem("the document does not say what its key was made of.")
+            raise EncryptionProblem("the document has no metadata of its key.")
         cache_key = keys, json.dumps(meta, sort_keys=True)
         if cache_key not in self._reading_keys:
             self._reading_keys[cache_key] = derive_key(self._encryption.key_providers[keys], meta)
@@ -158,7 +158,7 @@ def _split_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise EncryptionProblem(
-            f"{name} is encrypted but damaged: it is not the JSON that nexusform writes."
+            f"{name} is encrypted but damaged: it is not JSON written by nexusform."
         ) from None
     if version != _VERSION:
         raise EncryptionProblem(

@@ -56,15 +56,13 @@ def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
     if provider is None:
-        raise EncryptionProblem(f"{name}: there is no such kind. Known are: {', '.join(KEY_PROVIDERS)}.")
+        raise EncryptionProblem(f"{name}: unknown kind. Known kinds: {', '.join(KEY_PROVIDERS)}.")
     try:
         key = provider(block.settings, meta)
     except EncryptionProblem as problem:
         raise EncryptionProblem(f"{name}: {problem}") from None
     if len(key.secret) != KEY_BYTES:
-        raise EncryptionProblem(
-            f"{name}: a key of {KEY_BYTES} bytes is needed, this one has {len(key.secret)}."
-        )
+        raise EncryptionProblem(f"{name}: the key must have {KEY_BYTES} bytes, not {len(key.secret)}.")
     return key
 
 
@@ -87,7 +85,7 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
     _check_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
     passphrase = settings.get("passphrase") or _read_variable(settings, "passphrase_variable")
     if len(passphrase) < _MINIMUM_PASSPHRASE:
-        raise EncryptionProblem(f"the passphrase must have {_MINIMUM_PASSPHRASE} characters at least.")
+        raise EncryptionProblem(f"the passphrase must have at least {_MINIMUM_PASSPHRASE} characters.")
     if meta is None:
         salt = secrets.token_bytes(_SALT_BYTES)
         iterations = _parse_iterations(settings.get("iterations", str(_ITERATIONS)))
@@ -120,7 +118,7 @@ def _unwrap_vault_key(settings: Mapping[str, str], meta: Meta | None) -> Encrypt
     _check_settings(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
         if not settings.get(name):
-            raise EncryptionProblem(f'the setting "{name}" is needed.')
+            raise EncryptionProblem(f'the setting "{name}" is required.')
     key_id = f"{settings['vault_uri'].rstrip('/')}/keys/{settings['key_name']}"
     if settings.get("key_version"):
         key_id += f"/{settings['key_version']}"
@@ -189,14 +187,14 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
         )
         header, _, answer = result.stdout.partition(b"\n")
         if json.loads(header).get("magic") != _MAGIC:
-            raise EncryptionProblem(f"{command[0]} did not answer with the line of {_MAGIC}.")
+            raise EncryptionProblem(f"{command[0]} did not print the line of {_MAGIC}.")
         response = json.loads(answer)
         key_name = "encryption_key" if meta is None else "decryption_key"
         return EncryptionKey(_decode(str(response["keys"][key_name])), response.get("meta") or {})
     except (OSError, subprocess.SubprocessError) as problem:
         raise EncryptionProblem(f"{command[0]} failed: {problem}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise EncryptionProblem(f"{command[0]} did not answer with a key.") from None
+        raise EncryptionProblem(f"{command[0]} did not print a key.") from None
 
 
 KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
@@ -214,7 +212,7 @@ def _check_settings(settings: Mapping[str, str], *known: str) -> None:
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise EncryptionProblem(
-            f'there is no setting "{unknown[0]}". Known are: {", ".join(known) or "none"}.'
+            f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.'
         )
 
 
@@ -222,7 +220,7 @@ def _read_variable(settings: Mapping[str, str], setting: str) -> str:
     """Return the content of the variable named by a setting."""
     variable = settings.get(setting, "")
     if not variable:
-        raise EncryptionProblem(f'the setting "{setting}" is needed.')
+        raise EncryptionProblem(f'the setting "{setting}" is required.')
     value = os.environ.get(variable, "")
     if not value:
         raise EncryptionProblem(f"the variable {variable} is not set.")
@@ -232,7 +230,7 @@ def _read_variable(settings: Mapping[str, str], setting: str) -> str:
 def _parse_iterations(text: str) -> int:
     if not text.isdigit() or not _MINIMUM_ITERATIONS <= int(text) <= _MAXIMUM_ITERATIONS:
         raise EncryptionProblem(
-            f'iterations = "{text}": a whole number of {_MINIMUM_ITERATIONS:,} at least is needed.'
+            f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.'
         )
     return int(text)
 

@@ -43,19 +43,19 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
     """Raise EncryptionProblem unless the signature matches the digest. `key` is public, `name` its file."""
     if signature is None:
         raise EncryptionProblem(
-            "It is not signed. `nexusform sign -key=KEYFILE PLANFILE` signs a plan that was approved, and "
-            "-sign=KEYFILE one as it is made."
+            "It is not signed. Sign an approved plan with `nexusform sign -key=KEYFILE PLANFILE`, or a new "
+            "one with -sign=KEYFILE."
         )
     with require_cryptography("Signatures need"):
         from cryptography.exceptions import InvalidSignature
 
         public_key = _load_public_key(key, name)
         if signature.get("algorithm") != ALGORITHM:
-            raise EncryptionProblem("Its signature is of a kind that this nexusform does not know.")
+            raise EncryptionProblem("Its signature has a kind unknown to this version of nexusform.")
         fingerprint = _compute_fingerprint(public_key)
         if signature.get("key") != fingerprint:
             raise EncryptionProblem(
-                f"It was signed with another key: {signature.get('key')}, and {name} is {fingerprint}."
+                f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}."
             )
         try:
             public_key.verify(
@@ -63,7 +63,7 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
             )
         except (InvalidSignature, binascii.Error):
             raise EncryptionProblem(
-                "Its signature does not fit: the plan was changed after it was signed."
+                "Its signature is invalid: the plan was changed after it was signed."
             ) from None
 
 
@@ -78,20 +78,20 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     if b"-----BEGIN PUBLIC KEY-----" in text:
-        raise EncryptionProblem(f"{name} is a public key. Sign with the private one.")
+        raise EncryptionProblem(f"{name} is a public key. Use the private key.")
     if b"ENCRYPTED" in text:
         raise EncryptionProblem(
-            f"{name} is protected by a passphrase. Hand over the key without it "
-            f"(openssl pkey -in {name}), in a file that only the job can read."
+            f"{name} is protected by a passphrase. Remove it (openssl pkey -in {name}), and let only the "
+            "job read the file."
         )
     try:
         key = load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise EncryptionProblem(
-            f"{name} {_describe_invalid_key(text)} A private key is made by {_MAKE_KEY}."
+            f"{name} {_describe_invalid_key(text)} Create a private key: {_MAKE_KEY}."
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise EncryptionProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
+        raise EncryptionProblem(f"{name} is not an Ed25519 key. Create one: {_MAKE_KEY}.")
     return key
 
 
@@ -104,24 +104,22 @@ def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
     command = f"openssl pkey -in {name} -pubout"
     if b"PRIVATE KEY-----" in text:
         raise EncryptionProblem(
-            f"{name} is a private key, which only whoever signs should have. Its public half is printed by "
-            f"{command}."
+            f"{name} is a private key; only the signer should have it. Print its public key: {command}."
         )
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise EncryptionProblem(
-            f"{name} {_describe_invalid_key(text)} A public key is printed by openssl pkey -in KEYFILE "
-            f"-pubout."
+            f"{name} {_describe_invalid_key(text)} Print a public key: openssl pkey -in KEYFILE -pubout."
         ) from None
     if not isinstance(key, Ed25519PublicKey):
-        raise EncryptionProblem(f"{name} is no Ed25519 key, but another kind. One is made by {_MAKE_KEY}.")
+        raise EncryptionProblem(f"{name} is not an Ed25519 key. Create one: {_MAKE_KEY}.")
     return key
 
 
 def _describe_invalid_key(text: bytes) -> str:
     if b"OPENSSH" in text or text.startswith(b"ssh-"):
-        return "is a key of OpenSSH, not in the PEM form that openssl writes."
+        return "is an OpenSSH key, not a PEM file of openssl."
     if b"-----BEGIN" not in text:
-        return 'is not in PEM form: it has no line "-----BEGIN ...".'
-    return "is damaged, or holds no key."
+        return 'is not a PEM file: it has no line "-----BEGIN ...".'
+    return "is damaged, or contains no key."

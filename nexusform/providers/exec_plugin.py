@@ -48,17 +48,17 @@ class ExecPlugin(Struct, frozen=True):
             )
         except subprocess.TimeoutExpired:
             raise PluginProblem(
-                f"{name}, which signs in, is not done within {_SECONDS} s. Does it wait for a person? "
-                "Sign in with it by hand first."
+                f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for input, "
+                "run it by hand first."
             ) from None
         except OSError as problem:
-            raise PluginProblem(f"{name}, which signs in, cannot be run: {problem}") from None
+            raise PluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
-            error_output = result.stderr.decode(errors="replace").strip() or "it says nothing"
-            raise PluginProblem(f"{name}, which signs in, fails ({result.returncode}): {error_output}")
+            error_output = result.stderr.decode(errors="replace").strip() or "no error output"
+            raise PluginProblem(f"The sign-in program {name} failed ({result.returncode}): {error_output}")
         token = _parse_token(result.stdout)
         if not token:
-            raise PluginProblem(f"{name}, which signs in, prints no ExecCredential with a token.")
+            raise PluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
         return token
 
     def _build_exec_info(self) -> str:

@@ -84,11 +84,11 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
                 entries[section].setdefault(name, entry)
     if not current:
         raise KubeconfigProblem(
-            f"{source} names no current context. Name one: {_format_names(entries['contexts'])}."
+            f"{source} has no current context. Set one: {_format_names(entries['contexts'])}."
         )
     context_entry = _get_entry(source, entries["contexts"], current, "context", "")
     cluster_name, user_name = str(context_entry.get("cluster") or ""), str(context_entry.get("user") or "")
-    origin = f", which the context {current} names"
+    origin = f" of the context {current}"
     cluster = _get_entry(source, entries["clusters"], cluster_name, "cluster", origin)
     user = _get_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
     if not cluster.get("server"):
@@ -130,7 +130,7 @@ def _require_lightkube() -> None:
         import lightkube.config.client_adapter  # noqa: F401 - checks the installation
     except ImportError:
         raise KubeconfigProblem(
-            'Speaking to Kubernetes needs lightkube: pip install "nexusform[kubernetes]".'
+            'Kubernetes access needs lightkube: pip install "nexusform[kubernetes]".'
         ) from None
 
 
@@ -149,7 +149,9 @@ def _read_document(path: Path) -> Mapping[str, Any]:
     if document is None:
         raise KubeconfigProblem(f"{path} cannot be used: it is empty.")
     if not isinstance(document, dict) or not any(section in document for section in _SECTIONS):
-        raise KubeconfigProblem(f"{path} cannot be used: it is no kubeconfig, with {format_list(_SECTIONS)}.")
+        raise KubeconfigProblem(
+            f"{path} cannot be used: it is not a kubeconfig with {format_list(_SECTIONS)}."
+        )
     return document
 
 
@@ -183,8 +185,7 @@ def _get_entry(
 ) -> Mapping[str, Any]:
     if name not in entries:
         raise KubeconfigProblem(
-            f'{source} cannot be used: there is no {kind} "{name}" in it{origin}; there is '
-            f"{_format_names(entries)}."
+            f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'
         )
     return entries[name]
 
@@ -204,7 +205,7 @@ def read_pod_account() -> Account:
     )
     account = Path(SERVICE_ACCOUNT)
     if not (account / "token").is_file():
-        raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} holds no token.")
+        raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} has no token.")
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     cluster = {"server": server, "certificate-authority": str(account / "ca.crt")}
     return Account("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
@@ -239,9 +240,7 @@ def build_http_client(account: Account, seconds: float) -> Client:
     except OSError as problem:  # of certificates, which ssl reads
         names = [entry[key] for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
         missing_files = [str(name) for name in names if not Path(str(name)).is_file()]
-        reason = (
-            f"there is no {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
-        )
+        reason = f"missing {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
     except ValueError as problem:  # of base64, of URLs
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
@@ -251,8 +250,8 @@ def _reject_auth_provider(account: Account) -> None:
     """Raise KubeconfigProblem for a removed auth-provider."""
     if account.user.get("auth-provider"):
         raise KubeconfigProblem(
-            f"{account.source} cannot be used: the user {account.user_name} signs in by an auth-provider, "
-            "which Kubernetes 1.26 took away. An exec plug-in takes its place."
+            f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "
+            "in Kubernetes 1.26. Use an exec plug-in."
         )
 
 
@@ -286,8 +285,8 @@ def _build_plugin(account: Account) -> ExecPlugin:
     if shutil.which(plug_in.command) is None:
         hint = (plug_in.installHint or "").strip()
         raise KubeconfigProblem(
-            f'{account.source} cannot be used: the program "{plug_in.command}", by which the user '
-            f"{account.user_name} signs in, is not found.{f' {hint}' if hint else ''}"
+            f'{account.source} cannot be used: the sign-in program "{plug_in.command}" of the user '
+            f"{account.user_name} is not found.{f' {hint}' if hint else ''}"
         )
     environment = {variable.name: variable.value for variable in plug_in.env or ()}
     cluster = account.cluster if entry.get("provideClusterInfo") else None

@@ -142,7 +142,7 @@ class Reality:
         """Append lines to the log, durable on return. Raises ProviderProblem."""
         self._check_unchanged()
         if self._is_log_damaged:
-            raise ProviderProblem(f"{self._log_path} cannot be written since an earlier write to it failed.")
+            raise ProviderProblem(f"{self._log_path} cannot be written: an earlier write failed.")
         try:
             if self._log is None:
                 self._log = create_file(self._log_path)
@@ -191,8 +191,8 @@ class Reality:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
         if self._known_marks is not None and self._known_marks != self._read_marks():
             raise ProviderProblem(
-                f"The reality file {self._path} was changed by somebody else while this run went on. Nothing "
-                "is written over that."
+                f"Another process changed the reality file {self._path} during this run. It was not "
+                "overwritten."
             )
 
     def _read_marks(self) -> _Marks:
@@ -245,7 +245,7 @@ def _apply_line(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -
     try:
         kind, name, creation, attributes = json_codec.parse_json(line)
     except (ValueError, json_codec.JsonProblem):
-        raise ProviderProblem(f"{path} is damaged: it holds a line that is not a change record.") from None
+        raise ProviderProblem(f"{path} is damaged: a line is not a change record.") from None
     key = ObjectKey(kind, name, creation)
     _set_object(objects, key, attributes)
 

@@ -115,7 +115,7 @@ def parse_delay(text: str) -> float:
     """Return the seconds of `2s`, `300ms`, `1.5m`. Raises ProviderProblem."""
     match = _DELAY.fullmatch(text.strip())
     if match is None:
-        raise ProviderProblem(f'fault: delay "{text}" is no duration; write for example "2s" or "300ms".')
+        raise ProviderProblem(f'fault: delay "{text}" is not a duration such as "2s" or "300ms".')
     return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
 
 
@@ -126,7 +126,7 @@ def parse_path(text: str) -> Path:
     while position < len(text):
         match = _STEP.match(text, position)
         if match is None:
-            raise ProviderProblem(f'fault: answer names "{text}", which is no attribute path.')
+            raise ProviderProblem(f'fault: answer "{text}" is not an attribute path.')
         name, number, quoted = match.groups()
         steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted or ""))
         position = match.end()
@@ -254,7 +254,7 @@ class SimulatedProvider:
             existing = self._reality.get_attributes(request.key)
             if existing is None:
                 raise ProviderProblem(
-                    f"{request.key.type} {request.key.id} is gone, so it cannot be changed."
+                    f"Cannot change {request.key.type} {request.key.id}: it does not exist."
                 )
             result = _merge_update(request.prior, planned, existing)
         result = apply_answer(result, _list_answers(faults)) if faults else result

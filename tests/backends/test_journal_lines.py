@@ -20,7 +20,7 @@ def test_of_several_marks_of_one_document_the_last_counts() -> None:
 
 @pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])
 def test_what_could_be_taken_for_something_else_is_refused(record: bytes) -> None:
-    with pytest.raises(ValueError, match="one line that does not begin with #"):
+    with pytest.raises(ValueError, match="one line that does not start with #"):
         journal_lines.check_records([record])
 
 

@@ -135,9 +135,9 @@ def test_what_is_no_regular_file_is_refused(path: Path, make: Any) -> None:
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     backend = LocalBackend(str(tmp_path / "state" / "s.nfstate"))
-    with pytest.raises(BackendProblem, match="A part of the path is a file"):
+    with pytest.raises(BackendProblem, match="A parent in the path is a file"):
         backend.write(b"one")
-    with pytest.raises(BackendProblem, match="Cannot make the lock file"):
+    with pytest.raises(BackendProblem, match="Cannot create the lock file"):
         backend.lock(info())
 
 
@@ -247,7 +247,7 @@ def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> 
     other.force_unlock("mine")
     other.lock(info("other"))
     for work in (backend.write, backend.append, backend.rewrite_journal):
-        with pytest.raises(BackendProblem, match="broken by somebody else"):
+        with pytest.raises(BackendProblem, match="Another process broke the lock"):
             work(b"two")
     assert path.read_bytes() == b"one"
     with pytest.raises(BackendProblem, match="ID other"):
@@ -312,7 +312,7 @@ def test_a_workspace_with_somebody_elses_file_keeps_its_state(backend: LocalBack
     backend.select_workspace("w").write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(BackendProblem, match=r'holds "notes.txt", which is not'):
+    with pytest.raises(BackendProblem, match=r'contains "notes.txt", which nexusform did not create'):
         backend.delete_workspace("w")
     assert backend.select_workspace("w").read() == b"one"
 

@@ -61,7 +61,7 @@ def test_selecting_makes_one_on_request(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_name_that_is_taken_or_impossible_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     shown(capsys, "new", "lab")
     assert "already" in refused(capsys, "new", "lab")
-    assert "cannot be the name of a workspace" in refused(capsys, "new", "../lab")
+    assert "Invalid workspace name" in refused(capsys, "new", "../lab")
     assert shown(capsys, "list") == "  default\n* lab\n"
 
 

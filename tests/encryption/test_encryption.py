@@ -122,7 +122,7 @@ def test_another_key_is_refused_and_nothing_is_written(
         assert run_command_line(command) == 1
         text = shown(capsys)
         assert "cannot be decrypted" in text
-        assert "key_provider.pbkdf2.main: its key does not open it" in text
+        assert "key_provider.pbkdf2.main: the key does not decrypt it" in text
     assert STATE.read_bytes() == before
 
 
@@ -152,7 +152,7 @@ def test_a_plan_cannot_stand_for_a_state(capsys: pytest.CaptureFixture[str]) -> 
     STATE.parent.mkdir(exist_ok=True)
     STATE.write_bytes(Path("p.plan").read_bytes())
     assert run_command_line(["plan"]) == 1
-    assert "was encrypted as a plan, not as a state" in shown(capsys)
+    assert "is encrypted as a plan, not as a state" in shown(capsys)
 
 
 def test_an_unencrypted_state_is_taken_over_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_an_unencrypted_state_is_taken_over_only_when_asked(capsys: pytest.Captu
     configure(block(FROM_VARIABLE, "environment"))
     capsys.readouterr()
     assert run_command_line(["plan"]) == 1
-    assert "is not encrypted, but the configuration says that it is" in shown(capsys)
+    assert "is not encrypted, but the configuration requires encryption" in shown(capsys)
     plain = '    method "unencrypted" "before" {}\n'
     fallback = "      fallback {\n        method = method.unencrypted.before\n      }\n"
     rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
@@ -230,7 +230,7 @@ def test_a_key_that_is_missing_is_noticed_before_anything_is_done(
         capsys.readouterr()
         assert run_command_line(command) == 1
         message = shown(capsys)
-        assert "Nothing can be encrypted. key_provider.environment.main" in message
+        assert "Cannot encrypt. key_provider.environment.main" in message
         assert "Creating" not in message
     assert not Path("errored.nfstate").exists()
     assert not STATE.exists()
@@ -314,7 +314,7 @@ def test_a_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixtu
     provider = '    key_provider "external" "main" {\n      command = "touch stolen"\n    }\n'
     configure(block(provider, "external"))
     assert run_command_line(["apply", "-auto-approve"]) == 1
-    assert 'there is no setting "command"' in shown(capsys)
+    assert 'unknown setting "command"' in shown(capsys)
     assert not Path("stolen").exists()
 
 
@@ -381,11 +381,11 @@ def test_mistakes_in_the_block_are_found_at_their_line(
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ('passphrase = "short"', "must have 16 characters at least"),
+        ('passphrase = "short"', "must have at least 16 characters"),
         ('passphrase_variable = "NOT_SET"', "the variable NOT_SET is not set"),
-        (f'passphrase = "{SECRET}"\niterations = "1000"', "a whole number of 200,000 at least"),
+        (f'passphrase = "{SECRET}"\niterations = "1000"', "a whole number of at least 200,000"),
         (f'passphrase = "{SECRET}"\nhash_function = "md5"', "use sha256 or sha512"),
-        (f'passphrase = "{SECRET}"\nsalt = "x"', 'there is no setting "salt"'),
+        (f'passphrase = "{SECRET}"\nsalt = "x"', 'unknown setting "salt"'),
     ],
 )
 def test_keys_that_cannot_be_had_are_explained(

@@ -44,11 +44,11 @@ def problem_of(path: Path, context: str = "") -> str:
     [
         ("", "FILE cannot be used: it is empty."),
         ("a: [\n", "FILE cannot be used: line 2: expected the node content, but found '<stream end>'."),
-        ("hello", "FILE cannot be used: it is no kubeconfig, with clusters, contexts and users."),
-        ("kind: Pod", "FILE cannot be used: it is no kubeconfig, with clusters, contexts and users."),
+        ("hello", "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users."),
+        ("kind: Pod", "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users."),
         ("clusters: [1]", "FILE cannot be used: clusters[0] must have a name and a cluster."),
         ("users: {a: 1}", "FILE cannot be used: users[0] must have a name and a user."),
-        ("contexts: [{name: a}]", "FILE names no current context. Name one: a."),
+        ("contexts: [{name: a}]", "FILE has no current context. Set one: a."),
     ],
 )
 def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, said: str) -> None:
@@ -59,11 +59,11 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, said: str) -> N
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"current-context": "x"}, 'there is no context "x" in it; there is hub.'),
-        ({"clusters": []}, 'there is no cluster "c" in it, which the context hub names; there is none.'),
+        ({"current-context": "x"}, 'no context "x". Existing: hub.'),
+        ({"clusters": []}, 'no cluster "c" of the context hub. Existing: none.'),
         (
             {"users": [{"name": "bob"}]},
-            'there is no user "ann" in it, which the context hub names; there is bob.',
+            'no user "ann" of the context hub. Existing: bob.',
         ),
         ({"clusters": [{"name": "c", "cluster": {}}]}, "the cluster c has no server."),
     ],
@@ -78,17 +78,16 @@ def test_what_a_context_names_is_there(tmp_path: Path, changed: Any, said: str) 
         ({"token": 7}, "Expected `str | null`, got `int` - at `$.token`."),
         (
             {"auth-provider": {"name": "gcp"}},
-            ("the user ann signs in by an auth-provider, which Kubernetes 1.26 took away. "
-            "An exec plug-in takes its place."),
+            ("the user ann uses an auth-provider, removed in Kubernetes 1.26. Use an exec plug-in."),
         ),
         (
             {"client-certificate": "gone.crt", "client-key": "gone.key"},
-            "there is no HERE/gone.crt and HERE/gone.key.",
+            "missing HERE/gone.crt and HERE/gone.key.",
         ),
         ({"exec": {"apiVersion": "v1"}}, "Object missing required field `command`."),
         (
             {"exec": {"apiVersion": "v1", "command": "kubelogin-of-nobody", "installHint": "Get it."}},
-            'the program "kubelogin-of-nobody", by which the user ann signs in, is not found. Get it.',
+            'the sign-in program "kubelogin-of-nobody" of the user ann is not found. Get it.',
         ),
     ],
 )  # fmt: skip
@@ -116,9 +115,7 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     assert (account.server, account.user_name) == ("http://127.0.0.1:1", "bob")
     assert account.user["tokenFile"] == str(tmp_path / "further" / "token")
     assert account.user["exec"]["command"] == str(tmp_path / "further" / "bin/plug-in")
-    assert problem_of(first) == (
-        'FILE cannot be used: there is no cluster "c" in it, which the context b names; there is none.'
-    )
+    assert problem_of(first) == ('FILE cannot be used: no cluster "c" of the context b. Existing: none.')
 
 
 class Asked(BaseHTTPRequestHandler):
@@ -185,10 +182,10 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo not signed in >&2; exit 3", "plug-in, which signs in, fails (3): not signed in"),
-        ("exit 4", "plug-in, which signs in, fails (4): it says nothing"),
-        ("echo hello", "plug-in, which signs in, prints no ExecCredential with a token."),
-        ("echo '{\"status\": {}}'", "plug-in, which signs in, prints no ExecCredential with a token."),
+        ("echo not signed in >&2; exit 3", "The sign-in program plug-in failed (3): not signed in"),
+        ("exit 4", "The sign-in program plug-in failed (4): no error output"),
+        ("echo hello", "The sign-in program plug-in printed no ExecCredential with a token."),
+        ("echo '{\"status\": {}}'", "The sign-in program plug-in printed no ExecCredential with a token."),
     ],
 )
 def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str, said: str) -> None:
@@ -205,7 +202,7 @@ def test_a_plug_in_that_waits_for_a_person_is_given_up(
     path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
     with build_http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
         client.get("/")
-    assert str(raised.value).startswith("plug-in, which signs in, is not done within 1 s. Does it wait")
+    assert str(raised.value).startswith("The sign-in program plug-in did not finish within 1 s.")
 
 
 def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:

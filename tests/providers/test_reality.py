@@ -150,7 +150,7 @@ def test_a_run_that_wakes_up_writes_over_nothing_that_others_made(path: Path) ->
     sleeper.set_attributes(key(901), {"n": 1})
     other.set_attributes(key(902), {"n": 2})
     other.close()
-    with pytest.raises(ProviderProblem, match="was changed by somebody else"):
+    with pytest.raises(ProviderProblem, match="Another process changed the reality file"):
         sleeper.set_attributes(key(903), {"n": 3})
     sleeper.close()
     standing = Reality(path)

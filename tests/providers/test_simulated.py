@@ -193,9 +193,9 @@ def test_unknown_parts_become_null(tmp_path: Path) -> None:
 def test_durations_and_paths() -> None:
     assert [parse_delay(t) for t in ("2s", "300ms", "1.5m", "4")] == [2.0, 0.3, 90.0, 4.0]
     assert parse_path('a.b["c d"][2].e') == ("a", "b", "c d", 2, "e")
-    with pytest.raises(ProviderProblem, match="no duration"):
+    with pytest.raises(ProviderProblem, match="not a duration"):
         parse_delay("soon")
-    with pytest.raises(ProviderProblem, match="no attribute path"):
+    with pytest.raises(ProviderProblem, match="not an attribute path"):
         parse_path("a..b")
     with pytest.raises(ProviderProblem, match="operation must be one of"):
         make_provider({"fault": [fault() | {"operation": "burn"}]}, ".", ExitStack())

@@ -143,7 +143,7 @@ def counted_otherwise(plan: Any) -> None:
 
 
 def a_move(plan: Any) -> None:
-    plan["moved"] = [["fleet_member_cluster.a", "fleet_member_cluster.b"]]
+    plan["address_moves"] = [["fleet_member_cluster.a", "fleet_member_cluster.b"]]
 
 
 FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {

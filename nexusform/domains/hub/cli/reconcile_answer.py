@@ -142,7 +142,7 @@ def _build_score(check: PlacementCheck) -> dict[str, Any] | None:
 _PLACEMENT_FORM: Final = RecordForm(
     PlacementCheck,
     "address id=name gone=. otherwise=differences claims=.",
-    gone=lambda check: check.shown is None,
+    gone=lambda check: check.observed is None,
     otherwise=build_row_form("cluster state hub"),
     claims=_build_score,
 )

@@ -183,7 +183,9 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
             if get_value(body, "metadata", "name"):
                 yield body
                 continue
-            detail = f"this is not what `{COMMAND}` prints: an object has a kind and metadata with a name."
+            detail = (
+                f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."
+            )
             findings.append(build_problem(name, None, "invalid-kubernetes-manifest", detail))
             return
 
@@ -197,7 +199,7 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
     try:
         return [msgspec.json.decode(content)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
-        findings.append(build_problem(name, None, INVALID, f"this is no JSON: {problem}."))
+        findings.append(build_problem(name, None, INVALID, f"this is not JSON: {problem}."))
         return []
 
 

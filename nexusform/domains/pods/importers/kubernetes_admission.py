@@ -251,8 +251,8 @@ def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
     runtime = pod.rules.runtimes.get(name)
     if runtime is None:
         detail = (
-            f'names the RuntimeClass "{name}", which no manifest here defines; its overhead, nodeSelector '
-            "and tolerations are not known."
+            f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, nodeSelector and '
+            "tolerations are unknown."
         )
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
@@ -266,8 +266,8 @@ def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
             detail = (
-                f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" insists on '
-                f"{class_selector[key]}: no pod is made."
+                f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" requires {class_selector[key]}: '
+                "no pod is created."
             )
             spec.report("nodeSelector", detail)
     changed_spec = {**spec.data, "nodeSelector": {**pod_selector, **class_selector}}
@@ -319,8 +319,8 @@ def _apply_networks(pod: _AdmittedPod) -> RawAmounts | None:
     for name in network_names:
         if name not in pod.rules.networks:
             detail = (
-                f"names the network {'/'.join(name)}, which no manifest here defines; a resource that "
-                "it may ask for is not counted."
+                f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is "
+                "not counted."
             )
             summary = f"network {'/'.join(name)} is not on the cluster"
             annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)

@@ -44,7 +44,7 @@ def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterato
     for node, path in items:
         name = node.get_node("name").text
         if name in known_names:
-            yield node.get_node("name"), f"{path}.name", f'is "{name}", as another {noun} is.'
+            yield node.get_node("name"), f"{path}.name", f'is "{name}", the name of another {noun}.'
         if name:
             known_names.add(name)
 
@@ -73,7 +73,7 @@ def _check_long_running_pod(spec: Node) -> Iterator[CheckFailure]:
         yield (
             pod.get_node("activeDeadlineSeconds"),
             ".template.spec.activeDeadlineSeconds",
-            "cannot be set here: these pods run on.",
+            "cannot be set here: these pods never finish.",
         )
     yield from _check_template_mounts(spec)
 
@@ -85,7 +85,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
         return
     if not labels.data and not expressions.data:
-        yield selector, ".selector", "is empty; say which pods are its own."
+        yield selector, ".selector", "is empty; add the labels of its pods."
         return
     requirements = [
         Requirement(
@@ -128,7 +128,7 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
         yield (
             policy,
             ".template.spec.restartPolicy",
-            "must be OnFailure or Never in a Job; write one of them.",
+            "must be OnFailure or Never in a Job.",
         )
     yield from _check_template_mounts(spec)
 
@@ -190,13 +190,13 @@ def _check_container(container: Node) -> Iterator[CheckFailure]:
 
 def _check_environment(variable: Node) -> Iterator[CheckFailure]:
     if variable.get_node("value").text and not variable.get_node("valueFrom").is_absent:
-        yield variable.get_node("valueFrom"), ".valueFrom", "cannot stand beside a value."
+        yield variable.get_node("valueFrom"), ".valueFrom", "cannot be combined with a value."
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
     count = len([key for key, node in source.list_fields() if not node.is_absent])
     if count != 1 and isinstance(source.data, dict):
-        yield source, "", f"must say where the value comes from in one way, not {count}."
+        yield source, "", f"must name one source of the value, not {count}."
 
 
 def _check_probe(probe: Node) -> Iterator[CheckFailure]:
@@ -277,7 +277,7 @@ def _check_claim(spec: Node) -> Iterator[CheckFailure]:
 
 def _check_disruption_budget(spec: Node) -> Iterator[CheckFailure]:
     if len(_list_set_keys(spec, "minAvailable", "maxUnavailable")) > 1:
-        yield spec.get_node("maxUnavailable"), ".maxUnavailable", "cannot stand beside minAvailable."
+        yield spec.get_node("maxUnavailable"), ".maxUnavailable", "cannot be combined with minAvailable."
 
 
 CHECKS: Final[Mapping[str, Check]] = {

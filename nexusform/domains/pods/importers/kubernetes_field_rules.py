@@ -183,7 +183,7 @@ def _check_target(value: Any) -> str:
 
 def _check_share(value: Any) -> str:
     if isinstance(value, str):
-        return "" if _PERCENT.match(value) else "it is a number of pods, or per cent such as 25%"
+        return "" if _PERCENT.match(value) else "it is a number of pods, or a percentage such as 25%"
     return "" if 0 <= value <= MAX_INT32 else f"it is a number from 0 to {MAX_INT32}"
 
 
@@ -205,7 +205,7 @@ def _check_cron(value: Any) -> str:
     if text.startswith("@every ") or text in _CRON_MACROS:
         return ""
     if "TZ" in text:
-        return "a time zone belongs into timeZone"
+        return "a time zone belongs in timeZone"
     return "" if len(text.split()) == _CRON_FIELDS else "a schedule has five fields, such as 0 3 * * *"
 
 

@@ -144,10 +144,12 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
     pod_anti_affinity = parse_pod_affinity(affinity, "podAntiAffinity", owner.namespace, labels)
     scheduler = spec.get_text("schedulerName", "default-scheduler")
     if scheduler != "default-scheduler":
-        detail = f'is "{scheduler}"; its rules are not known here, kube-scheduler\'s are used instead.'
+        detail = f'is "{scheduler}"; its rules are unknown, so those of kube-scheduler are used.'
         spec.report("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
     if spec.get_list("resourceClaims"):
-        detail = "asks for devices (DRA), which are not counted; the pods may stay Pending, or go elsewhere."
+        detail = (
+            "requests devices (DRA), which are not counted. The pods may stay Pending or run on other nodes."
+        )
         spec.report("resourceClaims", detail, Severity.WARNING)
     return PodSpec(
         namespace=owner.namespace,
@@ -283,8 +285,8 @@ def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
         value = spec.data.get("priority")
         return value if isinstance(value, int) else priorities.default
     if name not in priorities.by_name:
-        outcome = "no pod of it is made" if priorities.is_complete else "priority 0 is assumed"
-        detail = f'names the PriorityClass "{name}", which no manifest here defines; {outcome}.'
+        outcome = "none of its pods are created" if priorities.is_complete else "priority 0 is assumed"
+        detail = f'names the PriorityClass "{name}", but no manifest defines it: {outcome}.'
         summary = f"PriorityClass {name} is not on the cluster"
         spec.report("priorityClassName", detail, Severity.WARNING, summary=summary)
     return priorities.by_name.get(name, 0)
@@ -391,7 +393,7 @@ def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
         quantity = parse_quantity(format_scalar(value))
         if isinstance(quantity, MalformedQuantity) or quantity.nano < 0:
             if not is_reported:
-                fields.report(name, f'is "{format_scalar(value)}", which is no amount (such as 500m or 2Gi).')
+                fields.report(name, f'is "{format_scalar(value)}", not an amount such as 500m or 2Gi.')
             continue
         amounts[name] = quantity.round_to_milli() if name == "cpu" else quantity.round_to_units()
     return amounts

@@ -89,7 +89,9 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
             for problem in _list_problems(content):
-                text = f"{problem.detail} A hub takes it as it is, and the member drops or refuses it."
+                text = (
+                    f"{problem.detail} The hub accepts it unchanged; the member cluster drops or rejects it."
+                )
                 yield build_problem(manifest.file, content.position, INVALID, text, Severity.WARNING)
         return
     yield from _list_problems(manifest)
@@ -107,7 +109,7 @@ def _list_problems(manifest: Manifest) -> Iterator[Problem]:
     yield from reader.check_metadata(root.get_node("metadata"))
 
 
-_UNLESS: Final = "An API server refuses that, unless a webhook of the hub fills it in."
+_UNLESS: Final = "An API server rejects it, unless a webhook of the hub sets it."
 
 
 class _SchemaValidator:

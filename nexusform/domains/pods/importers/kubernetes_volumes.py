@@ -33,7 +33,7 @@ _BLOCK: Final = "Block"
 _ALL_NODES: Final = None
 
 NOT_KNOWN: Final = "unknown-volumes"
-_REACHABILITY_UNKNOWN: Final = "from which nodes its volume can be reached is not looked at"
+_REACHABILITY_UNKNOWN: Final = "the nodes that can reach its volume are not checked"
 
 Terms = tuple[NodeTerm, ...]
 # Reference to a claim: part of a pod's manifest, and the key in it.
@@ -229,7 +229,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         else _find_template_claim(namespace, name, storage)
     )
     if claim is None:
-        text = f'names the claim "{name}", which no manifest here defines'
+        text = f'names the claim "{name}", but no manifest defines it'
         outcome = "its pods stay Pending" if storage.is_complete else _REACHABILITY_UNKNOWN
         _warn_unknown_nodes(reference, text, f"claim {name} is not on the cluster", outcome)
         return PodVolumes(
@@ -431,7 +431,7 @@ def _compute_bound_need(claim: Manifest, reference: _FieldReference, storage: St
         else storage.reserved_volumes[claim.namespace, claim.name]
     )
     if volume is None:
-        text = f'leads to the volume "{volume_name}", which no manifest here defines'
+        text = f'is bound to the volume "{volume_name}", but no manifest defines it'
         _warn_unknown_nodes(reference, text, f"volume {volume_name} is not on the cluster")
         return None
     terms, zones = _parse_node_terms(volume), _list_zone_requirements(volume)
@@ -465,7 +465,7 @@ def _build_unbound_claim(
         if configured_class == "":
             return unbound_claim
         class_text = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
-        text = f"asks for a volume {class_text}, which no manifest here defines"
+        text = f"requests a volume {class_text}, but no manifest defines it"
         summary = f"StorageClass {class_name} is not on the cluster"
         _warn_unknown_nodes(reference, text, summary if class_name else "there is no default StorageClass")
         return None
@@ -476,9 +476,9 @@ def _build_unbound_claim(
         else _parse_allowed_topologies(class_object)
     )
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
-        text = f'asks for a volume of "{class_name}", which is made before its pod is scheduled'
+        text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(
-            reference, text, f"volumes of {class_name} are made before their pods are scheduled"
+            reference, text, f"volumes of {class_name} are created before their pods are scheduled"
         )
     if provisioning_terms is _ALL_NODES and not _can_find_volume(unbound_claim, storage):
         return None

@@ -199,17 +199,17 @@ class _WorkloadReader:
         maximum = max(minimum, bounds.get_integer("maxReplicas", configured_replicas, minimum=1))
         replicas = min(max(configured_replicas, minimum), maximum) if configured_replicas else 0
         if not configured_replicas:
-            outcome = "0 replicas switch it off, and none are predicted"
+            outcome = "0 replicas disable it, and none are predicted"
         elif replicas == configured_replicas:
-            outcome = f"the {configured_replicas} as written are predicted"
+            outcome = f"the configured {configured_replicas} are predicted"
         else:
-            outcome = f"{replicas} are predicted, not the {configured_replicas} as written"
+            outcome = f"{replicas} are predicted, not the configured {configured_replicas}"
         detail = (
             f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {minimum} and "
             f"{maximum} "
             f"replicas; {outcome}."
         )
-        summary = f"{manifest.title}: {replicas} replicas, by its autoscaler {minimum} to {maximum}"
+        summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
         self.findings.append(
             build_problem(
                 manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary
@@ -222,7 +222,7 @@ def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSe
     # Selector of the controller's own pods.
     selector = parse_selector(spec, "selector")
     if selector is None or not (selector.match_labels or selector.match_expressions):
-        spec.report("selector", "must be set: it says which pods are the controller's own.")
+        spec.report("selector", "must be set: it selects the pods of the controller.")
     elif not is_selected(selector, labels):
         spec.report("selector", "does not match the labels of the template.")
     return selector
@@ -417,7 +417,7 @@ def _convert_old_version(manifest: Manifest, findings: list[Problem]) -> Manifes
     if not isinstance(spec, dict) or (old_defaults is None and not is_replication_controller):
         return manifest
     if old_defaults is not None:
-        detail = f"{manifest.group}/{manifest.version} is served by no Kubernetes since 1.16; write apps/v1."
+        detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
     changed_spec = {**(old_defaults or {}).get(manifest.kind, {}), **spec}
     selector = changed_spec.get("selector")

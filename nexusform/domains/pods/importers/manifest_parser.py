@@ -117,7 +117,7 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
     count = len(data)
     text = ""
     if envelope.version != "v1beta1":
-        text = f'apiVersion is "{envelope.group}/{envelope.version}"; a hub has envelopes as v1beta1.'
+        text = f'apiVersion is "{envelope.group}/{envelope.version}"; a hub serves envelopes as v1beta1.'
     elif not 1 <= count <= MAX_ENVELOPE_OBJECTS:
         text = f"data must be a mapping of 1 to {MAX_ENVELOPE_OBJECTS} objects."
     elif not all(isinstance(item, dict) for item in data.values()):
@@ -128,7 +128,7 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
         )
     for key in envelope.body:
         if key not in _ENVELOPE_KEYS:
-            detail = f'{envelope.title}: unknown field "{key}"; its objects stand below data.'
+            detail = f'{envelope.title}: unknown field "{key}"; write its objects below data.'
             yield build_problem(envelope.file, envelope.find_position(key), INVALID, detail)
 
 
@@ -203,7 +203,7 @@ _UNSELECTABLE_KINDS: Final = frozenset(
 
 def _find_cluster_owned_reason(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
     """Return why an object created by each cluster itself is never selected; None for all others."""
-    reason = "every cluster makes its own"
+    reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
             return f"ConfigMap kube-root-ca.crt is never selected: {reason}"
@@ -285,7 +285,7 @@ class _ManifestReader:
         subject = f"this {kind}" if isinstance(kind, str) and kind else "this document"
         text = f"{subject} has no {' and no '.join(missing_keys)} (a text)."
         if "metadata.name" in missing_keys and "generateName" in metadata:
-            text += " generateName makes up a name in the cluster; give it one here."
+            text += " generateName creates a name in the cluster; set metadata.name instead."
         return text
 
     def _parse_labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
@@ -415,7 +415,7 @@ class Fields:
             if isinstance(item, dict):
                 yield Fields(self.manifest, self.findings, item, *self.path, key, index)
             else:
-                self.report(key, f"must be a list of mappings (item {index + 1} is none).")
+                self.report(key, f"must be a list of mappings (item {index + 1} is not).")
 
     def get_list(self, key: str) -> list[Any]:
         """Return the items of a list under a key."""

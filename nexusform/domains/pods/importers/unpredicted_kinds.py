@@ -17,17 +17,16 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_
 NOT_PREDICTED: Final = "pods-not-predicted"
 _ANY: Final = "*"
 
-_CREATES: Final = "their pods are not forecast, and the room that they take is not counted"
-_MAY_CREATE: Final = (
-    "nexusform does not know this kind; pods that an operator may make of it are not forecast"
-)
-_TRANSIENT: Final = "their pods come and go; they are left out"
-_SCALES: Final = "it changes replicas, which are forecast as they are written"
-_RESIZES: Final = "it changes what pods ask for, which is forecast as it is written"
+_CREATES: Final = "their pods and the capacity they use are not predicted"
+_MAY_CREATE: Final = "unknown kind: pods that an operator may create for it are not predicted"
+_TRANSIENT: Final = "their pods are short-lived and not predicted"
+_SCALES: Final = "it changes replicas; the configured number is predicted"
+_RESIZES: Final = "it changes resource requests; the configured ones are predicted"
 _CHANGES: Final = (
-    "it may change pods (add containers, labels, tolerations) before they are scheduled, unseen here"
+    "it may change pods (add containers, labels, tolerations) before they are scheduled; this is not "
+    "predicted"
 )
-_DEVICES: Final = "devices that are claimed (DRA) are not counted; pods that claim some may stay Pending"
+_DEVICES: Final = "claimed devices (DRA) are not counted; pods that claim devices may stay Pending"
 _NO_EFFECT: Final = ""
 
 _EFFECTS: Final[Mapping[tuple[str, str], str]] = {

@@ -332,18 +332,16 @@ def _warn_mismatches(
         ellipsis = ", ..." if count > _MOST_NAMES else ""
         detail = (
             f'{count} {select_form(count, "node")} of the cluster "{cluster_id}" ({node_names}{ellipsis}) '
-            f"{select_form(count, 'is', 'are')} no VM of this configuration, neither by name nor by provider "
-            f"id: "
-            "pods may go there, and the machine is what the label says, if anything."
+            f"{select_form(count, 'matches', 'match')} no VM of this configuration by name or provider id. "
+            "Pods may run there; only a label can name the machine."
         )
         yield build_warning("node-without-vm", detail, block.header_span, block=block.header)
     if observed_cluster.lost_pod_count:
         count = observed_cluster.lost_pod_count
         detail = (
             f'{count} {select_form(count, "pod")} of "{cluster_id}" {select_form(count, "runs", "run")} on '
-            f"nodes "
-            "that this plan removes or makes anew, or that the files lack. Where those of other "
-            "workloads start again is not foretold."
+            "nodes that this plan removes or re-creates, or that are missing in the files. Pods of "
+            "unmanaged workloads are not predicted."
         )
         yield build_warning("pods-on-lost-nodes", detail, block.header_span, block=block.header)
 

@@ -70,8 +70,8 @@ def _parse_instances(attributes: Mapping[str, Any], registries: Registries) -> d
 def _build_conflict_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
     return build_error(
         "conflicting-cluster-states",
-        f'The cluster "{cluster_id}" stands in this state and in another one that is read, and they differ, '
-        "so a member that names it could be either. Give sites names of their own, or read one of the two.",
+        f'The cluster "{cluster_id}" exists in this state and in another one, with different contents. Use '
+        "different names, or read only one of the two states.",
         block.header_span,
         block=block.header,
     )
@@ -80,7 +80,7 @@ def _build_conflict_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
 def _build_duplicate_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
     return build_error(
         "duplicate-observed-cluster",
-        f'Another data block reads the nodes of "{cluster_id}", too. One block takes several files.',
+        f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.',
         block.header_span,
         block=block.header,
     )

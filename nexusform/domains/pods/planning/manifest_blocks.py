@@ -329,16 +329,15 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
             if is_reserved_namespace(namespace):
                 continue
             detail = (
-                f"Nothing brings the namespace {namespace} to {cluster}, and without it the objects cannot "
-                "be applied there. Add a Namespace to yaml_body, or name it in namespaces of the member "
-                "where it is there already."
+                f"The namespace {namespace} is missing on {cluster}, so its objects cannot be applied. Add "
+                "a Namespace to yaml_body. If it exists, add it to namespaces of the member."
             )
             problem = Problem(
                 ("yaml_body",),
                 "missing-cluster-namespace",
                 detail,
                 Severity.WARNING,
-                brief=f"{namespace}: nothing brings it to {cluster}",
+                brief=f"{namespace}: missing on {cluster}",
             )
             yield instance.build_diagnostic(problem)
 
@@ -380,7 +379,7 @@ def _merge_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
     )
     further_locations = list(location_texts)[1:]
     return (
-        f"{detail} Its pods share {format_first(further_locations, _MAX_LISTED)}, too."
+        f"{detail} Its pods also share {format_first(further_locations, _MAX_LISTED)}."
         if further_locations
         else detail
     )

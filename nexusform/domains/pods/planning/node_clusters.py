@@ -197,7 +197,7 @@ def _build_part_node(
 ) -> Node:
     """Return the node of a part's VM; `cluster` are the attributes of its cluster, None for a VNF."""
     family = part.type.vms
-    assert family is not None, "only what has VMs is asked"
+    assert family is not None, "only clusters and VNFs have nodes"
     cluster_attributes = part.attributes if cluster is None else cluster
     return build_node(vm, pool.sku, family.describe_node(part.attributes, vm, cluster_attributes))
 

@@ -37,12 +37,12 @@ REASONS: Final[Mapping[str, str]] = {
     "node_removed": "its node was removed or re-created",
     "template_changed": "the pod template changed",
     "override_changed": "an override changed the pod template",
-    "workload_removed": "its workload is gone",
+    "workload_removed": "its workload is deleted",
     "object_replaced": "its object is re-created",
     REJECTED: "kubelet or the API server rejects it",
     "preempted": "a pod of higher priority replaces it",
     "no_execute": "a NoExecute taint of its node evicts it",
-    "binding_removed": "the cluster no longer holds the placement",
+    "binding_removed": "the placement is removed from the cluster",
 }
 _MAX_NAMES: Final = 5
 _ACTIONS: Final = {
@@ -223,13 +223,13 @@ def _build_reason(outcome: PodOutcome) -> str:
     """Return why a pod has no node, else the reason of its eviction, else its victims, else the text of its
     trigger.
     """
-    reason = f"{outcome.preempted_by} takes its place" if outcome.preempted_by else ""
+    reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if outcome.is_pending or outcome.is_failed or outcome.is_gated:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
     if outcome.victims:
         victim_names = ", ".join(pod.name for pod in outcome.victims[:_MAX_NAMES])
         hidden_count = len(outcome.victims) - _MAX_NAMES
-        reason = f"takes the place of {victim_names}{f' and {hidden_count} more' if hidden_count > 0 else ''}"
+        reason = f"preempts {victim_names}{f' and {hidden_count} more' if hidden_count > 0 else ''}"
     return reason or REASONS.get(outcome.trigger, "")
 
 

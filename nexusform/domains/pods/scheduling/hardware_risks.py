@@ -50,8 +50,8 @@ def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
         workers = f"{len(nodes):,} {select_form(len(nodes), 'worker')} {format_names(nodes)}"
         detail = (
             f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
-            f"machine {machine} "
-            f"({workers}) and be lost with it. {_explain_sharing(context, proposed_label, 'machines')}"
+            f"machine {machine} ({workers}). Losing the machine stops them. "
+            f"{_explain_sharing(context, proposed_label, 'machines')}"
         )
         summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
         yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
@@ -68,11 +68,10 @@ def _find_shared_rack(context: WorkloadContext) -> Iterator[PodWarning]:
     proposed_label = find_hardware_key(context.nodes, _get_rack, required_keys + preferred_keys)
     pods = tuple(outcome.name for outcome in context.running_outcomes)
     detail = (
-        f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, though workers of "
-        f"{len(racks)} "
-        f"racks could take them. {_explain_sharing(context, proposed_label, 'racks')}"
+        f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, but workers of "
+        f"{len(racks)} racks have capacity. {_explain_sharing(context, proposed_label, 'racks')}"
     )
-    summary = f"all {len(pods):,} pods would be lost with rack {rack}, and {len(racks)} racks could take them"
+    summary = f"all {len(pods):,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
     yield context.build_warning(SHARED_RACK, detail, location=rack, summary=summary)
 
 
@@ -135,21 +134,19 @@ def _explain_sharing(context: WorkloadContext, proposed_label: str, location_nou
             context, proposed_label, f"{len(domains)} {location_noun}", has_one_value=len(domains) == 1
         )
     if proposed_label and proposed_label in required_keys:
-        return (
-            f"Its rule over {proposed_label} lets that happen; anti-affinity over it would keep them apart."
-        )
+        return f"Its rule over {proposed_label} allows that. Use anti-affinity over it to separate them."
     if proposed_label and proposed_label in preferred_keys:
-        return f"Its rule over {proposed_label} is only preferred; make it required to forbid that."
+        return f"Its rule over {proposed_label} is only preferred. Make it required."
     keys = required_keys + preferred_keys
     if keys:
         negation = "does not" if len(keys) == 1 else "do not"
-        cause = f"Its rules use {' and '.join(keys)}, which {negation} tell {location_noun} apart"
+        cause = f"Its rules use {' and '.join(keys)}, which {negation} distinguish {location_noun}"
     else:
-        cause = "It has no rule that keeps its pods apart"
+        cause = "It has no rule that separates its pods"
     if not proposed_label:
         return (
-            f"{cause}, and no label of its workers tells {location_noun} apart: label them with their "
-            f"hardware."
+            f"{cause}, and no label of its workers distinguishes {location_noun}. Add hardware labels to "
+            "the workers."
         )
     return f"{cause}. Use topologyKey: {proposed_label}."
 
@@ -162,19 +159,17 @@ def _explain_too_few(
     required_keys, preferred_keys = _list_own_keys(context)
     if has_one_value and proposed_label in preferred_keys:
         return (
-            f"Its rule over {proposed_label} is only preferred, but all its workers are there: it needs "
-            f"others."
+            f"Its rule over {proposed_label} is only preferred, but all its workers are there. Add workers "
+            "elsewhere."
         )
     if has_one_value:
-        key = "" if proposed_label in required_keys else f", and then topologyKey: {proposed_label}"
-        return f"All its workers are there, so that no rule keeps its pods apart: it needs others{key}."
-    text = f"Its workers stand on {location_noun}, fewer than its {context.workload.replicas:,} pods"
+        key = "" if proposed_label in required_keys else f" and a rule with topologyKey: {proposed_label}"
+        return f"All its workers are there, so no rule can separate its pods. Add workers elsewhere{key}."
+    text = f"Its workers run on {location_noun}, fewer than its {context.workload.replicas:,} pods"
     if proposed_label in required_keys:
-        return f"{text}: some have to share."
+        return f"{text}: some must share."
     requirement = " required" if proposed_label in preferred_keys else ""
-    return (
-        f"{text}: a{requirement} topologySpreadConstraint with topologyKey: {proposed_label} evens them out."
-    )
+    return f"{text}. Add a{requirement} topologySpreadConstraint with topologyKey: {proposed_label}."
 
 
 # --- topology keys ------------------------------------------------------------------------------
@@ -195,9 +190,9 @@ def find_missing_labels(context: WorkloadContext) -> Iterator[PodWarning]:
 
 _ANTI_AFFINITY, _AFFINITY, _SPREAD, _PREFERENCE = "anti-affinity", "affinity", "spread", "wish"
 _EFFECTS: Final = {
-    _ANTI_AFFINITY: "the required anti-affinity over it refuses nothing, and pods are not kept apart",
+    _ANTI_AFFINITY: "the required anti-affinity over it rejects no node, so pods are not separated",
     _AFFINITY: "the required affinity over it cannot hold, and the pods stay Pending",
-    _SPREAD: "the spread constraint over it refuses every worker, and the pods stay Pending",
+    _SPREAD: "the spread constraint over it rejects every worker, and the pods stay Pending",
     _PREFERENCE: "the preference over it has no effect",
 }
 _RULES_OVER_KEYS: Final = {
@@ -223,10 +218,10 @@ def _list_key_uses(pod: PodSpec) -> Iterable[tuple[str, str]]:
 def _build_unknown_key_warning(
     context: WorkloadContext, key: str, use: str, proposed_label: str
 ) -> PodWarning:
-    hint = f" A key that they have is {proposed_label}." if proposed_label and proposed_label != key else ""
-    detail = f"no worker that could take its pods has the label {key}: {_EFFECTS[use]}.{hint}"
+    hint = f" Workers have the label {proposed_label}." if proposed_label and proposed_label != key else ""
+    detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
     return context.build_warning(
-        UNKNOWN_KEY, detail, summary=f"{_RULES_OVER_KEYS[use]} goes by {key}, which no worker has"
+        UNKNOWN_KEY, detail, summary=f"{_RULES_OVER_KEYS[use]} uses {key}, which no worker has"
     )
 
 
@@ -239,10 +234,10 @@ def _build_unlabelled_warning(
         f"{select_form(count, 'lacks', 'lack')}"
     )
     detail = (
-        f"{workers} the label {key}, so the required anti-affinity over it never keeps pods off there. "
-        "Label all workers."
+        f"{workers} the label {key}, so the required anti-affinity over it has no effect there. Label all "
+        "workers."
     )
     summary = f"{count:,} {select_form(count, 'worker')} {select_form(count, 'lacks', 'lack')}"
     return context.build_warning(
-        UNLABELLED, detail, summary=f"{summary} the label {key}, by which its pods keep apart"
+        UNLABELLED, detail, summary=f"{summary} the label {key} of its anti-affinity"
     )

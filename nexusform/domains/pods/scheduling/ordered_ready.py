@@ -34,7 +34,7 @@ def must_keep_template(workload: Workload, pod: ExistingPod) -> bool:
 
 def build_waiting_verdict(earlier_pod: str) -> Verdict:
     """Return the verdict on a pod that waits for an earlier one."""
-    return Verdict("", is_certain=True, feasible_nodes=0, reason=f"waits until {earlier_pod} runs")
+    return Verdict("", is_certain=True, feasible_nodes=0, reason=f"waits for {earlier_pod} to run")
 
 
 def defer_pods(progress: WorkloadProgress) -> None:
@@ -62,5 +62,5 @@ def defer_pods(progress: WorkloadProgress) -> None:
     if deferred_pods:
         progress.uncreated += len(deferred_pods)
         progress.rejection = (
-            progress.rejection or f"{progress.workload.format_pod_name(first)} has to run before they are"
+            progress.rejection or f"{progress.workload.format_pod_name(first)} must run first"
         )

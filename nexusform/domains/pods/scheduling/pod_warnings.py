@@ -101,10 +101,9 @@ def _warn_too_many(context: WorkloadContext) -> Iterator[PodWarning]:
         domain_count = _count_domains(context, term.topology_key)
         if domain_count is not None and replicas > domain_count > 0:
             detail = (
-                f"{replicas} replicas must not share a {term.topology_key}, and its workers have "
-                f"{domain_count}: "
-                f"at most {domain_count} can run. Use fewer replicas, add hardware, or make the rule "
-                f"preferred."
+                f"{replicas} replicas must not share a {term.topology_key}, but its workers have only "
+                f"{domain_count}: at most {domain_count} can run. Use fewer replicas, add nodes, or make "
+                "the rule preferred."
             )
             summary = (
                 f"{replicas} replicas must not share a {term.topology_key}; its workers have {domain_count}"
@@ -126,14 +125,14 @@ def _warn_deadlock(context: WorkloadContext) -> Iterator[PodWarning]:
         if not is_full or not _has_old_pods(term.selector, workload):
             continue
         detail = (
-            f"the next change of its template will hang: its {workload.replicas} replicas take every value "
-            f"of {term.topology_key} ({domain_count}), a new pod must not join an old one, and "
-            f"maxUnavailable "
-            f"({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0, so none may stop "
-            f"first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the term."
+            f"the next change of its template will hang. Its {workload.replicas} replicas use every value "
+            f"of {term.topology_key} ({domain_count}), and a new pod must not share one with an old pod. "
+            f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0, so "
+            f"no pod may stop first. Set maxUnavailable: 1, or add matchLabelKeys: [{TEMPLATE_KEY}] to the "
+            "term."
         )
         summary = (
-            f"its next change hangs: its {workload.replicas} replicas take every {term.topology_key}, and "
+            f"its next change hangs: its {workload.replicas} replicas use every {term.topology_key}, and "
             "none may stop first; set maxUnavailable: 1"
         )
         yield context.build_warning(DEADLOCK, detail, summary=summary)
@@ -149,12 +148,12 @@ def _warn_no_surge(context: WorkloadContext) -> Iterator[PodWarning]:
     obstacle = context.next_rollout.find_obstacle(workload)
     if obstacle:
         detail = (
-            f"the next change of its template will hang: a new pod must run before an old one may stop, as "
-            f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0, and "
-            f"there is no room for one more: {obstacle}. Set maxUnavailable: 1, or make room."
+            "the next change of its template will hang. A new pod must run before an old one may stop: "
+            f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0. "
+            f"There is no capacity for one more pod: {obstacle}. Set maxUnavailable: 1, or add capacity."
         )
         summary = (
-            "its next change hangs: there is no room for one more pod, and none may stop first; set "
+            "its next change hangs: no capacity for one more pod, and none may stop first; set "
             "maxUnavailable: 1"
         )
         yield context.build_warning(DEADLOCK, detail, summary=summary)
@@ -187,9 +186,9 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
             "0%",
         )
         effect = (
-            "cannot be placed, and the other old ones stay"
+            "cannot be placed, so the other old pods stay"
             if deletes_first
-            else "cannot be placed beside the old ones"
+            else "cannot be placed while the old pods run"
         )
         detail = (
             f"its new pods ({format_names(names)}) {effect}: "
@@ -201,7 +200,7 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
     elif context.forecast.uncreated:
         count = context.forecast.uncreated
         pods = f"{count:,} new {select_form(count, 'pod')}"
-        detail = f"{pods} would not be made beside the old ones: {context.forecast.rejection}."
+        detail = f"{pods} would not be created while the old pods run: {context.forecast.rejection}."
         yield context.build_warning(STUCK, detail)
 
 
@@ -216,13 +215,13 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
     names = tuple(pod.name for pod in pods)
     if context.workload.kind == "Deployment":
         subject = (
-            f"{len(names):,} {select_form(len(names), 'pod')} of a former template ({format_names(names)})"
+            f"{len(names):,} {select_form(len(names), 'pod')} of the old template ({format_names(names)})"
         )
         verb = select_form(len(names), "waits", "wait")
-        return f" {subject} {verb} on: the Deployment takes none of them away before a new one runs."
+        return f" {subject} {verb} on: the Deployment deletes none of them before a new pod runs."
     return (
-        f" {names[0]} is of the former template, and an ordered StatefulSet replaces no pod before it runs: "
-        f"delete it (kubectl delete pod -n {context.workload.namespace} {names[0]})."
+        f" {names[0]} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
+        f"it (kubectl delete pod -n {context.workload.namespace} {names[0]})."
     )
 
 
@@ -262,8 +261,7 @@ def _warn_failed(context: WorkloadContext) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in failed_pods)
         share = f"{len(names):,} of {context.forecast.replicas:,} pods"
         detail = (
-            f"{share} ({format_names(names)}) would be Failed, as kubelet refuses them "
-            f"{failed_pods[0].reason}"
+            f"{share} ({format_names(names)}) would be Failed, rejected by kubelet {failed_pods[0].reason}"
         )
         yield context.build_warning(
             FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}"
@@ -286,7 +284,7 @@ def _warn_uncreated(context: WorkloadContext) -> Iterator[PodWarning]:
     is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
         expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas
-        detail = f"{count:,} of {expected_count:,} pods would not be made: {context.forecast.rejection}."
+        detail = f"{count:,} of {expected_count:,} pods would not be created: {context.forecast.rejection}."
         yield context.build_warning(NOT_MADE, detail)
 
 
@@ -300,9 +298,7 @@ def _warn_no_node(context: WorkloadContext) -> Iterator[PodWarning]:
     reason = format_pending_message(
         [rejection for rejection in rejections if rejection is not None], len(nodes)
     )
-    yield context.build_warning(
-        NOWHERE, f"it would get no pod at all: {reason}{describe_missing(pod, nodes)}"
-    )
+    yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
 
 
 def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
@@ -327,11 +323,11 @@ def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
     maximum = max(counts[node] for node in crowded_nodes)
     nodes = format_first(crowded_nodes, _MOST_NAMES)
     detail = (
-        f"{maximum} claims have their volumes on one node ({nodes}). How many a node may have its CSI driver "
-        "says (kubectl get csinode -o yaml), which a plan does not know: beyond that pods stay Pending."
+        f"{maximum} claims have their volumes on one node ({nodes}). The limit of its CSI driver is "
+        "unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
     )
     yield context.build_warning(
-        VOLUMES, detail, summary=f"{maximum} volumes on one node; what its CSI driver allows is not known"
+        VOLUMES, detail, summary=f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
     )
 
 
@@ -345,14 +341,13 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[PodWarning]:
     priority = context.workload.pod.priority
     count = f"{len(victims)} {select_form(len(victims), 'pod')}"
     detail = (
-        f"its pods (priority {priority}) find no node, so {count} of lower priority "
-        f"{select_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. preemptionPolicy: Never "
-        f"would let its "
-        "pods wait."
+        f"its pods (priority {priority}) fit on no node, so {count} of lower priority "
+        f"{select_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. With preemptionPolicy: "
+        "Never its pods would wait."
     )
     is_uncertain = any(not preemptor.is_certain for preemptor in preemptors)
     if is_uncertain:
-        detail += " This is one possible outcome: equal victims or nodes are drawn by lot."
+        detail += " This is one possible outcome: Kubernetes breaks ties at random."
     summary = f"evicts {_format_pods(victims)}"
     yield context.build_warning(PREEMPTS, detail, summary=summary)
 
@@ -370,8 +365,7 @@ def _warn_no_execute(context: WorkloadContext) -> Iterator[PodWarning]:
             f"{count} evicted by NoExecute taints: {_format_evictions(evicted_pods, context.node_by_name)}"
         )
         detail = (
-            f"{summary}. The pods that come in their place are placed anew. A toleration of the taint would "
-            "let them run on."
+            f"{summary}. Replacement pods are scheduled again. Add a toleration of the taint to keep them."
         )
         yield context.build_warning(NO_EXECUTE_EVICTS, detail, summary=summary)
 
@@ -394,7 +388,7 @@ def list_displaced_warnings(
         summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
         targets = format_first([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
         detail = (
-            f"{kind} {namespace}/{name}, which this plan does not bring: {summary}. Then there: {targets}."
+            f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
         )
         yield PodWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
 

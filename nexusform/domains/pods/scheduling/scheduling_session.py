@@ -206,9 +206,7 @@ class SchedulingSession:
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
-            return _build_failed_verdict(
-                spec.node_name, "there is no such node", not self._uncertain_nodes, 0
-            )
+            return _build_failed_verdict(spec.node_name, "no such node", not self._uncertain_nodes, 0)
         is_certain = not self._uncertain_nodes & 1 << node_index
         rejection_text = find_kubelet_rejection(
             spec, self.cache.nodes[node_index], self.cache.usage[node_index]

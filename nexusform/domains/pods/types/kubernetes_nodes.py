@@ -80,13 +80,13 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         Problem(("files",), finding.id, str(finding), finding.severity) for finding in reading.findings
     ]
     if not problems and not reading.nodes:
-        detail = f"There is no Node in these files. Make one with: {_COMMAND} > cluster.json"
+        detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
         problems.append(Problem(("files",), "no-nodes-in-files", detail))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     reading.version = str(attributes.get("kubernetes_version") or "")
     if reading.version and not parse_version(reading.version):
-        detail = f'"{reading.version}" is no version of Kubernetes; write major and minor number: "1.34".'
+        detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult(
             {}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
         )
@@ -115,10 +115,9 @@ def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
         return []
     kinds_text = " and no ".join(kinds)
     detail = (
-        f"There is no {kinds_text} in these files, and every cluster has some: they were printed by a "
-        f"shorter "
-        "command. Which claims, volumes, quotas, limits, budgets and priority classes the cluster has is not "
-        f"known. Print them with: {_COMMAND} > cluster.json"
+        f"No {kinds_text} in these files, although every cluster has some. Its claims, volumes, quotas, "
+        f"limits, budgets and priority classes are unknown. Create the files with: {_COMMAND} > "
+        "cluster.json"
     )
     summary = f"the files hold no {kinds_text}"
     return [Problem(("files",), "incomplete-cluster", detail, Severity.WARNING, brief=summary)]

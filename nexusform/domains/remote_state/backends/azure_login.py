@@ -20,8 +20,8 @@ _AUDIENCE: Final = "api://AzureADTokenExchange"
 _SCOPE: Final = "https://storage.azure.com/.default"
 
 NOT_SIGNED_IN: Final = (
-    "nobody is signed in. Run `az login`, or set use_oidc, use_msi or client_secret, or give a key "
-    "(ARM_ACCESS_KEY) or a SAS token (ARM_SAS_TOKEN)."
+    "not signed in. Run `az login`, or set use_oidc, use_msi, client_secret, a key (ARM_ACCESS_KEY) or a "
+    "SAS token (ARM_SAS_TOKEN)."
 )
 _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
@@ -51,7 +51,7 @@ def _test_credential(credential: Any) -> None:
     try:
         credential.get_token(_SCOPE)
     except AzureError:
-        raise BackendProblem(f"Azure Storage cannot be reached: {NOT_SIGNED_IN}") from None
+        raise BackendProblem(f"Cannot connect to Azure Storage: {NOT_SIGNED_IN}") from None
 
 
 def _create_identity(settings: Mapping[str, Any]) -> Any:
@@ -86,7 +86,7 @@ def _create_identity(settings: Mapping[str, Any]) -> Any:
 def _require_ids(client: str, tenant: str, setting_name: str) -> None:
     missing = [name for name, value in (("client_id", client), ("tenant_id", tenant)) if not value]
     if missing:
-        raise BackendProblem(f'The setting "{setting_name}" needs {" and ".join(missing)} as well.')
+        raise BackendProblem(f'The setting "{setting_name}" also needs {" and ".join(missing)}.')
 
 
 def _read_oidc_token(settings: Mapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
 def _request_token(url: str, bearer: str) -> str:
     """Request the token from the CI's own endpoint. Raises BackendProblem."""
     address = f"{url}&audience={urllib.parse.quote(_AUDIENCE)}"
-    message = f"The OIDC token of this job could not be had from {url.partition('?')[0]}"
+    message = f"Cannot get the OIDC token of this job from {url.partition('?')[0]}"
     headers = {"Authorization": f"Bearer {bearer}"}
     try:
         answer = send_request(WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES))
@@ -124,7 +124,7 @@ def _request_token(url: str, bearer: str) -> str:
     try:
         return str(json.loads(answer.content)["value"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise BackendProblem(f"{message}: the answer holds no token.") from None
+        raise BackendProblem(f"{message}: the answer has no token.") from None
 
 
 def _get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:

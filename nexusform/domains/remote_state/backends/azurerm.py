@@ -119,9 +119,7 @@ class AzureBackend(LineJournal):
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
-        return [
-            f"The lock of {locks.describe_holder(previous_holder)} was taken over: its lease had run out."
-        ]
+        return [f"The lock of {locks.describe_holder(previous_holder)} was replaced: its lease had expired."]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -143,7 +141,7 @@ class AzureBackend(LineJournal):
         """Return the current holder of the lock; a lease without a record has an unknown holder."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        with self._convert_errors("look at the lock"):
+        with self._convert_errors("read the lock"):
             try:
                 properties = self._blob.get_blob_properties()
             except ResourceNotFoundError as refusal:
@@ -409,7 +407,9 @@ def _read_content(download: Any, reading: ReadBudget) -> bytes:
     reading.reserve(download.size)
     content = bytes(download.readall())
     if len(content) != download.size:
-        raise IncompleteReadError(f"The answer was cut off: {len(content)} of {download.size} bytes came.")
+        raise IncompleteReadError(
+            f"The answer was cut off: {len(content)} of {download.size} bytes received."
+        )
     return content
 
 
@@ -423,7 +423,7 @@ def _create_renewal(client: Any) -> Callable[[], None]:
             client.renew(timeout=10)
         except HttpResponseError as refusal:
             if refusal.status_code in (404, 409, 412):
-                raise LeaseLost("its lease was broken, or another run has it") from None
+                raise LeaseLost("its lease was broken, or another run holds the lock") from None
             raise
 
     return renew
@@ -456,7 +456,7 @@ def _format_reason(problem: Any) -> str:
         return NOT_SIGNED_IN
     status = getattr(problem, "status_code", None) or 0
     if status // 100 == 3:
-        return f"the server answered {status}, a redirect, as Azure Storage never does. Correct the address."
+        return f"the server answered {status} (redirect). Azure Storage never redirects: correct the address."
     code = _get_error_code(problem)
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
@@ -464,15 +464,15 @@ def _format_reason(problem: Any) -> str:
 
 _HINTS: Final[Mapping[str, str]] = {
     "AppendPositionConditionNotMet": "another run has written to the journal; this one lost its lock.",
-    "ConditionNotMet": "it was changed meanwhile by somebody without the lock. Run the command again.",
-    "BlobAlreadyExists": "it was written meanwhile by somebody without the lock. Run the command again.",
+    "ConditionNotMet": "another process changed it without the lock. Run the command again.",
+    "BlobAlreadyExists": "another process wrote it without the lock. Run the command again.",
     "LeaseIdMissing": "another run holds its lock.",
-    "LeaseIdMismatchWithBlobOperation": "another run holds its lock by now.",
-    "LeaseLost": "the lease ran out or was broken; another run may hold the lock.",
-    "LeaseNotPresentWithBlobOperation": "the lease was broken; another run may hold the lock.",
-    "ContainerNotFound": "there is no such container. Make it first, or correct container_name.",
-    "AuthenticationFailed": "the credentials were refused.",
-    "AuthorizationFailure": "these credentials may not do that.",
+    "LeaseIdMismatchWithBlobOperation": "another run now holds its lock.",
+    "LeaseLost": "the lease expired or was broken. Another run may hold the lock.",
+    "LeaseNotPresentWithBlobOperation": "the lease was broken. Another run may hold the lock.",
+    "ContainerNotFound": "the container does not exist. Create it, or correct container_name.",
+    "AuthenticationFailed": "the credentials were rejected.",
+    "AuthorizationFailure": "these credentials lack the permission.",
     "AuthorizationPermissionMismatch": "these credentials lack a role such as Storage Blob Data Contributor.",
 }
 

@@ -184,7 +184,7 @@ class HttpBackend:
         )
         body = locks.format_lock(probe)
         answer = self._send_request(
-            self._workspace_service.lock_method, address, "look at the lock", body, accepted=_LOCKED_STATUSES
+            self._workspace_service.lock_method, address, "read the lock", body, accepted=_LOCKED_STATUSES
         )
         if answer.status in _LOCKED_STATUSES:
             return locks.parse_lock(answer.content)
@@ -207,8 +207,7 @@ class HttpBackend:
         check_name(name)
         if name != DEFAULT_WORKSPACE and _WORKSPACE_MARK not in self._service.address:
             raise BackendProblem(
-                f'The workspace "{name}" needs an address of its own: put {_WORKSPACE_MARK} where its name '
-                f"belongs in "
+                f'The workspace "{name}" needs its own address. Write {_WORKSPACE_MARK} for its name in '
                 "address, lock_address and unlock_address."
             )
         return HttpBackend(self._service, self._journal_directory, name)
@@ -233,8 +232,8 @@ class HttpBackend:
         current = self.read()
         if current != document and not _is_same_json(current, document):
             raise BackendProblem(
-                f"Cannot write the state at {self.describe()}: the server said that it took it, and gives "
-                "something else when it is read again. Does that address lead to a state server?"
+                f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "
+                "different document. Check that the address is a state server."
             )
 
     def _check_lock(self, seconds: float) -> None:
@@ -246,8 +245,8 @@ class HttpBackend:
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             raise BackendProblem(
-                f"The lock of {self.describe()} was broken by somebody else while it was held here. Nothing "
-                "more is written, so that two runs do not write over each other."
+                f"Another process broke the lock of {self.describe()} during this run. This run writes "
+                "nothing more."
             )
         self._checked_at = locks.read_clock()
 
@@ -351,8 +350,8 @@ class HttpBackend:
 
 
 _HINTS: Final[Mapping[int, str]] = {
-    401: " Give username and password (or NF_HTTP_USERNAME and NF_HTTP_PASSWORD).",
-    403: " These credentials may not do that.",
+    401: " Set username and password (or NF_HTTP_USERNAME and NF_HTTP_PASSWORD).",
+    403: " These credentials lack the permission.",
     404: " Correct the address.",
     409: " Another run holds the lock.",
     423: " Another run holds the lock.",
@@ -375,9 +374,7 @@ def open_http(
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
             address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
-            raise BackendProblem(
-                f"The setting {name} is not an http or https address: {address_text} must begin so."
-            )
+            raise BackendProblem(f"The setting {name} must be an http or https address, not {address_text}.")
     lock_address = settings.get("lock_address") or ""
     service = HttpService(
         address=settings["address"],

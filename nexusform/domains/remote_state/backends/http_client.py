@@ -65,9 +65,9 @@ def parse_origin(address: str) -> str:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError as problem:
-        raise WebError(f"its address is none ({problem})", is_temporary=False) from None
+        raise WebError(f"its address is invalid ({problem})", is_temporary=False) from None
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise WebError("its address is no http or https address", is_temporary=False)
+        raise WebError("its address is not an http or https address", is_temporary=False)
     return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
 
 
@@ -89,18 +89,17 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
         target = urllib.parse.urljoin(address, location)
         target_origin = parse_origin(target)
     except (ValueError, WebError):
-        target_origin = "what is no http or https address"
+        target_origin = "an invalid address"
     message = f"the server answered {status}, a redirect to {target_origin}"
     if target_origin != parse_origin(address):
         raise WebError(
-            f"{message}, which is not followed: credentials are for {parse_origin(address)} alone. Correct "
-            f"the "
-            "address",
+            f"{message}. It is not followed: credentials are only sent to {parse_origin(address)}. Correct "
+            "the address",
             is_temporary=False,
         )
     if request.method != "GET":
         raise WebError(
-            f"{message}, which is followed for GET alone. Nothing was written. Correct the address",
+            f"{message}. Redirects are followed for GET only. Nothing was written. Correct the address",
             is_temporary=False,
         )
     return target
@@ -122,10 +121,10 @@ def _send(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     except http.client.HTTPException as problem:
         raise WebError(f"the answer is not HTTP ({_format_error(problem)})") from None
     except TimeoutError:
-        raise WebError(f"no byte came for {compute_silence_limit():.0f} s") from None
+        raise WebError(f"no data received for {compute_silence_limit():.0f} s") from None
     except urllib.error.URLError as problem:
         if isinstance(problem.reason, TimeoutError):
-            raise WebError(f"no byte came for {compute_silence_limit():.0f} s") from None
+            raise WebError(f"no data received for {compute_silence_limit():.0f} s") from None
         raise WebError(_format_error(problem.reason)) from None
     except ValueError as problem:
         raise WebError(_format_error(problem), is_temporary=False) from None
@@ -157,20 +156,20 @@ def _read_response(request: WebRequest, answer: Any) -> WebResponse:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
-        raise WebError(f'the answer is encoded as "{coding}", which was not asked for', is_temporary=False)
+        raise WebError(f'the answer has the unsupported encoding "{coding}"', is_temporary=False)
     is_chunked = bool(answer.headers.get("Transfer-Encoding"))
     if length_text and not is_chunked and not (length_text.isascii() and length_text.isdigit()):
-        raise WebError(f'the answer says that its length is "{length_text[:20]}"')
+        raise WebError(f'the answer has the invalid length "{length_text[:20]}"')
     length = int(length_text) if length_text and not is_chunked else None
     reading = ReadBudget(request.max_bytes if is_success else max(_MAX_ERROR_BYTES, length or 0))
     if not is_success and (length or 0) > _MAX_ERROR_BYTES:
         return WebResponse(status, b"")
     content = reading.read_all(answer, length or 0)
     if length is not None and len(content) != length:
-        raise WebError(f"the answer was cut off: {len(content)} of {length} bytes came")
+        raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
     if request.method == "GET" and is_success and not content and length is None:
         # An empty document would have a length or a status.
-        raise WebError("the answer ended before it began")
+        raise WebError("the answer is empty")
     return WebResponse(status, content, is_empty=length == 0)
 
 

@@ -142,9 +142,7 @@ class PostgresBackend:
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
-        return [
-            f"The lock of {locks.describe_holder(previous_holder)} was taken over: its session had ended."
-        ]
+        return [f"The lock of {locks.describe_holder(previous_holder)} was replaced: its session had ended."]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -172,7 +170,7 @@ class PostgresBackend:
             "WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
         )
-        with self._open_session("look at the lock") as connection:
+        with self._open_session("read the lock") as connection:
             parameters = (self._workspace, self._database.lock_space)
             content = _fetch_first(connection, self._database.format_sql(query), parameters)
         return locks.parse_lock(bytes(content)) if content is not None else None
@@ -233,7 +231,7 @@ class PostgresBackend:
             parameters = (self._database.max_bytes, self._workspace, number)
             content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:
-            raise BackendProblem(f'There is no version "{version}" of {self.describe()}.')
+            raise BackendProblem(f'No version "{version}" of {self.describe()}.')
         return content
 
     def check_lease(self) -> None:
@@ -255,8 +253,7 @@ class PostgresBackend:
             fencing = _fetch_first(connection, self._database.format_sql(query), (row,))
             if lock_state is not None and fencing != lock_state.fencing:
                 raise BackendProblem(
-                    f"Cannot {operation}: another run has taken the lock of {self.describe()} meanwhile. "
-                    f"This one "
+                    f"Cannot {operation}: another run now holds the lock of {self.describe()}. This run "
                     "writes nothing more."
                 )
             yield connection, row
@@ -451,7 +448,7 @@ def open_postgres(
     except psycopg.ProgrammingError:
         # The message of psycopg has parts of it, possibly a password.
         raise BackendProblem(
-            "The setting conn_str (or PG_CONN_STR) is not a connection string; it is not shown, since it may "
-            "hold a password. In a postgres:// address, write % and @ of a password as %25 and %40."
+            "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown because it "
+            "may contain a password. In a postgres:// address, write % and @ of a password as %25 and %40."
         ) from None
     return PostgresBackend(database)

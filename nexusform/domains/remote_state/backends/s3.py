@@ -121,7 +121,7 @@ class S3Backend(LineJournal):
         if current is None:
             return []
         previous_holder = locks.describe_holder(current.holder) if current.holder else "somebody"
-        return [f"The lock of {previous_holder} was taken over: it was not renewed for {current.age:.0f} s."]
+        return [f"The lock of {previous_holder} was replaced: it was not renewed for {current.age:.0f} s."]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -137,7 +137,7 @@ class S3Backend(LineJournal):
 
     def read_lock(self) -> LockInfo | None:
         """Return the current holder of the lock."""
-        with self._convert_errors("look at the lock"):
+        with self._convert_errors("read the lock"):
             current = self._read_lock()
         return current.holder if current is not None and current.age < current.seconds else None
 
@@ -224,7 +224,7 @@ class S3Backend(LineJournal):
             try:
                 lock_state.etag = self._objects.put(self._lock_key, content, lock_state.etag)
             except _WriteConflict:
-                raise LeaseLost("it was broken, or another run has it") from None
+                raise LeaseLost("it was broken, or another run holds it") from None
 
         return renew
 
@@ -242,7 +242,7 @@ class S3Backend(LineJournal):
             yield
         except _WriteConflict:
             raise BackendProblem(
-                f"Cannot {operation} at {self.describe()}: it was changed by another run meanwhile."
+                f"Cannot {operation} at {self.describe()}: another run changed it."
             ) from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
             message = self._describe_redirect(problem) if _is_redirect(problem) else f"{problem}"
@@ -256,10 +256,8 @@ class S3Backend(LineJournal):
         region, client_region = headers.get("x-amz-bucket-region"), self._client.meta.region_name
         location = f'in the region "{region}"' if region else "in another region or at another address"
         return (
-            f'the service answers with a redirect: the bucket "{self._bucket}" is {location}, and '
-            f'"{client_region}" was '
-            f'asked. Write region = "{region or "REGION"}", and the endpoint of that region where one is '
-            "named."
+            f'the bucket "{self._bucket}" is {location}, not in "{client_region}". Set region = '
+            f'"{region or "REGION"}", and the endpoint of that region if one is set.'
         )
 
 
@@ -369,7 +367,7 @@ def _read_content(answer: Mapping[str, Any], reading: ReadBudget) -> bytes:
     with closing(answer["Body"]) as body:
         content = reading.read_all(body, length or 0)
     if length is None or len(content) != length:
-        raise _IncompleteResponse(f"the answer was cut off: {len(content)} of {length} bytes came")
+        raise _IncompleteResponse(f"the answer was cut off: {len(content)} of {length} bytes received")
     return content
 
 
@@ -378,7 +376,7 @@ def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapp
     entries: list[Mapping[str, Any]] = []
     for page in pages:
         if "Name" not in page:  # of the bucket; without it this is no list at all
-            raise _IncompleteResponse("the answer is no list of objects")
+            raise _IncompleteResponse("the answer is not a list of objects")
         entries += page.get(name, ())
     return entries
 

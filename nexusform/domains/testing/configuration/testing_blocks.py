@@ -160,7 +160,7 @@ def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]
         return
     existing_run = runs.setdefault(run.name, run)
     if existing_run is not run:
-        rule = "Run blocks must have names of their own, since later ones refer to them."
+        rule = "The names of run blocks must differ: later run blocks refer to them."
         detail = describe_duplicate("A run block named", run.name, existing_run.span, rule)
         problems.append(build_error("duplicate-run-block", detail, run.span))
 

@@ -68,10 +68,10 @@ class OutsideScope(Struct, frozen=True):
             return self.variables[name], 1, []
         if root == "var":
             hint = suggest_name(name, self.variables)
-            detail = f'There is no value for a variable named "{name}" here.{hint}'
+            detail = f'The variable "{name}" has no value here.{hint}'
             problem = build_error("reference-to-unavailable-variable", detail, traversal.span)
         else:
-            detail = "Here a test file may refer to var.NAME and run.NAME.OUTPUT only."
+            detail = "A test file may only refer to var.NAME and run.NAME.OUTPUT here."
             problem = build_error("invalid-reference", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
@@ -97,9 +97,7 @@ class AssertScope(Struct, frozen=True):
         name, declared_outputs = _get_first_name(traversal), self.inner.instance.module.outputs
         if name in declared_outputs:
             return self.inner.names.get_output(self.inner.instance, name), 1, []
-        detail = (
-            f'An output with the name "{name}" has not been declared.{suggest_name(name, declared_outputs)}'
-        )
+        detail = f'No output "{name}" is declared.{suggest_name(name, declared_outputs)}'
         problem = build_error("reference-to-undeclared-output-value", detail, traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 

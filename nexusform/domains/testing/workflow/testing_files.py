@@ -61,7 +61,7 @@ def read_test_file(
     except FileProblem as problem:
         return None, [build_error("unreadable-test-file", str(problem))]
     except UnicodeDecodeError as problem:
-        detail = f'"{path}" is not UTF-8: byte {problem.start} belongs to no character. Save it as UTF-8.'
+        detail = f'"{path}" is not UTF-8: byte {problem.start} is invalid. Save the file as UTF-8.'
         return None, [build_error("invalid-character-encoding", detail)]
     source = sources[path] = SourceFile(path, text)
     parse_result = parse_json_file(source) if path.endswith(".json") else parse_file(source)

@@ -184,15 +184,15 @@ class RunExecutor(Struct):
                     values[name] = value
             elif name in block.variables:
                 detail = (
-                    f'The configuration that this run is about declares no variable "{name}".'
-                    f"{suggest_name(name, declared_variables)}"
+                    "The tested configuration declares no variable "
+                    f'"{name}".{suggest_name(name, declared_variables)}'
                 )
                 problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
         for name in declared_variables:
             if name not in values and not has_errors(problems):
                 detail = (
-                    f'The variable "{name}" has no default, and neither the run, the file nor the command '
-                    "line gives a value."
+                    f'The required variable "{name}" is not set. Set it in the run block, in the file or '
+                    "on the command line."
                 )
                 problems.append(build_error(_MISSING, detail, block.span, block=block.header))
         return values, problems
@@ -226,7 +226,7 @@ class RunExecutor(Struct):
         options = PlanOptions(
             mode=Mode(block.mode),
             refresh=block.refresh,
-            dry_run_skip_reason="" if block.refresh else "refresh = false asks no provider",
+            dry_run_skip_reason="" if block.refresh else "refresh = false calls no provider",
             targets=block.target_addresses,
             replaces=block.replace_addresses,
         )
@@ -261,8 +261,8 @@ class RunExecutor(Struct):
         problems = [*problems, *missing_failures]
         if not has_errors(problems) and block.command == "apply":
             detail = (
-                "Conditions failed while planning, as expected, so the apply that this run asks for could "
-                "not be carried out. Use command = plan where planning is expected to fail."
+                "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
+                "= plan if the plan is expected to fail."
             )
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         is_unmet = bool(missing_failures) and not any(
@@ -338,8 +338,8 @@ def _evaluate_assertion(
         diagnostics.append(build_failure(condition, "assert", message, "", block.header, scope))
     elif status == "unknown":
         detail = (
-            "The condition depends on a value that is known only after apply. Leave that value out of it, or "
-            "let this run block apply (command = apply)."
+            "The condition depends on a value that is known only after apply. Remove the value from the "
+            "condition, or set command = apply."
         )
         span = condition.condition.span
         diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))

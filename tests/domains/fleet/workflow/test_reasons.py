@@ -79,4 +79,4 @@ def test_both_sides_of_an_eviction_name_each_other() -> None:
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
     assert "high-0, of higher priority, takes its place" in " ".join(build_pod_report(victim).facts)
     (row,) = [row for row in result.plan.placements if row.object == "high-0"]
-    assert row.reason == "takes the place of low-0"
+    assert row.reason == "preempts low-0"

@@ -162,7 +162,7 @@ def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
 
 
 def test_a_runtime_class_that_nobody_defines_or_that_contradicts_is_said() -> None:
-    assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", which no' in said(
+    assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no' in said(
         bare_pod(runtimeClassName="kata")
     )
     against = kata(scheduling={"nodeSelector": {"disk": "ssd"}})
@@ -229,4 +229,4 @@ def test_networks_do_not_count_twice_what_containers_ask_for() -> None:
 
 def test_networks_that_nobody_defines_are_said() -> None:
     text = said(bare_pod(annotations={"k8s.v1.cni.cncf.io/networks": "other"}), *NETS)
-    assert "names the network shop/other, which no manifest here defines" in text
+    assert "names the network shop/other, but no manifest defines it" in text

@@ -159,7 +159,7 @@ def of_type(name: str, data: dict[str, Any]) -> list[str]:
     return [problem.detail for problem in reader()._check_fields(node, name, "it")]
 
 
-MAY_BE_FILLED_IN = "An API server refuses that, unless a webhook of the hub fills it in."
+MAY_BE_FILLED_IN = "An API server rejects it, unless a webhook of the hub sets it."
 WRONG = {
     "label": "A_b", "subdomain": "-a", "key": "a/b/c", "port": "UPPER", "target": 70000, "share": "10 %",
     "amount": "-1", "cron": "daily", "datakey": "a b",
@@ -239,7 +239,12 @@ CASES: list[tuple[str, str, Any, str]] = [
     ("CronJob", "spec/jobTemplate/spec/template/spec/restartPolicy", "Always", "must be OnFailure or Never"),
     ("Pod", "spec/containers/0/volumeMounts/0/name", "dta", 'volumeMounts[0].name is "dta", and there is no'),
     ("Deployment", f"{POD_PATH.replace('.', '/')}/volumes", [], 'is "data", and there is no such volume.'),
-    ("Pod", "spec/initContainers", [{"name": "web", "image": "w"}], 'is "web", as another container is.'),
+    (
+        "Pod",
+        "spec/initContainers",
+        [{"name": "web", "image": "w"}],
+        'is "web", the name of another container.',
+    ),
     ("Pod", "spec/dnsPolicy", "None", "spec.dnsConfig.nameservers must name a server"),
     ("Pod", "spec/nodeSelector", {"a b": "c"}, 'spec.nodeSelector: key "a b": name part must'),
     ("Pod", "spec/nodeSelector", {"a": "b c"}, 'spec.nodeSelector.a is "b c": a valid label must'),
@@ -249,8 +254,8 @@ CASES: list[tuple[str, str, Any, str]] = [
         2,
         "livenessProbe.successThreshold must be 1",
     ),
-    ("Pod", "spec/containers/0/env/1/value", "x", "env[1].valueFrom cannot stand beside a value."),
-    ("Pod", "spec/containers/0/env/1/valueFrom", {}, "valueFrom must say where the value comes from in one"),
+    ("Pod", "spec/containers/0/env/1/value", "x", "env[1].valueFrom cannot be combined with a value."),
+    ("Pod", "spec/containers/0/env/1/valueFrom", {}, "valueFrom must name one source of the value"),
     ("Pod", "spec/containers/0/readinessProbe", {"periodSeconds": 5}, "readinessProbe must have one of exec"),
     ("Pod", "spec/containers/0/readinessProbe/grpc", {"port": 1}, "not httpGet and grpc."),
     ("Pod", "spec/volumes/0/hostPath", {"path": "/"}, "can be of one kind only, not emptyDir and hostPath."),
@@ -289,7 +294,7 @@ CASES: list[tuple[str, str, Any, str]] = [
         "PodDisruptionBudget",
         "spec/maxUnavailable",
         1,
-        "spec.maxUnavailable cannot stand beside minAvailable.",
+        "spec.maxUnavailable cannot be combined with minAvailable.",
     ),
 ]
 

@@ -153,11 +153,11 @@ def test_a_claim_for_one_pod_leaves_the_others_pending() -> None:
 @pytest.mark.parametrize(
     ("objects", "what"),
     [
-        ([], 'names the claim "data", which no manifest here defines'),
-        ([claim(volumeName="pv")], 'leads to the volume "pv", which no manifest here defines'),
-        ([claim(storageClassName="fast")], 'of the StorageClass "fast", which no manifest here defines'),
-        ([claim()], "of the default StorageClass, which no manifest here defines"),
-        ([claim(storageClassName="now"), storage_class("now")], "is made before its pod is scheduled"),
+        ([], 'names the claim "data", but no manifest defines it'),
+        ([claim(volumeName="pv")], 'is bound to the volume "pv", but no manifest defines it'),
+        ([claim(storageClassName="fast")], 'of the StorageClass "fast", but no manifest defines it'),
+        ([claim()], "of the default StorageClass, but no manifest defines it"),
+        ([claim(storageClassName="now"), storage_class("now")], "created before its pod is scheduled"),
     ],
 )
 def test_what_is_not_known_is_said(objects: list[dict[str, Any]], what: str) -> None:
@@ -260,7 +260,7 @@ def test_a_pod_may_name_the_claim_of_a_set() -> None:
     assert nodes["reader-0"] == nodes["web-1"] != nodes["web-0"]
     beyond = web(claim="data-web-2")
     (finding,) = read(*storage, stateful(2, **OF_LOCAL), beyond).findings
-    assert 'the claim "data-web-2", which no manifest here defines' in finding.detail
+    assert 'the claim "data-web-2", but no manifest defines it' in finding.detail
 
 
 @pytest.mark.parametrize(

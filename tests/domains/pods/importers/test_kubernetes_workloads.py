@@ -126,8 +126,8 @@ def test_other_resources_and_pod_level_requests() -> None:
 
 def test_a_malformed_amount_is_said_once() -> None:
     assert said(deployment({"containers": [asks("lots")]})) == (
-        "error: Deployment shop/web: spec.template.spec.containers.0.resources.requests.cpu "
-        'is "lots", which is no amount (such as 500m or 2Gi).'
+        'error: Deployment shop/web: spec.template.spec.containers.0.resources.requests.cpu is "lots", not '
+        "an amount such as 500m or 2Gi."
     )
 
 
@@ -265,7 +265,7 @@ def test_priorities() -> None:
     assert workload(deployment({"priorityClassName": "urgent"}), urgent).pod.priority == 9
     assert workload(deployment(), usual).pod.priority == 3
     assert pod({"priorityClassName": "system-node-critical"}).priority == 2_000_001_000
-    assert "which no manifest here defines" in said(deployment({"priorityClassName": "who"}))
+    assert "but no manifest defines it" in said(deployment({"priorityClassName": "who"}))
 
 
 def test_default_spreading_counts_the_replica_set_and_its_services() -> None:
@@ -337,10 +337,10 @@ def test_equal_templates_have_equal_hashes() -> None:
 @pytest.mark.parametrize(
     ("replicas", "predicted", "outcome"),
     [
-        (3, 3, "the 3 as written are predicted"),
-        (1, 2, "2 are predicted, not the 1 as written"),
-        (9, 5, "5 are predicted, not the 9 as written"),
-        (0, 0, "0 replicas switch it off, and none are predicted"),
+        (3, 3, "the configured 3 are predicted"),
+        (1, 2, "2 are predicted, not the configured 1"),
+        (9, 5, "5 are predicted, not the configured 9"),
+        (0, 0, "0 replicas disable it, and none are predicted"),
     ],
 )
 def test_an_autoscaler_keeps_replicas_within_its_bounds(replicas: int, predicted: int, outcome: str) -> None:
@@ -363,7 +363,7 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
     cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {}}
     reading = read(cron)
     assert reading.workloads == ()
-    assert "their pods come and go" in reading.findings[0].detail
+    assert "their pods are short-lived" in reading.findings[0].detail
 
 
 # --- what is wrong ------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
         (deployment(selector=None), "spec.selector must be set"),
         (deployment(anti(topologyKey="")), "topologyKey must not be empty"),
         (deployment(anti(matchLabelKeys=["app"])), "labelSelector must be set when matchLabelKeys"),
-        (deployment({"schedulerName": "mine"}), "its rules are not known here"),
+        (deployment({"schedulerName": "mine"}), "its rules are unknown"),
         (deployment(strategy={"rollingUpdate": {"maxSurge": "a lot"}}), "a number of pods or a percentage"),
         (deployment(strategy={"rollingUpdate": NEITHER}), "maxUnavailable must not be 0 while maxSurge is 0"),
         (
@@ -473,7 +473,7 @@ def test_old_versions_fill_in_what_they_did(
     assert (found.strategy, found.max_surge, found.max_unavailable) == updates
     (finding,) = reading.findings
     assert finding.severity.value == "warning"
-    assert f"{version} is served by no Kubernetes since 1.16; write apps/v1." in finding.detail
+    assert f"{version} is not served since Kubernetes 1.16; write apps/v1." in finding.detail
 
 
 def thing(version: str, kind: str, name: str = "x", **more: Any) -> dict[str, Any]:
@@ -509,6 +509,6 @@ def test_webhooks_that_see_pods_are_named() -> None:
 
 
 def test_claimed_devices_are_not_counted_and_that_is_said() -> None:
-    assert "asks for devices (DRA), which are not counted" in said(
+    assert "requests devices (DRA), which are not counted" in said(
         deployment({"resourceClaims": [{"name": "gpu", "resourceClaimName": "g"}]})
     )

@@ -86,7 +86,7 @@ def test_lists_are_flattened() -> None:
         ("kind: ConfigMap\nmetadata: {name: a}\n", 1, "this ConfigMap has no apiVersion (a text)"),
         ("apiVersion: v1\nmetadata: {name: a}\n", 1, "this document has no kind (a text)"),
         ("a: 1\n---\napiVersion: v1\nkind: Pod\n", 1, "no apiVersion and no kind and no metadata.name"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n", 1, "give it one here"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n", 1, "set metadata.name instead"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", 1, "no metadata.name (a text)"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x\n", 3, "metadata is a mapping"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 5}\n", 3, "metadata.namespace is a text"),

@@ -651,7 +651,7 @@ def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters()
     namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
     site = RACKS + workers(1)
     bare = site + manifest("m", deployment("web", 1, namespace="mon"), deployment("db", 1, namespace="mon"))
-    assert told(bare) == {"mon: nothing brings it to a"}
+    assert told(bare) == {"mon: missing on a"}
     # Another object brings it, also one that comes later; or it is there already.
     assert told(bare + manifest("n", namespace)) == set()
     later = manifest("n", namespace).replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
@@ -661,7 +661,7 @@ def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters()
         "  kubernetes_cluster_id = nexus_kubernetes_cluster.a.id\n}\n"
     )
     assert told(bare + member) == set()
-    assert told(bare + member.replace("mon", "other")) == {"mon: nothing brings it to a"}
+    assert told(bare + member.replace("mon", "other")) == {"mon: missing on a"}
     # What the plan does not look at stands all the same.
     state = applied(good(plan(bare + manifest("n", namespace))))
     one = plan(bare + manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))

@@ -86,7 +86,7 @@ def test_ports_and_nodes_that_are_not_there() -> None:
     web = PodSpec(node_name="n", host_ports=(HostPort(80),))
     there = ExistingPod("default/Deployment/other", 0, "n", PodSpec(host_ports=(HostPort(80),)))
     assert "NodePorts" in run(web, node(), standing=(there,))[0].reason
-    assert run(_bound(PodSpec(), "gone"), node())[0].reason == "on gone: there is no such node."
+    assert run(_bound(PodSpec(), "gone"), node())[0].reason == "on gone: no such node."
 
 
 def test_a_failed_pod_holds_nothing() -> None:

@@ -32,7 +32,7 @@ def test_no_pod_is_made_before_the_one_below_it_runs() -> None:
     assert seen(prediction) == [("db-0", "place", True), ("db-1", "place", False)]
     assert prediction.outcomes[1].reason == "0/1 nodes are available: 1 Insufficient cpu."
     told = prediction.forecasts[work.key]
-    assert (told.uncreated, told.rejection) == (2, "db-1 has to run before they are")
+    assert (told.uncreated, told.rejection) == (2, "db-1 must run first")
     # Nothing is asked for anew, and one more comes with each node.
     again = predict(cluster(1), prediction.list_existing_pods(), [work])
     assert seen(again) == [("db-0", "keep", True), ("db-1", "keep", False)]
@@ -71,7 +71,7 @@ def test_a_set_that_hangs_is_not_scaled_out() -> None:
     out = predict(cluster(6), first.list_existing_pods(), [replace(work, replicas=5)])
     assert seen(out) == [("db-0", "keep", True), ("db-1", "keep", True), ("db-2", "keep", False)]
     told = out.forecasts[work.key]
-    assert (told.uncreated, told.rejection) == (2, "db-2 has to run before they are")
+    assert (told.uncreated, told.rejection) == (2, "db-2 must run first")
 
 
 def test_a_pending_pod_of_a_wrong_template_stays() -> None:
@@ -106,9 +106,9 @@ def told(prediction: Prediction, nodes: int) -> dict[str, str]:
 def test_what_is_not_made_is_counted_and_what_it_takes_is_said() -> None:
     work = hanging(ordered(3))
     alone = told(predict(cluster(1), (), [ordered(4)]), 1)
-    assert alone[risks.NOT_MADE].endswith("2 of 4 pods would not be made: db-1 has to run before they are.")
+    assert alone[risks.NOT_MADE].endswith("2 of 4 pods would not be created: db-1 must run first.")
     first = predict(cluster(3), standing(ordered(3), "n1", "n2", "n3"), [work])
     out = told(predict(cluster(3), first.list_existing_pods(), [replace(work, replicas=5)]), 3)
-    assert "2 of 5 pods would not be made: db-2 has to run before they are." in out[risks.NOT_MADE]
+    assert "2 of 5 pods would not be created: db-2 must run first." in out[risks.NOT_MADE]
     mended = told(predict(cluster(3), first.list_existing_pods(), [ordered(3, "3")]), 3)
     assert mended[risks.STUCK].endswith("delete it (kubectl delete pod -n default db-2).")

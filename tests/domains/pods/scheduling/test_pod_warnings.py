@@ -60,9 +60,9 @@ def test_pods_without_any_rule_on_one_machine() -> None:
     assert warning.kind == risks.SHARED_MACHINE
     assert warning.location == "m1"
     assert warning.detail == (
-        "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2) "
-        "and be lost with it. All its workers are there, so that no rule keeps its pods apart: it needs "
-        f"others, and then topologyKey: {BARE}."
+        "Deployment default/web: 2 of 2 pods (web-0, web-1) would run on machine m1 (2 workers w1, w2). "
+        "Losing the machine stops them. All its workers are there, so no rule can separate its pods. Add "
+        f"workers elsewhere and a rule with topologyKey: {BARE}."
     )
 
 
@@ -73,7 +73,7 @@ def test_hostname_tells_workers_apart_and_not_machines() -> None:
     small = replace(over_host, pod=replace(over_host.pod, requests=Requests(100)))
     (warning,) = warnings_about(machines, full, small)
     assert (
-        f"Its rules use {HOST}, which does not tell machines apart. Use topologyKey: {BARE}."
+        f"Its rules use {HOST}, which does not distinguish machines. Use topologyKey: {BARE}."
         in warning.detail
     )
 
@@ -81,8 +81,8 @@ def test_hostname_tells_workers_apart_and_not_machines() -> None:
 def test_anti_affinity_is_no_advice_where_it_would_leave_pods_pending() -> None:
     machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
     detail = warnings_about(machines, web(3, over=HOST))[0].detail
-    assert "Its workers stand on 2 machines, fewer than its 3 pods" in detail
-    assert f"a topologySpreadConstraint with topologyKey: {BARE} evens them out." in detail
+    assert "Its workers run on 2 machines, fewer than its 3 pods" in detail
+    assert f"a topologySpreadConstraint with topologyKey: {BARE}." in detail
     wish = warnings_about(machines, web(3, over=BARE, hard=False))[0].detail
     assert f"a required topologySpreadConstraint with topologyKey: {BARE}" in wish
 
@@ -97,12 +97,12 @@ def test_spread_over_the_machine_is_a_rule_too() -> None:
     machines = [*ONE_MACHINE, node("w3", "m2", **{BARE: "m2"})]
     assert kinds(machines, web(pod=replace(web().pod, spread=(spread,)))) == []
     (warning,) = warnings_about(machines, web(3, pod=replace(web().pod, spread=(spread,))))
-    assert "Its workers stand on 2 machines, fewer than its 3 pods: some have to share." in warning.detail
+    assert "Its workers run on 2 machines, fewer than its 3 pods: some must share." in warning.detail
     wide = replace(spread, max_skew=2)
     full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
     two = web(pod=replace(web().pod, spread=(wide,), requests=Requests(100)))
     (warning,) = warnings_about(machines, full, two)
-    assert "anti-affinity over it would keep them apart" in warning.detail
+    assert "Use anti-affinity over it to separate them" in warning.detail
 
 
 def test_one_pod_or_a_daemonset_or_separate_machines_are_fine() -> None:
@@ -114,7 +114,7 @@ def test_one_pod_or_a_daemonset_or_separate_machines_are_fine() -> None:
 
 def test_workers_without_hardware_labels_need_some_first() -> None:
     (warning,) = warnings_about([node("w1", "m1"), node("w2", "m1")], web(over=HOST))
-    assert "no label of its workers tells machines apart: label them with their hardware" in warning.detail
+    assert "no label of its workers distinguishes machines. Add hardware labels" in warning.detail
 
 
 def test_the_proposed_key_is_one_that_the_nodes_have() -> None:
@@ -151,7 +151,7 @@ def test_an_unlabelled_worker_defeats_required_anti_affinity() -> None:
     (warning,) = warnings_about(nodes, web(over=BARE))
     assert warning.kind == risks.UNLABELLED
     assert f"1 worker w3 lacks the label {BARE}" in warning.detail
-    assert "never keeps pods off there" in warning.detail
+    assert "has no effect there" in warning.detail
     assert kinds(nodes, web(over=BARE, hard=False)) == []
 
 
@@ -159,8 +159,8 @@ def test_a_key_that_nobody_has() -> None:
     nodes = [node("w1", "m1", **{BARE: "m1"}), node("w2", "m2", **{BARE: "m2"})]
     (anti,) = warnings_about(nodes, web(over="kubernetes.io/zone"))
     assert anti.kind == risks.UNKNOWN_KEY
-    assert f"A key that they have is {BARE}." in anti.detail
-    assert "refuses nothing" in anti.detail
+    assert f"Workers have the label {BARE}." in anti.detail
+    assert "rejects no node" in anti.detail
     spread = SpreadConstraint("kubernetes.io/zone", 1, True, OWN)
     both = warnings_about(nodes, web(pod=replace(web().pod, spread=(spread,))))
     assert [w.kind for w in both] == [risks.UNKNOWN_KEY, risks.PENDING]
@@ -194,9 +194,9 @@ def test_a_rollout_for_whose_surge_there_is_no_room_will_hang() -> None:
     (warning,) = warnings_about(nodes, full)
     assert warning.kind == risks.DEADLOCK
     assert warning.detail == (
-        "Deployment default/web: the next change of its template will hang: a new pod must run before an old "
-        "one may stop, as maxUnavailable (25% of 2) rounds down to 0, and there is no room for one more: "
-        "0/2 nodes are available: 2 Insufficient cpu. Set maxUnavailable: 1, or make room."
+        "Deployment default/web: the next change of its template will hang. A new pod must run before an "
+        "old one may stop: maxUnavailable (25% of 2) rounds down to 0. There is no capacity for one more "
+        "pod: 0/2 nodes are available: 2 Insufficient cpu. Set maxUnavailable: 1, or add capacity."
     )
     assert kinds(nodes, replace(full, max_unavailable=1)) == []
     assert kinds([*nodes, node("w3", "m3", "r3")], full) == []
@@ -228,7 +228,7 @@ def test_pods_that_evict_others_say_whom() -> None:
     evicted = said(high)
     assert list(evicted) == [f"{risks.PREEMPTS} of {high.key}", pending]
     assert (
-        "its pods (priority 7) find no node, so 1 pod of lower priority is evicted: high-0 (low-0)."
+        "its pods (priority 7) fit on no node, so 1 pod of lower priority is evicted: high-0 (low-0)."
         in (evicted[f"{risks.PREEMPTS} of {high.key}"])
     )
     assert list(said(polite)) == [f"{risks.PENDING} of {high.key}"]

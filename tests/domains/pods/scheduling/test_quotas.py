@@ -111,8 +111,8 @@ def test_what_is_not_made_is_said_in_kubernetes_words() -> None:
     (warning,) = collect_warnings(cluster, predict(cluster, (), [web()]))
     assert warning.kind == risks.NOT_MADE
     assert warning.detail == (
-        "Deployment default/web: 1 of 3 pods would not be made: exceeded quota: compute, "
-        "requested: requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
+        "Deployment default/web: 1 of 3 pods would not be created: exceeded quota: compute, requested: "
+        "requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
     )
 
 
@@ -139,7 +139,7 @@ def test_a_daemonset_without_any_node_is_said() -> None:
     cluster = Cluster("k", tainted)
     (warning,) = collect_warnings(cluster, predict(cluster, (), [agent]))
     assert warning.kind == risks.NOWHERE
-    assert "it would get no pod at all: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
+    assert "it would get no pod: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
     assert not collect_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
 
@@ -168,7 +168,7 @@ def test_a_rollout_whose_surge_no_quota_admits_hangs() -> None:
     (warning,) = collect_warnings(Cluster("k", NODES), hung)
     assert warning.kind == risks.STUCK
     assert warning.detail == (
-        "Deployment default/web: 1 new pod would not be made beside the old ones: exceeded quota: "
+        "Deployment default/web: 1 new pod would not be created while the old pods run: exceeded quota: "
         "compute, requested: pods=1, used: pods=2, limited: pods=2."
     )
     # The next prediction finds the same.

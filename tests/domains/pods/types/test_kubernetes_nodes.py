@@ -32,7 +32,7 @@ def test_what_cannot_be_read_names_the_file_and_the_command() -> None:
 def test_what_the_files_lack_is_named_once_with_the_command() -> None:
     (told,) = answer(a=printed(node("n1")), b=printed(pod("p1", "n1"))).problems
     assert (told.id, told.severity.value) == ("incomplete-cluster", "warning")
-    assert "There is no Namespace and no PriorityClass in these files" in told.detail
+    assert "No Namespace and no PriorityClass in these files" in told.detail
     assert "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json" in told.detail
 
 

@@ -62,13 +62,13 @@ def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path)
 
 
 def test_a_workspace_needs_a_place_in_the_address(server: tuple[str, Store], tmp_path: Path) -> None:
-    with pytest.raises(BackendProblem, match=r"put \{workspace\} where its name belongs"):
+    with pytest.raises(BackendProblem, match=r"Write \{workspace\} for its name"):
         backend_at(server[0], tmp_path).select_workspace("staging")
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "lon1"])
 def test_only_web_addresses_are_opened(address: str) -> None:
-    with pytest.raises(BackendProblem, match="not an http or https address"):
+    with pytest.raises(BackendProblem, match="must be an http or https address"):
         open_http({"address": address}, "data")
 
 
@@ -94,7 +94,7 @@ def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it
         lambda: sleeper.rewrite_journal(b"mine"),
         lambda: sleeper.write_checkpoint(b"mine", []),
     ):
-        with pytest.raises(BackendProblem, match="was broken by somebody else"):
+        with pytest.raises(BackendProblem, match="Another process broke the lock"):
             act()
     assert store.written == [b"theirs"]
     assert store.places["/lon1"].lock is None
