@@ -109,7 +109,7 @@ _NOTE: Final = DiagnosticTraits("note")
 _ALL: Final = (
     Domain(
         name="azure",
-        description="A site as Azure shows it, and acting on it",
+        description="A site in Azure: import, read, change",
         io_layer=("providers", "workflow", "cli"),
         data_sources=("nexus_inventory",),
         providers={
@@ -140,7 +140,7 @@ _ALL: Final = (
     ),
     Domain(
         name="vnf",
-        description="VNFs: what TOSCA and HOT files ask of machines and of one another",
+        description="VNFs from TOSCA and HOT files",
         resource_types=("tacker_vnf",),
         exports={"sol003": "rendering.exports:export_sol003"},
         diagnostic_traits={
@@ -150,7 +150,7 @@ _ALL: Final = (
     ),
     Domain(
         name="fleet",
-        description="Placements on the member clusters of a fleet, as KubeFleet decides them",
+        description="Placements on member clusters, as KubeFleet decides them",
         dependencies=("pods",),
         io_layer=("workflow",),
         resource_types=(
@@ -201,7 +201,7 @@ _ALL: Final = (
     ),
     Domain(
         name="pods",
-        description="Pods on nodes, as kube-scheduler and the controllers around it place them",
+        description="Pods on nodes, as kube-scheduler and controllers place them",
         data_sources=("kubernetes_nodes",),
         placement_kinds={"pod": "pod_kind:KIND"},
         placement_maps={"workloads": "pod"},
@@ -226,7 +226,7 @@ _ALL: Final = (
     ),
     Domain(
         name="hub",
-        description="A fleet hub that is there: read it, be judged by it, act on it",
+        description="A live fleet hub: read, dry run, apply",
         dependencies=("fleet", "pods"),
         io_layer=("api", "providers", "workflow", "cli"),
         data_sources=("fleet_hub",),
@@ -237,7 +237,7 @@ _ALL: Final = (
     ),
     Domain(
         name="whatif",
-        description="Questions: what would happen if",
+        description="What-if simulations",
         dependencies=("fleet", "pods"),
         io_layer=("workflow", "cli"),
     ),
@@ -249,17 +249,17 @@ _ALL: Final = (
         io_layer=("workflow", "cli"),
     ),
     Domain(name="editor", description="The language server", io_layer=("cli",)),
-    Domain(name="explorer", description="A plan to play with in a browser", io_layer=("server", "cli")),
+    Domain(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),
     Domain(
         name="sites",
-        description="Many sites as data: one folded plan, waves, workers",
+        description="Many sites as data: one aggregated plan, waves, workers",
         dependencies=("azure", "whatif"),
         io_layer=("workflow", "engines", "cli"),
         simulates={"failure": "cli.ask:simulate_failure"},
     ),
     Domain(
         name="remote_state",
-        description="State where a team reaches it",
+        description="Remote state backends",
         io_layer=("backends",),
         backends={
             "azurerm": "backends.backend_kinds:AZURERM",

@@ -366,7 +366,7 @@ class _Decoder:
     def read_import(self, block: Block, _location: BlockLocation) -> None:
         """Read an `import` block."""
         if self.path:
-            detail = "Import blocks stand in the root module; this module is called by another one."
+            detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)
             return
         import_block = decode_import(block, self.problems)
@@ -492,7 +492,7 @@ def _is_within(problem: Diagnostic, block: Block) -> bool:
 
 
 _FOREIGN_BLOCK_HINTS: Final = {
-    "terraform": ' Settings stand in a block of type "nexusform".',
+    "terraform": ' Write settings in a block of type "nexusform".',
     "ephemeral": " nexusform keeps every resource in its state.",
 }
 

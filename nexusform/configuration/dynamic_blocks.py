@@ -206,8 +206,8 @@ def _describe_not_iterable(value: Value) -> str:
         return f"Cannot use a {kind} value in for_each. An iterable collection is required."
     if value.is_sensitive:
         return (
-            "Cannot use a sensitive value in for_each: how many blocks there are would show. "
-            "If the value need not be hidden, use nonsensitive(...)."
+            "Cannot use a sensitive value in for_each: the number of blocks would reveal it. If the value "
+            "need not be hidden, use nonsensitive(...)."
         )
     return ""
 

@@ -21,7 +21,7 @@ def _check_block_path(subject: str, schema: BlockSchema, prefix: Path, path: Pat
     attributes = dict(compute_implied_type(schema).attributes)
     if not isinstance(name, str) or name not in attributes:
         hint = suggest_name(str(name), attributes)
-        return f'{subject} has no argument or block "{name}" that ignore_changes could name.{hint}'
+        return f'{subject} has no argument or block "{name}" for ignore_changes.{hint}'
     current_path = (*prefix, name)
     nested = schema.blocks.get(name)
     return (
@@ -38,17 +38,16 @@ def _check_nested_path(nested: NestedBlock, current_path: Path, remaining_path: 
     match nested.nesting:
         case Nesting.SINGLE if isinstance(step, int):
             return (
-                f"{text} is one block and no list: write {format_path((*current_path, *remaining_path[1:]))}."
+                f"{text} is a single block, not a list: write "
+                f"{format_path((*current_path, *remaining_path[1:]))}."
             )
         case Nesting.LIST if isinstance(step, str):
-            return (
-                f"{text} may stand several times: write {format_path((*current_path, 0, *remaining_path))}."
-            )
+            return f"{text} is a list of blocks: write {format_path((*current_path, 0, *remaining_path))}."
         case Nesting.MAP if isinstance(step, int):
             corrected_path = format_path(
                 (*current_path, nested.label.upper() or "LABEL", *remaining_path[1:])
             )
-            return f"Blocks {text} are named by their labels and not counted: write {corrected_path}."
+            return f"Blocks {text} are selected by label, not by index: write {corrected_path}."
         case Nesting.SINGLE:
             return _check_block_path(text, nested.schema, current_path, remaining_path)
     return _check_block_path(
@@ -81,5 +80,5 @@ def _check_value_path(value_type: Type, current_path: Path, remaining_path: Path
         case TupleType():
             return ""
         case SetType():
-            return f"Elements of a set have no places: write {text}, and all of it is left as it stands."
-    return f"Nothing is inside of {text}: write {text}."
+            return f"Elements of a set have no index: write {text} to ignore changes of the whole set."
+    return f"{text} has no parts: write {text}."

@@ -457,9 +457,8 @@ def find_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     lines = list(dict.fromkeys(bisect_left(ends, offset) + 1 for offset in offsets))
     line_list = ", ".join(map(str, lines[:_MAX_LINES])) + (", ..." if len(lines) > _MAX_LINES else "")
     detail = (
-        f"U+{ord(text[offsets[0]]):04X} stands here and is not seen; this file has {len(offsets)} of its "
-        f"kind, on line {line_list}. Such characters turn the order of a line round, or make names differ "
-        f"that "
-        "look alike. Take them out, or write them as \\uNNNN."
+        f"This file contains {len(offsets)} invisible characters (U+{ord(text[offsets[0]]):04X}) on line "
+        f"{line_list}. They can reorder a line, or make different names look the same. Remove them, or "
+        "write them as \\uNNNN."
     )
     return [build_warning("hidden-characters", detail, first)]

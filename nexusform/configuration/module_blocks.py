@@ -54,7 +54,7 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     problems.extend(new_problems)
     arguments = parts.attributes
     if "version" in arguments:
-        detail = "Modules are directories of this machine and have no versions. Remove the argument."
+        detail = "Modules are local directories and have no versions. Remove the argument."
         problems.append(build_error("unsupported-argument", detail, arguments["version"].name_span))
     if "providers" in arguments:
         detail = "Every module uses the provider configurations of the root module. Remove the argument."
@@ -89,7 +89,7 @@ def is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
     else:
         detail = (
             f'nexusform reads modules from local directories only, and "{source}" does not begin with "./" '
-            'or "../". Fetch the module into a directory beside this one and give its path.'
+            'or "../". Download the module into a local directory and write its path.'
         )
     problems.append(build_error("unsupported-module-source", detail, span))
     return False

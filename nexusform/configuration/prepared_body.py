@@ -153,8 +153,8 @@ class PreparedBody:
         count, elements = values[count_name], values[list_name]
         if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
             detail = (
-                f'"{list_name}" lists {len(elements)} and "{count_name}" says {count}. Make the two agree, '
-                f'or leave "{count_name}" out.'
+                f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
+                f'equal, or remove "{count_name}".'
             )
             yield build_error("conflicting-arguments", detail, self._arguments[list_name].span)
 

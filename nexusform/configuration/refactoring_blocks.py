@@ -138,9 +138,7 @@ def build_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPa
         mode, remaining_parts = "data", remaining_parts[1:]
     if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
         problems.append(
-            _report_invalid_address(
-                traversal, f'"{remaining_parts[0]}" stands for something else in expressions'
-            )
+            _report_invalid_address(traversal, f'"{remaining_parts[0]}" has another meaning in expressions')
         )
         return None
     match remaining_parts:

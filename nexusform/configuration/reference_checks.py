@@ -155,7 +155,7 @@ def _check_triggers(module: Module) -> Iterator[Diagnostic]:
             if name != "data" and name in _ROOT_CHECKS:
                 detail = (
                     "Only resources, count.index, and each.key may be used in replace_triggered_by. For "
-                    "another value, let it stand in an argument of a resource, and name that resource."
+                    "another value, set it in an argument of a resource, and use that resource."
                 )
                 yield build_error("invalid-trigger", detail, expression.span, block=block.header)
 
@@ -332,12 +332,12 @@ class _Checker:
 
     def _report_missing_name(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
         if mode == "managed" and kind in _FOREIGN_LITERALS:
-            detail = f'"{kind}" is no name that can be used here. Did you mean {_FOREIGN_LITERALS[kind]}?'
+            detail = f'"{kind}" is not a valid name here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
             known = [*_ROOT_CHECKS, *self.schemas["managed"]]
             detail = (
-                f'"{kind}" is no name that can be used here. Names are var.NAME, local.NAME, module.NAME, '
-                f"data.TYPE.NAME or TYPE.NAME; text stands in quotes.{suggest_name(kind, known)}"
+                f'"{kind}" is not a valid name here. Names are var.NAME, local.NAME, module.NAME, '
+                f"data.TYPE.NAME or TYPE.NAME. Write text in quotes.{suggest_name(kind, known)}"
             )
         else:
             detail = (

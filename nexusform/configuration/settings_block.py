@@ -148,8 +148,8 @@ def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -
         problems.append(build_error("invalid-version-constraint", detail, attribute.expression.span))
     elif not is_satisfied:
         detail = (
-            f"This configuration asks for nexusform {constraint}; this is version {__version__}. Use another "
-            "version of nexusform, or change the constraint. Constraints are normally set for good reason."
+            f"This configuration requires nexusform {constraint}; this is version {__version__}. Use "
+            "another version of nexusform, or change the constraint."
         )
         problems.append(build_error("unsupported-nexusform-version", detail, attribute.expression.span))
     return constraint
@@ -158,13 +158,13 @@ def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -
 def _check_non_root_settings(settings: Settings, problems: list[Diagnostic]) -> None:
     """Warn of settings without effect outside the root module."""
     if settings.backend is not None:
-        detail = "State belongs to the root module: a backend block in any other module has no effect."
+        detail = "A backend block has no effect outside the root module. Move it to the root module."
         problems.append(build_warning("backend-configuration-ignored", detail, settings.backend.header_span))
     if settings.sku_catalogue_span is not None:
-        detail = "The catalogue is a setting of the root module; in any other module it has no effect."
+        detail = "The catalogue setting has no effect outside the root module. Move it to the root module."
         problems.append(build_warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
     if settings.limits:
-        detail = "Limits are those of the whole plan: in any module but the root they have no effect."
+        detail = "Limits have no effect outside the root module. Move them to the root module."
         problems.append(build_warning("limits-ignored", detail, settings.span))
 
 

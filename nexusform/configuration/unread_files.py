@@ -47,14 +47,13 @@ def describe_unread_configuration(names: Collection[str]) -> str:
         if not name.endswith(_OTHER_KINDS) and (new_name := _replace_ending(name, _CONFIGURATION))
     ]
     if _FLEET in names:
-        return f" {_FLEET} names sites, each with its root module: `nexusform sites plan` plans them."
+        return f" {_FLEET} lists several sites. Run `nexusform sites plan` to plan them."
     if not renames:
         return ""
     text = format_first(renames, _MAX_LISTED)
     return (
-        f" {select_form(len(renames), 'A file here has the name', 'Files here have the names')} that another "
-        f"tool "
-        f"reads. The language is the same, the resource types are not: to use what is in it, rename {text}."
+        f" {select_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
+        f"tool. The language is the same, but the resource types differ. To use the content, rename {text}."
     )
 
 

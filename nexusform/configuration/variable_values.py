@@ -93,42 +93,45 @@ def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diag
     return assignments, [_redact_problem(problem) for problem in (*problems, *new_problems)]
 
 
-_QUOTE: Final = "A quotation mark is missing: a text begins and ends with one, on one line."
-_BRACKET: Final = "A bracket is not closed: [ ends with ], and { with }."
+_QUOTE: Final = "A quotation mark is missing: write text in quotes, on one line."
+_BRACKET: Final = "A bracket is not closed: close [ with ], and { with }."
 _PARENTHESIS: Final = "A parenthesis is not closed."
-_NAME: Final = 'A line begins with the name of a variable and one "=", then its value: name = "value".'
-_COMMA: Final = "Between two items a comma is missing."
+_NAME: Final = 'An assignment is a variable name, "=" and a value: name = "value".'
+_COMMA: Final = "A comma is missing between two items."
 # Cause of the error, by the diagnostic of the syntax; never the text itself.
 _CAUSES: Final[Mapping[str, str]] = {
     "argument-definition-required": _NAME,
     "argument-or-block-definition-required": _NAME,
     "attribute-redefined": "The same variable is assigned twice in this file.",
-    "invalid-block-definition": 'Between a name and its value there is no "=": name = "value".',
+    "invalid-block-definition": 'There is no "=" between a name and its value: write name = "value".',
     "invalid-argument-name": _NAME,
-    "invalid-character": 'A character means nothing here. A text stands in double quotation marks (").',
-    "invalid-escape-sequence": 'A backslash stands before what it cannot: write "\\\\" for a backslash.',
-    "invalid-expression": 'A value is missing after "=" or between two commas, or is not written as one.',
+    "invalid-character": 'A character is not valid here. Write text in double quotation marks (").',
+    "invalid-escape-sequence": 'An escape sequence is not valid: write "\\\\" for a backslash.',
+    "invalid-expression": 'A value is missing or malformed, after "=" or between two commas.',
     "invalid-json-syntax": "The file is not valid JSON.",
     "invalid-multi-line-string": _QUOTE,
-    "missing-attribute-separator": "Between two attributes a comma or a new line is missing.",
-    "missing-attribute-value": 'An attribute in { } has no value: name = "value".',
+    "missing-attribute-separator": "A comma or a new line is missing between two attributes.",
+    "missing-attribute-value": 'An attribute in { } has no value: write name = "value".',
     "missing-closing-parenthesis": _PARENTHESIS,
     "missing-expression": 'A "${" has no expression or no "}"; as text it is written "$${".',
     "missing-item-separator": _COMMA,
-    "missing-key-value-separator": 'Between a name in { } and its value there is no "=".',
+    "missing-key-value-separator": 'There is no "=" between a name in { } and its value.',
     "missing-newline-after-argument": (
-        "After a value more follows on its line: each variable has a line of its own, and a text stands "
-        "between quotation marks."
+        "There is more text after a value. Write each variable on its own line, and text in quotation marks."
     ),
     "unbalanced-parentheses": _PARENTHESIS,
     "unclosed-configuration-block": _BRACKET,
     "unclosed-template-interpolation-sequence": 'A "${" is not closed by "}"; as text it is written "$${".',
-    "unexpected-block": "A file of variables holds no blocks: variables are declared in configuration.",
-    "unexpected-comma-after-argument": "No comma follows an assignment: each has a line of its own.",
+    "unexpected-block": "A variables file cannot contain blocks. Declare variables in the configuration.",
+    "unexpected-comma-after-argument": (
+        "Remove the comma after the assignment, and write each assignment on its own line."
+    ),
     "unterminated-constructor": _BRACKET,
     "unterminated-function-call": _PARENTHESIS,
     "unterminated-string-literal": _QUOTE,
-    "unterminated-template-string": "A text or a heredoc (<<NAME) does not end: its last line is NAME alone.",
+    "unterminated-template-string": (
+        "A text or a heredoc (<<NAME) has no end: its last line must be NAME alone."
+    ),
 }
 
 
@@ -137,8 +140,8 @@ def _redact_problem(problem: Diagnostic) -> Diagnostic:
 
     The variable of the text, and therefore its sensitivity, is unknown.
     """
-    cause = _CAUSES.get(problem.id, "This is not how variables are assigned.")
-    detail = f"{cause} What stands there is not shown: a file of variables may hold secrets."
+    cause = _CAUSES.get(problem.id, "The assignment is not valid.")
+    detail = f"{cause} The text is hidden because a variables file may contain secrets."
     return build_diagnostic(problem.severity, problem.id, detail, problem.subject)
 
 
@@ -215,8 +218,8 @@ def _redact_sensitive_problems(
     source = place_of(span) if span is not None else assignment.origin.text
     detail = (
         f"The given value (from {source}) is not suitable for var.{variable.name} declared at "
-        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. It is "
-        "sensitive, so nothing else is told of the value."
+        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. The value "
+        "is hidden because it is sensitive."
     )
     return [build_error("invalid-value-for-input-variable", detail, variable.span)]
 
@@ -249,7 +252,7 @@ def _add_quotes_hint(problem: Diagnostic) -> Diagnostic:
     """Add a hint to a bare word: usually a text is intended."""
     if problem.id != "variables-not-allowed":
         return problem
-    return replace(problem, detail=f'{problem.detail} A text stands between quotation marks: name = "value".')
+    return replace(problem, detail=f'{problem.detail} Write text in quotation marks: name = "value".')
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:

@@ -194,7 +194,7 @@ class _DocumentReader:
     def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
         if anchor not in self.anchors:
             raise _InvalidDocument(
-                position, f'the alias "*{anchor}" stands for nothing; write "&{anchor}" before it.'
+                position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.'
             )
         data, anchor_position, size = self.anchors[anchor]
         self._count_nodes(size, position)
@@ -226,7 +226,7 @@ class _DocumentReader:
                 continue
             key = _convert_key(name, key_position)
             if key in items:
-                detail = f'the key "{key}" stands twice in one mapping; the last one counts.'
+                detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 self.findings.append(
                     build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING)
                 )

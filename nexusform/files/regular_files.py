@@ -49,7 +49,7 @@ class OutsideConfinement(OSError):
 
     def __init__(self, root: str, reason: str = "") -> None:
         scope = f"only {root}; {reason}" if reason else f"only {root}"
-        super().__init__(errno.EACCES, f"it leads to where -confine lets no configuration look ({scope})")
+        super().__init__(errno.EACCES, f"-confine does not allow it ({scope})")
 
 
 class Confinement(Struct, frozen=True):

@@ -139,7 +139,7 @@ def _convert_by_class(value: Any) -> Any:
         return _convert_value(value, None)
     if isinstance(value, Struct):
         return _build_full_form(value.__class__)(value)
-    raise TypeError(f"no form says how {value.__class__.__name__} looks as JSON")
+    raise TypeError(f"no JSON form for {value.__class__.__name__}")
 
 
 @cache

@@ -327,8 +327,8 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             return Value(ListType(kind), tuple(results))
         return run.report_problem(
             "invalid-nested-splat-expressions",
-            "The second splat gives lists of different lengths, for some of the values are null, so the "
-            "first one has no list to give. Use a for expression instead: [for x in list : x.name[*]].",
+            "Some values are null, so the second splat gives lists of different lengths. Use a for "
+            "expression instead: [for x in list : x.name[*]].",
             node.element,
             node,
         )

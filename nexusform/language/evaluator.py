@@ -105,7 +105,7 @@ def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
     try:
         return _build_number(value)
     except OverflowError:
-        detail = "The number has too many digits: at most 4000 may stand before or after the point."
+        detail = "The number has too many digits: at most 4000 are allowed before or after the point."
         return run.report_problem("number-too-large", detail, node)
 
 

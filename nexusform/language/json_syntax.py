@@ -112,8 +112,8 @@ class _Reader:
             return self.build_error("The text ends where a JSON value is expected.")
         if self.group == _WORD:
             return self.build_error(
-                f'"{self.word}" is not a JSON value. The only words that may stand without quotation '
-                "marks are true, false and null."
+                f'"{self.word}" is not a JSON value. The only words without quotation marks are true, '
+                "false and null."
             )
         if self.word == '"':
             return self.build_error("This string has no closing quotation mark on its line.")
@@ -250,7 +250,7 @@ def parse_json_value(text: str, positions: Positions) -> tuple[syntax.JsonValue 
         reader = _Reader(text, positions)
         value = reader.parse_value()
         if reader.group != _END:
-            raise reader.build_error("Nothing may stand after the JSON value.")
+            raise reader.build_error("Unexpected text after the JSON value.")
     except MalformedJsonError as problem:
         subject = positions.build_span(problem.begin, problem.end)
         return None, [build_error("invalid-json-syntax", problem.detail, subject)]

@@ -146,9 +146,7 @@ class TemplateParser:
     def _describe_heredoc_end(self, first: int) -> str:
         """Describe the expected end of the heredoc that starts at a token."""
         marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
-        return (
-            f' A heredoc ends at a line that holds "{marker}" and nothing else, with a line break behind it.'
-        )
+        return f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
 
     def _parse_literal(self, index: int, kind: str, *, trim: bool) -> _Text:
         tokens = self.stream.tokens
@@ -171,8 +169,8 @@ class TemplateParser:
                 if stream.peek() == scanner.SEQUENCE_END:
                     raise stream.report_error(
                         "missing-expression",
-                        'Nothing stands between "${" and "}". Write the expression whose value belongs here, '
-                        'or "$${" where these characters themselves are meant.',
+                        'There is no expression between "${" and "}". Write one, or write "$${" for the '
+                        "characters themselves.",
                         since=first,
                     )
                 piece = _Interpolation(self.parse_expression())

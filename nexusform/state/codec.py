@@ -211,9 +211,8 @@ def _decode_any_version(
 def _report_duplicate_keys(keys: Sequence[str], name: str) -> Diagnostic:
     key_list = ", ".join(f'"{key}"' for key in keys)
     detail = (
-        f"In {name} keys stand twice in one object: {key_list}. Which of the two counts is not said: take "
-        f"one "
-        "out, or bring an earlier state back (`nexusform state history`)."
+        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
+        "earlier state (`nexusform state history`)."
     )
     return build_error("inconsistent-state", detail)
 
@@ -225,13 +224,13 @@ def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
         return _report_foreign(
             name,
-            "It is a state of Terraform or OpenTofu. nexusform keeps a state of its own; leave that file to "
-            "the tool that wrote it and give nexusform another path.",
+            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform "
+            "another path.",
         )
     if document.get("format") != FORMAT:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
-        return _report_foreign(name, f'{format_text}, where a state says "{FORMAT}".')
+        return _report_foreign(name, f'{format_text}; expected "{FORMAT}".')
     if "kind" not in document:
         return development_file(name, "import the resources again")
     if document["kind"] != KIND:
@@ -245,7 +244,7 @@ def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
         return build_error(
             "newer-state-version",
             f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
-            f"version {CURRENT}. Use the newer nexusform, or one that is newer still.",
+            f"version {CURRENT}. Use a newer nexusform.",
         )
     return None
 
@@ -256,8 +255,8 @@ def _report_foreign(name: str, reason: str) -> Diagnostic:
 
 def _format_remedy(name: str) -> str:
     return (
-        "Nothing was changed. Mend the document, or go back to a backup: the local backend keeps the "
-        f'previous version as "{name}.backup", other backends keep versions of their own.'
+        "No changes were made. Fix the document or restore a backup. The local backend keeps the previous "
+        f'version as "{name}.backup"; other backends keep versions.'
     )
 
 
@@ -290,7 +289,7 @@ def _locate_errors(problems: list[Problem], data: bytes, name: str) -> list[Diag
         detail = f"{name}, {position}: {problem.detail} {_format_remedy(name)}"
         diagnostics.append(build_error(INVALID, detail, span))
     if len(problems) > len(reported):
-        summary = f"{name} has {len(problems) - len(reported)} more mistakes of this kind."
+        summary = f"{name} has {len(problems) - len(reported)} more errors of this kind."
         diagnostics.append(build_error(INVALID, summary))
     return diagnostics
 
@@ -389,12 +388,12 @@ class _StateReader:
         key = entry.get("deposed")
         if key is None:
             if address in self._objects:
-                self.problems.append(report_invalid_member(path, f"A second object stands at {address}."))
+                self.problems.append(report_invalid_member(path, f"Duplicate object at {address}."))
             self._objects[address] = object_state
             return
         deposed = self._deposed.setdefault(address, {})
         if key in deposed:
-            message = f'A second deposed object stands at {address} under the key "{key}".'
+            message = f'Duplicate deposed object at {address} with key "{key}".'
             self.problems.append(report_invalid_member((*path, "deposed"), message))
         deposed[key] = object_state
 

@@ -81,7 +81,7 @@ def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
     if (source.mode, source.type) != (target.mode, target.type):
         raise _build_error(
             "moved-between-types",
-            f"{source} and {target} must be of one resource type: the objects in a state stay what they are.",
+            f"{source} and {target} must have the same resource type.",
         )
 
 
@@ -115,7 +115,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     if len(targets) < len(pairs):
         raise _build_error(
             "ambiguous-instance-address",
-            "More than one instance would get the same address. Name one of them in full, or move them one "
+            "More than one instance would get the same address. Write one full address, or move them one "
             f"by one to keys of {target}.",
         )
     moved_addresses = {old for old, _ in pairs}
@@ -187,7 +187,7 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
     if not pattern.type:
         raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
-        raise _build_error("not-a-resource", f"{pattern} is a data source, which is read anew in every plan.")
+        raise _build_error("not-a-resource", f"{pattern} is a data source; every plan reads it again.")
     matches = [a for a in select_instances(state, [pattern]) if state.instances[a].current is not None]
     if len(matches) > 1:
         address_list = format_list((str(address) for address in matches), max_items=5)
@@ -202,7 +202,7 @@ def without_taint(state: State, address: Address) -> State:
     instance = state.instances[address]
     assert instance.current is not None
     if not instance.current.tainted:
-        raise _build_error("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
+        raise _build_error("not-tainted", f"{address} is not tainted.")
     changed = replace(instance.current, tainted=False)
     return state.replace_instance(address, replace(instance, current=changed))
 

@@ -305,9 +305,9 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
 def _report_damaged_line(name: str, number: int) -> Diagnostic:
     return build_error(
         "damaged-journal",
-        f"Record {number} of {name} is damaged, and records follow it, so it was not cut off by a crash. "
-        "Nothing was changed. What it said about one step of an interrupted apply is lost: take that line "
-        "out and compare what stands with the state (plan -refresh-only), or restore the file from a copy.",
+        f"Record {number} of {name} is damaged. It is not the last record, so a crash did not cut it off. "
+        "No changes were made. The record of one step of an interrupted apply is lost. Remove the line and "
+        "compare the site with the state (plan -refresh-only), or restore the file from a copy.",
     )
 
 

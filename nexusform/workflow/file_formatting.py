@@ -103,7 +103,7 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
             problems.append(build_error("no-such-file", f'There is no file or directory "{path}".'))
         elif not path.endswith(ENDINGS):
             patterns = ", ".join(f"*{ending}" for ending in ENDINGS)
-            detail = f'"{path}" is none of the files that can be formatted: {patterns}.'
+            detail = f'"{path}" is not a file that nexusform can format: {patterns}.'
             problems.append(build_error("unsupported-file", detail))
         else:
             yield path

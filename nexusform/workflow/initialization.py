@@ -117,7 +117,7 @@ def _prepare_backend(
         elif _has_state(old_choice, context, settings):
             return [], [*problems, _build_backend_changed_error(old_choice, choice)]
         else:
-            lines.append(f'The earlier backend ("{old_choice.kind}") holds no state; it is left behind.')
+            lines.append(f'The previous backend ("{old_choice.kind}") has no state; nothing to migrate.')
     contents, new_problems = _describe_backend(choice, backend, context.workspace)
     problems += new_problems
     if has_errors(problems):
@@ -243,10 +243,9 @@ def _check_saved_flags(
     return [
         build_warning(
             "remembered-backend-config-counts",
-            f"The block says otherwise of {name_list} than -backend-config did at the last init, and what "
-            f"that "
-            "said is used. `nexusform init -reconfigure` forgets it; with -migrate-state and a new "
-            "-backend-config the state is taken along.",
+            f"The values of {name_list} in the block differ from -backend-config of the last init, which "
+            "still apply. To use the block, run `nexusform init -reconfigure`. To migrate the state, run "
+            "init with -migrate-state and a new -backend-config.",
             block.header_span,
         )
     ]
@@ -319,11 +318,11 @@ def _migrate_workspace(
         except OSError as problem:
             return "", [*problems, _build_write_error(context, problem)]
         target.rewrite_journal(codec.encode_state(stored.state), stored.list_preserved_lines())
-    return f'Took the state of workspace "{name}" along to {target.describe()}.', problems
+    return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 
 _UNLOCK_OLD_BACKEND: Final = (
-    "go back to the earlier backend settings, break its lock with `nexusform force-unlock ID`, and migrate "
+    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate "
     "again"
 )
 
@@ -332,9 +331,8 @@ def _describe_unlock(workspace: str) -> str:
     """Return the command that breaks a lock in the new backend, unknown to other commands yet."""
     environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
     return (
-        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID`, with the "
-        f"settings that "
-        "this init was given (one of the block again where it was given none), and migrate again"
+        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
+        "backend settings of this init, then migrate again"
     )
 
 
@@ -355,16 +353,16 @@ def _check_target_state(
         return None
     return build_error(
         "backend-state-conflict",
-        f'For the workspace "{name}" {target.describe()} holds a state with lineage {target_state.lineage}, '
-        f"serial {target_state.serial}. To write over it, add -force-copy; to use it, run init -reconfigure "
-        "instead.",
+        f'{target.describe()} already has a state for the workspace "{name}" (lineage '
+        f"{target_state.lineage}, serial {target_state.serial}). To overwrite it, add -force-copy; to use "
+        "it, run init -reconfigure instead.",
     )
 
 
 def _build_unfinished_error(name: str) -> Diagnostic:
     return build_error(
         "unresolved-interrupted-apply",
-        f'In the workspace "{name}" an apply was interrupted. Go back to the earlier backend settings, run '
+        f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
         "`nexusform apply -resume`, then migrate.",
     )
 
@@ -377,10 +375,9 @@ def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoic
     )
     return build_error(
         "backend-changed",
-        f"The backend of this configuration changed ({change_text}), and the earlier one holds a state, or "
-        "cannot be looked at. Run "
-        "`nexusform init -migrate-state` to take the state along, or `nexusform init -reconfigure` to leave "
-        "it where it is and use what the new place holds.",
+        f"The backend of this configuration changed ({change_text}), and the previous one has a state or "
+        "cannot be read. To migrate the state, run `nexusform init -migrate-state`. To use the state of "
+        "the new backend, run `nexusform init -reconfigure`.",
     )
 
 

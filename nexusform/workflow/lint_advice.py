@@ -61,7 +61,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> Advice:
     findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
     origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
     if result.plan.has_changes:
-        origin += ", and what the configuration would change"
+        origin += ", plus planned changes"
     return Advice(findings, sources=opened.sources, origin=origin)
 
 

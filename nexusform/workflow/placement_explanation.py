@@ -121,7 +121,7 @@ def _suggest_command(context: CommandContext, name: str) -> str:
         attributes = instance.current.attributes if instance.current is not None else {}
         if any(name in (attributes.get(attribute) or ()) for attribute in _OBJECT_ATTRIBUTES):
             return f" That is an object of {address}: nexusform explain {quote(str(address))} {name}"
-    return f" An object stands after the address of its resource: nexusform explain ADDRESS {quote(name)}"
+    return f" Write the resource address before the object: nexusform explain ADDRESS {quote(name)}"
 
 
 def _build_request(
@@ -312,15 +312,14 @@ class _Question(Struct, frozen=True):
         if nouns:
             return build_error(
                 "nothing-to-explain",
-                f"What the plan places at {self.pattern} ({format_list(nouns)}) follows no rule that could "
-                f"be "
-                "explained. `nexusform plan -details` shows where it is.",
+                f"Placements at {self.pattern} ({format_list(nouns)}) have no scheduling rules to explain. "
+                "To see where they are, run `nexusform plan -details`.",
             )
         known = self._list_addresses()
         suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
         return build_error(
             "nothing-to-explain",
-            f"Neither the state nor the plan has anything placed at {self.pattern}.{suggestion}",
+            f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}",
         )
 
     def _list_addresses(self) -> Sequence[str]:
@@ -333,7 +332,7 @@ class _Question(Struct, frozen=True):
 def _remove_vm(state: State, address: Address, name: str) -> State:
     """Return the state without one VM."""
     instance = state.instances[address]
-    assert instance.current is not None, "only what stands is asked for"
+    assert instance.current is not None, "the instance exists"
     attributes = dict(instance.current.attributes)
     maps = [n for n, value in attributes.items() if isinstance(value, Mapping) and name in value]
     for name_map in maps:
@@ -365,4 +364,6 @@ def _select_errors(planned: PlanResult) -> list[Diagnostic]:
 
 
 def _build_unexplained_error(name: str) -> Diagnostic:
-    return build_error("nothing-to-explain", f'The rules were not asked about "{name}" in this plan.')
+    return build_error(
+        "nothing-to-explain", f'This plan does not schedule "{name}", so there is nothing to explain.'
+    )

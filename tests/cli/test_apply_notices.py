@@ -274,7 +274,7 @@ def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
     )
     path.write_bytes(document)
     assert project.run("apply", "-no-color", str(path)) == 1
-    assert "Its refined outputs are not those that planning gives." in project.printed()
+    assert "Its refined outputs differ from a new plan." in project.printed()
     path.write_bytes(plan_file.write_plan_file(saved.plan, saved.configuration_files, saved.prior_state))
     assert project.run("apply", str(path)) == 0
 

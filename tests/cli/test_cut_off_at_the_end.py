@@ -57,7 +57,7 @@ def test_it_is_complete(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str
 AFTER = (
     (("plan",), TEXT, "`nexusform apply -resume` records it."),
     (("apply", "-auto-approve"), TEXT, "Finishing an earlier apply first."),
-    (("apply", "-auto-approve"), f"{TEXT}# more", "The configuration is another one since."),
+    (("apply", "-auto-approve"), f"{TEXT}# more", "The configuration changed since."),
 )
 
 
@@ -71,7 +71,7 @@ def test_no_steps_are_said_to_be_left(
     run_command_line(list(words))
     both = capsys.readouterr()
     told = " ".join((both.out + both.err).replace("│", " ").split())
-    assert "All its steps were done, and its end was not recorded any more." in told
+    assert "All its steps are complete, but its end is not recorded." in told
     assert said in told
     assert "0 steps" not in told
 

@@ -55,7 +55,7 @@ def test_a_changed_backend_takes_the_state_along_on_request(nf: Callable[..., To
     assert "Backend changed" in err
     code, out, err = nf("init", "-migrate-state")
     assert code == 0, err
-    assert 'Took the state of workspace "default" along to elsewhere/s.nfstate.' in out
+    assert 'Migrated the state of workspace "default" to elsewhere/s.nfstate.' in out
     assert lineage("elsewhere/s.nfstate") == lineage("state/nexusform.nfstate")
     assert "No changes." in nf("plan")[1]
 
@@ -121,7 +121,7 @@ def test_remembered_settings_that_count_over_a_changed_block_are_told(nf: Callab
     code, out, err = nf("init")
     assert code == 0
     assert "given/s.nfstate" in out
-    assert 'The block says otherwise of "path"' in " ".join((out + err).replace("│", " ").split())
+    assert 'The values of "path" in the block differ' in " ".join((out + err).replace("│", " ").split())
     code, out, err = nf("init", "-reconfigure")
     assert "block/s.nfstate" in out
     assert "Remembered" not in out + err
@@ -133,9 +133,9 @@ def test_a_backend_without_a_state_is_left_without_a_question(nf: Callable[..., 
     backend("two/s.nfstate")
     code, out, err = nf("init")
     assert code == 0, err
-    assert 'The earlier backend ("local") holds no state; it is left behind.' in out
+    assert 'The previous backend ("local") has no state; nothing to migrate.' in out
     assert nf("workspace", "new", "x")[0] == 0
     backend("three/s.nfstate")
     code, _, err = nf("init")
     assert code == 1
-    assert "holds a state" in " ".join(err.replace("│", " ").split())
+    assert "has a state" in " ".join(err.replace("│", " ").split())

@@ -232,7 +232,7 @@ def test_other_variables_are_refused(nf: Callable[..., Told], monkeypatch: pytes
     saved(nf, "-var=machines=3")
     code, _, err = nf("apply", "p.nfplan", "-var=machines=4")
     assert code == 1
-    assert 'The variable "machines" has another value now (-var)' in err
+    assert 'The variable "machines" has another value (-var)' in err
     monkeypatch.setenv("NF_VAR_machines", "4")
     assert "Saved plan variables mismatch" in nf("apply", "p.nfplan")[2]
     monkeypatch.setenv("NF_VAR_machines", "3")

@@ -166,7 +166,7 @@ def test_another_configuration_is_not_mixed_with_what_was_killed(nf: Shell) -> N
     before = STATE.with_name("nexusform.nfstate.journal").read_bytes()
     code, told = nf("apply", "-auto-approve")
     assert code == 1
-    assert "The configuration is another one since." in told
+    assert "The configuration changed since." in told
     assert "`nexusform apply -resume`" in told
     assert "`nexusform apply -discard`" in told
     code, told = nf("apply", "-resume")
@@ -340,7 +340,7 @@ def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(
         patch.setattr(LocalBackend, "rewrite_journal", lost)
         code, told = nf("apply", "p.plan")
     assert code == 1
-    assert "Nothing was done, and the plan still applies." in told
+    assert "No changes were made; the plan can still be applied." in told
     assert not Path("errored.nfstate").exists()
     assert nf("apply", "p.plan")[0] == 0
     assert machines() == reviewed

@@ -68,7 +68,7 @@ def test_keys_that_stand_twice_are_named_and_neither_planned_on_nor_applied(
     for command in (["state", "verify"], ["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
         assert run_command_line(command) == 1
         said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-        assert 'keys stand twice in one object: "serial"' in said
+        assert 'contains duplicate keys in one object: "serial"' in said
     assert STATE.read_bytes() == before
 
 
@@ -101,8 +101,8 @@ def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(
     assert run_command_line(["state", "verify"]) == 2
     told = capsys.readouterr()
     said = " ".join((told.out + told.err).replace("│", " ").split())
-    assert "What the providers see is not what the state says" in said
-    assert "- nexus_rack.r is gone" in said
+    assert "The site differs from the state" in said
+    assert "- nexus_rack.r no longer exists" in said
     assert "- nexus_virtual_machine.v: provenance" in said
     assert STATE.read_bytes() == before
     assert run_command_line(["state", "verify", "-refresh=false"]) == 0

@@ -154,7 +154,7 @@ def _said(capfd: pytest.CaptureFixture[str], directory: Path, text: bytes) -> st
         (b'locals {\n  x = join(",")\n}\n', "while calling join(separator, lists...)"),
         (b'# a\n\nlocals {\n  x = "\xff"\n}\n', "on main.nf.hcl line 4"),
         (b"locals {\n  a = 1\n  x = <<EOT\nb\nc\n}\n", "line 3, in locals: 3: x = <<EOT"),
-        (b'locals {\n  x = "a${}b"\n}\n', 'Nothing stands between "${" and "}".'),
+        (b'locals {\n  x = "a${}b"\n}\n', 'There is no expression between "${" and "}".'),
         (b"locals {\n  x = if a then b\n}\n", 'There is no "if" expression.'),
     ],
 )

@@ -12,22 +12,22 @@ from nexusform.diagnostics.source import SourceFile
 
 SLIPS = [
     ('token = "s3cret', "A quotation mark is missing"),
-    ('token = s3cret"', "a text stands between quotation marks"),
-    ('token "s3cret"', 'there is no "="'),
-    ('export token="s3cret"', 'there is no "="'),
-    ('token: "s3cret"', 'A line begins with the name of a variable and one "="'),
-    ('token == "s3cret"', 'A line begins with the name of a variable and one "="'),
-    ("token = 's3cret'", 'A text stands in double quotation marks (")'),
+    ('token = s3cret"', "and text in quotation marks"),
+    ('token "s3cret"', 'There is no "="'),
+    ('export token="s3cret"', 'There is no "="'),
+    ('token: "s3cret"', 'An assignment is a variable name, "=" and a value'),
+    ('token == "s3cret"', 'An assignment is a variable name, "=" and a value'),
+    ("token = 's3cret'", 'Write text in double quotation marks (")'),
     ('tokens = ["s3cret", "b"', "A bracket is not closed"),
     ('tokens = {a = "s3cret"', "A bracket is not closed"),
-    ('tokens = ["s3cret" "b"]', "Between two items a comma is missing"),
+    ('tokens = ["s3cret" "b"]', "A comma is missing between two items"),
     ('token = ("s3cret"', "A parenthesis is not closed"),
     ("token =", "A value is missing"),
-    ('token = "s3cret",', "No comma follows an assignment"),
-    ('token = "s3cret" other = 1', "each variable has a line of its own"),
+    ('token = "s3cret",', "Remove the comma after the assignment"),
+    ('token = "s3cret" other = 1', "Write each variable on its own line"),
     ('token = "s3cret\\q"', "for a backslash"),
-    ("token = <<EOT\ns3cret", "its last line is NAME alone"),
-    ('variable "token" {\n  default = "s3cret"\n}', "holds no blocks"),
+    ("token = <<EOT\ns3cret", "its last line must be NAME alone"),
+    ('variable "token" {\n  default = "s3cret"\n}', "cannot contain blocks"),
 ]
 
 
@@ -57,9 +57,7 @@ def test_a_file_that_cannot_be_read_leaves_no_variable_missing(
     assert "s3cret" not in told
     Path("v.nfvars").write_text("token = word\n")
     assert run_command_line(["plan", "-var-file=v.nfvars"]) == 1
-    assert "A text stands between quotation marks" in " ".join(
-        capfd.readouterr().err.replace("│", "").split()
-    )
+    assert "Write text in quotation marks" in " ".join(capfd.readouterr().err.replace("│", "").split())
 
 
 # What Terraform 1.11 makes of a text from the command line: (declaration, text, value as JSON).

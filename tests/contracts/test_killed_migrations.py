@@ -108,7 +108,7 @@ class Moving:
     def told(self, where: Path) -> None:
         """The next command says what happened, or finds that all is done."""
         code, told = self.runner.run(where, "plan")
-        changed = "the backend of this configuration changed" in told
+        changed = "The backend of this configuration changed" in told
         assert code == 0 or changed or "Migration interrupted" in told, told
 
     def free(self, where: Path) -> tuple[int, str]:

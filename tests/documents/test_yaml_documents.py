@@ -88,7 +88,7 @@ def test_places() -> None:
     ("text", "line", "said"),
     [
         ("a: 1\nb: [\n", 3, "did not find expected node content"),
-        ("a: *nobody\n", 1, '"*nobody" stands for nothing'),
+        ("a: *nobody\n", 1, '"*nobody" is not defined'),
         ("a: !!python/object:os.system {}\n", 1, "is not supported"),
         ("a: .inf\n", 1, "is not finite"),
         ("a: 1e999\n", 1, "too large"),

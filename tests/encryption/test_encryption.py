@@ -266,7 +266,9 @@ def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.Captu
     assert run_command_line(["plan"]) == 1
     assert "Error: Encrypted state" in shown(capsys)
     assert run_command_line(["show", "p.plan"]) == 1
-    assert "is encrypted, and neither the configuration nor NF_ENCRYPTION says how" in shown(capsys)
+    assert "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings" in shown(
+        capsys
+    )
 
 
 def test_the_environment_says_it_without_the_configuration(

@@ -91,7 +91,7 @@ def test_what_no_form_says_is_no_json() -> None:
     class Odd(Struct, frozen=True):
         what: frozenset[str]
 
-    with pytest.raises(TypeError, match="no form says how frozenset"):
+    with pytest.raises(TypeError, match="no JSON form for frozenset"):
         RecordForm(Odd)(Odd(frozenset("a")))
 
 

@@ -89,10 +89,7 @@ MISTAKES = {
     '{"a" 1}': ("1:6-1:7", 'A colon (":") is expected after the property name "a".'),
     '{"a": tru}': (
         "1:7-1:10",
-        (
-            '"tru" is not a JSON value. The only words that may stand without quotation marks are true, '
-            "false and null."
-        ),
+        ('"tru" is not a JSON value. The only words without quotation marks are true, false and null.'),
     ),
     '{"a": 01}': (
         "1:7-1:8",
@@ -101,7 +98,7 @@ MISTAKES = {
     '{"a": "b\n"}': ("1:7-1:8", "This string has no closing quotation mark on its line."),
     "{'a': 1}": ("1:2-1:3", "A property name in double quotes is expected here."),
     '{"a": "\\q"}': ("1:8-1:10", '"\\q" is not a JSON escape sequence.'),
-    '{"a": 1} x': ("1:10-1:11", "Nothing may stand after the JSON value."),
+    '{"a": 1} x': ("1:10-1:11", "Unexpected text after the JSON value."),
     '{"a": [1': ("1:7-1:8", "This array is never closed."),
     '{"a": 1': ("1:1-1:2", "This object is never closed."),
     '{"a": 1e99999}': ("1:7-1:14", "This number is too long or too large."),

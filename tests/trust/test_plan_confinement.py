@@ -115,7 +115,7 @@ def test_the_operator_may_say_that_a_plan_is_free(tree: Path, told: Callable[...
     code, said = told("apply", "-input=false", "p")
     assert code == 1
     assert "-confine=false" in said
-    assert "which a confined run does not read" in " ".join(said.replace("│", "").split())
+    assert "A confined run cannot read" in " ".join(said.replace("│", "").split())
     assert not (tree / "state").exists()
     code, said = told("apply", "-input=false", "-confine=false", "p")
     assert code == 0

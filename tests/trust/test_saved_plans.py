@@ -307,10 +307,10 @@ def test_a_plan_of_another_version_is_applied_only_where_it_was_signed(
         signed_by_key(tmp_path)
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
-    assert "It was made by nexusform 0.0.1." in capsys.readouterr().err
+    assert "nexusform 0.0.1 created it." in capsys.readouterr().err
     assert not Path("state/nexusform.nfstate").exists()
     assert run_command_line(["apply", f"-verify=key:{tmp_path}/public.pem", "p.nfplan"]) == 0
-    assert "It was made by nexusform 0.0.1." in capsys.readouterr().out
+    assert "nexusform 0.0.1 created it." in capsys.readouterr().out
 
 
 def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,8 +40,8 @@ NAMES: Final = Limits.__struct_fields__
 # Names that cannot be set, with the reason.
 FIXED_LIMITS: Final[Mapping[str, str]] = {
     "nesting": (
-        '"nesting" cannot be set: YAML and JSON nest at most 512 levels, as deep as the calls of the '
-        "interpreter are sure to reach. Make the document flatter."
+        '"nesting" cannot be set: YAML and JSON nest at most 512 levels, the safe depth of the '
+        "interpreter. Make the document flatter."
     ),
 }
 
@@ -51,8 +51,8 @@ def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError
     `name` the limit.
     """
     detail = (
-        f"The configuration stands for more than {maximum:,} {subject}, the most that is planned. If that is "
-        f"meant, raise the limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
+        f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, raise the "
+        f"limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
     )
     return DiagnosticsError(build_error("plan-too-large", detail))
 

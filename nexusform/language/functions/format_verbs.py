@@ -340,7 +340,7 @@ FUNCTIONS: Final = (
             Example('format("Hello, %s!", "Ander")', '"Hello, Ander!"'),
             Example('format("%03d|%.2f|%x", 7, 2.5, 255)', '"007|2.50|ff"'),
         ),
-        build_any_parameter("args", "what the verbs show"),
+        build_any_parameter("args", "the values to format"),
     ),
     Function(
         "formatlist",

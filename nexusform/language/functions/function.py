@@ -168,7 +168,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
 
 _COMPOUND: Final = (tuple, dict)
 
-_REDACTED_MESSAGE: Final = "what is wrong is not told: it would show something of a sensitive argument"
+_REDACTED_MESSAGE: Final = "the reason is hidden because it may contain part of a sensitive argument"
 
 
 def redact_problem(problem: FunctionProblem, arguments: Sequence[Value]) -> FunctionProblem:

@@ -209,7 +209,7 @@ FUNCTIONS: Final = (
             Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'),
             Example('lookup({}, "c", "what?")', '"what?"'),
         ),
-        build_any_parameter("default", "what to give when the key is absent", allow_marked=True),
+        build_any_parameter("default", "the value for a missing key", allow_marked=True),
         may_be_null=True,
     ),
     Function(

@@ -51,12 +51,12 @@ _CHARACTERS = {
     "separate items in collection values.",
 }
 _CURLY_QUOTES_DETAIL = (
-    '"Curly quotes" are not valid here. They come in when text is copied from documents or discussions. '
-    'Write straight quotes instead: "...".'
+    '"Curly quotes" are not valid here. Text copied from documents often contains them. Write straight '
+    'quotes instead: "...".'
 )
 _BARE_SEQUENCE = (
-    'A sequence "${ ... }" stands within quotes only. Outside of them, write the expression alone, as in '
-    "value = var.name."
+    'A sequence "${ ... }" is valid only inside quotes. Elsewhere write the expression alone, as in value '
+    "= var.name."
 )
 CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 _FOREIGN_WORDS = {"and": "&&", "or": "||", "is": "=="}
@@ -65,8 +65,8 @@ _FOREIGN_SIGNS = {
     ("==", "="): ("===", 'Did you mean "=="?'),
     ("!=", "="): ("!==", 'Did you mean "!="?'),
     ("<", ">"): ("<>", 'Did you mean "!="?'),
-    ("?", "?"): ("??", "Use coalesce(a, b), which gives the first that is not null."),
-    ("+", "+"): ("++", "Values do not change; give the new value a name of its own."),
+    ("?", "?"): ("??", "Use coalesce(a, b); it returns the first value that is not null."),
+    ("+", "+"): ("++", "Values do not change; give the new value another name."),
 }
 _HEREDOC = re.compile(r"<<(-?)[ \t]*([\"']?)([^\W\d][\w-]*)\2([^\r\n]*)")
 
@@ -261,11 +261,11 @@ class TokenStream(Struct):
         """Describe the error in the first line of a heredoc."""
         opening = _HEREDOC.match(self.tokens.text, self.tokens.starts[index])
         if opening is None:
-            return 'Behind "<<" a heredoc needs the name of its closing marker, as in "<<EOT".'
+            return 'After "<<" write the closing marker of the heredoc, as in "<<EOT".'
         dash, _, marker, _ = opening.groups()
         return (
-            f"A heredoc begins with its marker alone, without blanks or quotes and with nothing behind it on "
-            f'the line: write "<<{dash}{marker}".'
+            "The marker of a heredoc has no blanks and no quotes, and ends its line: write "
+            f'"<<{dash}{marker}".'
         )
 
     def enter_level(self) -> None:
@@ -283,8 +283,8 @@ class TokenStream(Struct):
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",
-                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep, where each operator "
-                "of a chain is a level too. Split this one up, for example with local values.",
+                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep; each operator of a "
+                "chain is one level. Split the expression up, for example with local values.",
             )
 
 

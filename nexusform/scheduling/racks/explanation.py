@@ -362,7 +362,9 @@ def _apply_filters(
     candidates = exclude_last_resort(ledger, demand, passing)
     if len(candidates) < len(passing):
         rejections.append(
-            Rejection(demand.last_resort or "", _LAST_RESORT, "its present machine is tried last")
+            Rejection(
+                demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort"
+            )
         )
         fewer = len(passing) - len(candidates)
         filter_results.append(

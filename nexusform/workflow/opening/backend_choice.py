@@ -83,7 +83,7 @@ def choose_backend(
                 *problems,
                 build_error(
                     "unsupported-state-flag",
-                    f'This state is kept by the backend "{choice.kind}".',
+                    f'The state is in the backend "{choice.kind}". Remove -state.',
                 ),
             ]
         path = {"path": context.state_path}
@@ -102,9 +102,9 @@ def _check_migration(context: CommandContext) -> Diagnostic | None:
         return None
     return build_error(
         "migration-interrupted",
-        "`nexusform init -migrate-state` did not come to its end, so part of the state may be in either "
-        "backend. Run it again with the new backend in the configuration (the earlier one still holds all); "
-        "to use what the configuration says as it stands, run `nexusform init -reconfigure`.",
+        "`nexusform init -migrate-state` was interrupted, so either backend may have part of the state. "
+        "Run it again with the new backend in the configuration; the previous backend still has the whole "
+        "state. To use the configured backend without migration, run `nexusform init -reconfigure`.",
     )
 
 
@@ -120,10 +120,8 @@ def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | N
         return None
     return build_error(
         "unknown-recorded-backend",
-        f'"{choice_path}" is not what init wrote, so that nobody knows which backend was used here last: '
-        f"with "
-        "another one than now the state would seem to be gone. If the configuration says the right backend, "
-        "run `nexusform init`.",
+        f'"{choice_path}" is not readable, so the backend of the last run is unknown. With another backend '
+        "the state would appear empty. If the configuration has the right backend, run `nexusform init`.",
     )
 
 
@@ -150,9 +148,9 @@ def _check_default_backend(
     block = settings.backend if settings else None
     return build_error(
         "backend-changed",
-        f'The configuration says backend "{choice.kind}", `nexusform init` never ran here, and '
-        f"{default_backend.describe()} holds objects that would be made again. To take that state along, run "
-        "`nexusform init -migrate-state`; to use what the new place holds, run `nexusform init "
+        f'The configuration uses backend "{choice.kind}", but `nexusform init` never ran here, and '
+        f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run "
+        "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init "
         "-reconfigure`.",
         block.header_span if block else None,
     )
@@ -204,7 +202,7 @@ def read_configured_choice(
         values.update(evaluated)
         rejection = explain_rejected_settings(kind, values, context, from_flags)
         if rejection:
-            detail = f"{rejection} Give it by -backend-config=NAME=VALUE."
+            detail = f"{rejection} Set it with -backend-config=NAME=VALUE."
             problems.append(build_error("remote-address-not-allowed", detail, block.header_span))
     for name, text in from_flags.items():
         if name not in backend.schema.attributes:
@@ -276,11 +274,13 @@ def _build_missing_error(
     kind: str, names: Sequence[str], context: CommandContext, span: Span | None
 ) -> Diagnostic:
     name_list = " and ".join(f'"{name}"' for name in names)
-    detail = f'The backend "{kind}" needs {name_list}: give it in the block or by -backend-config=NAME=VALUE.'
+    detail = (
+        f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
+    )
     if not context.is_data_directory_trusted:
         detail += (
-            " A confined run does not believe what `init` left in the work tree: let NF_DATA_DIR name a "
-            f"directory outside of it.{context.confinement_note}"
+            " A confined run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a directory "
+            f"outside of it.{context.confinement_note}"
         )
     return build_error("missing-backend-setting", detail, span)
 
@@ -302,7 +302,7 @@ def open_choice(
         is_rejected = (
             isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
         )
-        remedy = " Give it by -backend-config=path=PATH." if is_rejected else ""
+        remedy = " Set it with -backend-config=path=PATH." if is_rejected else ""
         return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 
 
@@ -400,9 +400,8 @@ def _build_changed_error(change_text: str, settings: Settings | None) -> Diagnos
     block = settings.backend if settings else None
     return build_error(
         "backend-changed",
-        f"Since the last init the backend of this configuration changed ({change_text}). To take the state "
-        f"along, "
-        "run `nexusform init -migrate-state`; to use what the new place holds, run "
-        "`nexusform init -reconfigure`.",
+        f"The backend of this configuration changed since the last init ({change_text}). To migrate the "
+        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform "
+        "init -reconfigure`.",
         block.header_span if block else None,
     )

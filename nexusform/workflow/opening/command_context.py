@@ -43,11 +43,11 @@ class ConfinementSource(StrEnum):
 
 _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
     ConfinementSource.AUTOMATION: (
-        "NF_IN_AUTOMATION confines a run; -confine=false or NF_CONFINE=false lifts that"
+        "NF_IN_AUTOMATION confines a run; to disable this, use -confine=false or NF_CONFINE=false"
     ),
     ConfinementSource.PLAN: (
-        "a plan file is evaluated confined unless `apply -verify=key:FILE` knows its signature; "
-        "-confine=false or NF_CONFINE=false lifts that"
+        "a plan file is evaluated confined unless `apply -verify=key:FILE` verifies its signature; to "
+        "disable this, use -confine=false or NF_CONFINE=false"
     ),
 }
 
@@ -98,8 +98,8 @@ class CommandContext(Struct, frozen=True):
     def explain_rejection(self, subject: str) -> str:
         """Explain why a remote address of the configuration is not used."""
         return (
-            f"{subject} stands in the configuration, and -confine lets it name none but those that begin as "
-            f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE says.{self.confinement_note}"
+            f"{subject} is set in the configuration, and -confine does not allow it. Allow it with "
+            f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE.{self.confinement_note}"
         )
 
     @property
@@ -213,7 +213,9 @@ def _build_confinement(flag_value: str, environment: Mapping[str, str], director
     try:
         hidden_directory = Confinement(root).resolve_operator_path(data_directory)
     except OSError:
-        raise ValueError(f'-confine: "{data_directory}" leads out of "{root}". Remove that link.') from None
+        raise ValueError(
+            f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove the link.'
+        ) from None
     return Confinement(root, (os.path.realpath(hidden_directory),))
 
 

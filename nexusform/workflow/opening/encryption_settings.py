@@ -135,6 +135,6 @@ def build_encrypted_error(name: str) -> Diagnostic:
 
 def _format_missing_settings(name: str, block_name: str) -> str:
     return (
-        f"{name} is encrypted, and neither the configuration nor {VARIABLE} says how. Add the `encryption` "
-        f"block that it was written with, with a `{block_name}` block in it."
+        f"{name} is encrypted, but neither the configuration nor {VARIABLE} has encryption settings. Add "
+        f"the `encryption` block of the run that wrote it, with a `{block_name}` block."
     )

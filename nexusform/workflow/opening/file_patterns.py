@@ -70,7 +70,7 @@ def _find_files(root: Path, segments: list[_Segment], directories: DirectoryRead
             continue
         visited.add(entry)
         if len(visited) > DIRECTORY_CAP:
-            raise FileProblem(f'More than {DIRECTORY_CAP} directories stand below "{root}".')
+            raise FileProblem(f'"{root}" has more than {DIRECTORY_CAP} directories below it.')
         directory, position = entry
         segment = segments[position]
         is_last = position + 1 == len(segments)
@@ -132,7 +132,7 @@ def _expand_braces(pattern: str) -> list[str]:
         else:
             pending += parts
         if len(expanded) + len(pending) > _ALTERNATIVES_CAP:
-            raise FileProblem(f'The braces of "{pattern}" stand for more than {_ALTERNATIVES_CAP} patterns.')
+            raise FileProblem(f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.')
     return expanded
 
 

@@ -48,12 +48,12 @@ def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recor
     names = sorted({str(o.intent.address) for o in open_intents})
     name_list = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     consequence = (
-        "the state says what stands now."
+        "the state has their current values."
         if is_recorded
-        else "this run starts from what stands now; the next apply records it."
+        else "this run uses their current values; the next apply records them."
     )
     return build_warning(
         "apply-interrupted",
-        f"It ended while these were being changed: {name_list}. They were looked up at their provider, and "
-        f"{consequence}",
+        f"It was interrupted while it changed these objects: {name_list}. nexusform read them from their "
+        f"provider, and {consequence}",
     )

@@ -167,16 +167,16 @@ def _evaluate_settings(
 
 def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diagnostic:
     detail = (
-        f'"{format_path(path)}" is sensitive, and what a provider answers is shown as an attribute of its '
-        "object. Answer with a value that may be seen; nonsensitive() says that one may."
+        f'"{format_path(path)}" is sensitive, but an answer of a provider becomes a visible attribute. Use '
+        "a value that is not secret, or mark it with nonsensitive()."
     )
     return build_error("invalid-provider-configuration", detail, span, block=_format_header(block))
 
 
 def _build_unknown_error(block: ProviderBlock, names: Sequence[str], span: Span) -> Diagnostic:
     detail = (
-        "The settings of a provider must be known before anything is planned; "
-        f"{', '.join(names)} depends on something that is decided later. Use variables, locals and literals."
+        f"Provider settings must be known before the plan; {', '.join(names)} is known only later. Use "
+        "variables, locals and literals."
     )
     return build_error("provider-configuration-unknown", detail, span, block=_format_header(block))
 
@@ -255,9 +255,9 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
         if not is_existing:
             continue
         detail = (
-            f"{change.id} stands on the site already, and this plan would make its VMs anew. Take it over "
-            f'as it stands, by a block import {{ to = {change.address}, id = "{change.id}" }} with each '
-            "argument on a line of its own, and without an agent_pool block of that name in the cluster."
+            f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: "
+            f'write a block import {{ to = {change.address}, id = "{change.id}" }} with one argument per '
+            "line, and remove the agent_pool block of that name from the cluster."
         )
         problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
     return problems

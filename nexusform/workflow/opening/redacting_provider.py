@@ -25,8 +25,8 @@ from nexusform.interfaces.plugins import (
 )
 
 HIDDEN_MESSAGE: Final = (
-    "What the provider says is not shown: a setting of it is sensitive, and the words may hold it. "
-    "nonsensitive() shows them while you look."
+    "The message of the provider is hidden because a setting of it is sensitive. To see the message, use "
+    "nonsensitive()."
 )
 
 

@@ -98,9 +98,9 @@ def _convert_diagnostic(diagnostic: Diagnostic, query: StateQuery) -> Problem:
     detail = diagnostic.detail
     if diagnostic.id == "encrypted-state":
         detail = (
-            "Encrypted state, and nothing says how this block may open it. Add to the `encryption` "
-            "block `remote_state_data_sources`, with a `default` or a "
-            f'`remote_state_data_source "{query.reader}"` that names the method it was written with.'
+            "The state is encrypted, and this block has no decryption method. Add "
+            "`remote_state_data_sources` to the `encryption` block. It needs a `default`, or a "
+            f'`remote_state_data_source "{query.reader}"` that names the method.'
         )
     return Problem((), diagnostic.id, detail, diagnostic.severity)
 
@@ -109,8 +109,8 @@ def _build_missing_problem(backend: StateBackend, query: StateQuery) -> Problem:
     return Problem(
         (),
         "missing-remote-state",
-        f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its configuration '
-        "first, or mend backend, config or workspace of this block.",
+        f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its '
+        "configuration first, or correct backend, config or workspace of this block.",
     )
 
 

@@ -59,7 +59,7 @@ def _convert_errors(path: str, max_bytes: int, hint: str) -> Iterator[None]:
     except NotRegular:
         raise FileProblem(f'"{path}" is not a regular file.') from None
     except TooLarge:
-        detail = f'"{path}" is larger than {max_bytes} bytes, the most that is read. {hint}'
+        detail = f'"{path}" is larger than {max_bytes} bytes, the limit for files. {hint}'
         raise FileProblem(detail.rstrip()) from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
@@ -82,8 +82,8 @@ class RealFiles:
         remaining = (self._budget_mib << 20) - self._read_bytes
         if remaining <= 0:
             detail = (
-                f'"{path}" is not read: {self._budget_mib:,} MiB of files were read already, the most of one '
-                f"run. If that is meant, raise the limit: -limit=read_mib=N or {VARIABLE_PREFIX}READ_MIB=N."
+                f'"{path}" is not read: this run already read {self._budget_mib:,} MiB of files, the '
+                f"limit. To read more, raise the limit: -limit=read_mib=N or {VARIABLE_PREFIX}READ_MIB=N."
             )
             raise DiagnosticsError(build_error("read-budget", detail))
         content = read_file(path, SIZE_CAP, self._confinement)
@@ -99,7 +99,7 @@ class RealFiles:
         except OutsideConfinement as problem:
             raise _create_outside_error(path, problem) from None
         except (OSError, ValueError) as problem:
-            raise FileProblem(f'"{path}" cannot be looked at: {problem}.') from None
+            raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
             raise FileProblem(f'"{path}" is {kind}, not a file.')
@@ -134,7 +134,7 @@ class RealFiles:
         try:
             return str(Path(path).expanduser()) if path.startswith("~") else path
         except RuntimeError:
-            raise FileProblem(f'"{path}" names the home directory of somebody unknown.') from None
+            raise FileProblem(f'"{path}" is the home directory of an unknown user.') from None
 
     def is_directory(self, path: Path) -> bool:
         """Return whether a directory exists within the confinement."""
@@ -258,7 +258,7 @@ def explain_unwritable(path: str) -> str:
     if not folder.is_dir():
         return f'"{path}" cannot be written: there is no directory "{folder}".'
     if not _is_stream(target) and not os.access(folder, os.W_OK):
-        return f'"{path}" cannot be written: nothing can be made in the directory "{folder}".'
+        return f'"{path}" cannot be written: no write permission in the directory "{folder}".'
     return ""
 
 

@@ -133,17 +133,12 @@ def _build_plan_records(run: Run, plan: Plan, opening: Sequence[Record], plan_di
 
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
-    target_note = "; -target and -exclude left the rest out" if plan.targets or plan.excludes else ""
-    step_text = (
-        format_count(remaining.remaining_steps, "step")
-        if remaining.remaining_steps
-        else "nothing but its end"
-    )
+    target_note = "; -target and -exclude skipped the rest" if plan.targets or plan.excludes else ""
+    step_text = format_count(remaining.remaining_steps, "step") if remaining.remaining_steps else "no step"
     return build_warning(
         "replanned-steps",
-        f"An earlier apply (serial {remaining.serial}) left {step_text} undone. This plan was made "
-        "of what stands since and took the place of that one: what of it was still to do is among the steps "
-        f"of this plan{target_note}.",
+        f"An earlier apply (serial {remaining.serial}) left {step_text} unfinished. This plan replaces it: "
+        f"it starts from the current state and includes the remaining changes{target_note}.",
     )
 
 
@@ -217,10 +212,9 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
     return [
         build_warning(
             "wrong-certain-predictions",
-            f"{format_first(wrong_predictions, _MAX_LISTED, separator='; ')}. What decides there does not "
-            f"follow the rule "
-            "by which this plan was made, or something else has changed in between: look at what stands "
-            "before you rely on the next plan. The state has what was seen; nothing is marked for "
+            f"{format_first(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler follows "
+            "another rule than this plan assumes, or something else changed in between. Check the site "
+            "before you rely on the next plan. The state has the observed values; nothing is marked for "
             "replacement.",
         )
     ]
@@ -249,9 +243,8 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     return [
         build_error(
             "unfinished-apply",
-            f"{cause}{skipped_text}. What was done is saved. `nexusform apply -resume` does the rest as it "
-            f"was "
-            "planned; a new plan starts from what stands.",
+            f"{cause}{skipped_text}. Completed steps are saved. To continue as planned, run `nexusform "
+            "apply -resume`; a new plan starts from the current state.",
         )
     ]
 
@@ -268,9 +261,8 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
     )
     return build_error(
         "apply-waiting",
-        f"{format_count(waiting, 'step')} {select_form(waiting, 'waits', 'wait')}{other_text}; it is said "
-        f"above for "
-        "what. What was done is saved. `nexusform apply -resume` goes on from here.",
+        f"{format_count(waiting, 'step')} {select_form(waiting, 'waits', 'wait')}{other_text}; the reasons "
+        "are above. Completed steps are saved. To continue, run `nexusform apply -resume`.",
     )
 
 
@@ -278,10 +270,9 @@ def _describe_manual_steps(count: int, skipped_text: str) -> str:
     """Describe steps to be done manually; repeating them has no effect before that."""
     steps = f"{format_count(count, 'step')} {select_form(count, 'waits', 'wait')}"
     return (
-        f"{steps} for a site to which nexusform sends nothing{skipped_text}. Make the changes there, as told "
-        f"above "
-        "for each, let the site be read anew (capture the export again), and run `nexusform apply`: a new "
-        "plan takes over what it finds done."
+        f"{steps} for a site that nexusform cannot change{skipped_text}. Make the changes listed above on "
+        "the site, capture the export again, and run `nexusform apply`. The new plan includes the changes "
+        "that it finds."
     )
 
 
@@ -337,7 +328,7 @@ def _build_check(check: CheckResult) -> dict[str, Any]:
 def _build_journal_error(message: str) -> Diagnostic:
     return build_error(
         "unwritable-journal",
-        f"{message} Steps that were running have ended; no further one was started.",
+        f"{message} Running steps have ended; no further step was started.",
     )
 
 
@@ -357,7 +348,7 @@ def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -
     except BackendProblem as problem:
         if not recorder.has_written:
             # No step starts before its intent is written, so this state must not be pushed.
-            detail = f"{problem} Nothing was done, and the plan still applies."
+            detail = f"{problem} No changes were made; the plan can still be applied."
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
     return []
@@ -388,19 +379,20 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
         if isinstance(run.project.backend, EncryptedStorage):
             document = run.project.backend.encrypt_document(document)
     except BackendProblem as problem:
-        return build_error("state-save-failed", f"{message} It could not be encrypted either: {problem}")
+        return build_error(
+            "state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_output(str(path), document, private=True)
     except OSError as problem:
         return build_error(
             "state-save-failed",
-            f"{message} It could not be written to {path} either ({problem.strerror}). The journal holds "
-            f"what "
-            "was recorded before; run `nexusform apply -resume` once the backend works again.",
+            f"{message} Writing it to {path} failed too ({problem.strerror}). The journal has all earlier "
+            "records. When the backend works again, run `nexusform apply -resume`.",
         )
     if context.rescue_path:
-        resume_note = "-resume puts it there once the backend works again."
+        resume_note = "When the backend works again, run apply -resume to save it there."
         return build_error("state-save-failed", f"{message} It was written to {path} instead. {resume_note}")
     return build_error(
         "state-save-failed",

@@ -35,7 +35,7 @@ def export_plan(context: CommandContext, path: str, format_name: str) -> ExportR
         return ExportResult(diagnostics=tuple(problems))
     plan = saved.plan
     if plan.errored:
-        detail = f"The plan in {path} has errors, so it says of no VM where it goes. Plan again."
+        detail = f"The plan in {path} has errors and no placements. Plan again."
         return ExportResult(diagnostics=(*problems, build_error("plan-not-exported", detail)))
     text, export_diagnostics = _WRITERS[format_name](plan)
     return ExportResult(text, (*problems, *export_diagnostics))

@@ -68,5 +68,5 @@ def verify_signature(
         key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
         check_signature(signature, signed_digest, key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
-        return [build_error("saved-plan-not-verified", f"{problem} Nothing was done.")]
+        return [build_error("saved-plan-not-verified", f"{problem} No changes were made.")]
     return []

@@ -96,7 +96,7 @@ def render_dot_svg(dot: str) -> str:
     """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError."""
     program = shutil.which("dot")
     if program is None:
-        raise OSError("graphviz is not installed: there is no program dot in the PATH")
+        raise OSError("graphviz is not installed: the program dot is not in the PATH")
     try:
         result = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
             [program, "-Tsvg"],

@@ -37,9 +37,7 @@ from nexusform.workflow.opening.project import OpenResult, create_project, open_
 from nexusform.workflow.opening.system_io import open_file, read_file, write_output
 from nexusform.workflow.runs.run import Run
 
-_LIMIT_HINT: Final = (
-    "If it is meant to be so large, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
-)
+_LIMIT_HINT: Final = "To allow a larger file, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MAX_NAMES = 5
 _UNSET_VARIABLE = "no-value-for-required-variable"
 
@@ -64,7 +62,7 @@ def save_plan(
     except FileProblem as problem:
         return [build_error("plan-save-failed", str(problem))]
     if len(document) > project.context.get_max_file_size():
-        detail = f"It has {len(document)} bytes, more than any command would read. {_LIMIT_HINT}"
+        detail = f"It has {len(document)} bytes, more than commands read. {_LIMIT_HINT}"
         return [build_error("plan-save-failed", detail)]
     document, problems = encrypt_plan(document, configuration, project.context)
     if has_errors(problems):
@@ -285,8 +283,8 @@ def check_variables(context: CommandContext, configuration: Configuration, plan:
             errors.append(
                 build_error(
                     "saved-plan-variables-mismatch",
-                    f'The variable "{name}" has another value now ({origin.text}) than in the saved plan, '
-                    "which is applied as it was reviewed. Leave the variable out, or plan again.",
+                    f'The variable "{name}" has another value ({origin.text}) than in the saved plan. A '
+                    "saved plan is applied as reviewed. Remove the variable, or plan again.",
                 )
             )
     return errors

@@ -83,7 +83,7 @@ def _select_instances(
     if not addresses:
         suggestion = suggest_name(target, [str(a) for a in state.instances])
         problems.append(
-            build_error("no-such-state-resource", f"The state holds nothing at {target}.{suggestion}")
+            build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}")
         )
     instances = {address: state.instances[address] for address in addresses}
     return ShowTarget(tuple(problems), sources, state=state, instances=instances)

@@ -40,7 +40,7 @@ class RemainingSteps(Struct, frozen=True):
     def summary(self) -> str:
         """A clause such as `3 steps of it are left`, without a full stop."""
         if not self.step_count:
-            return "All its steps were done, and its end was not recorded any more"
+            return "All its steps are complete, but its end is not recorded"
         return (
             f"{format_count(self.step_count, 'step')} of it {select_form(self.step_count, 'is', 'are')} left"
         )
@@ -78,11 +78,9 @@ def _build_state_changed_error(
 ) -> Diagnostic:
     return build_error(
         "state-changed-since-apply",
-        f"An earlier apply was not ended. {remaining_steps.summary}. It left the state at serial "
-        f"{expected_serial}, and it has "
-        f"serial {current_serial} now, so what is left may not be right any more. `nexusform apply -discard` "
-        f"drops it; "
-        "then plan again.",
+        f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
+        f"{expected_serial}, but the serial is now {current_serial}, so these steps may be outdated. Drop "
+        "them with `nexusform apply -discard`, then plan again.",
     )
 
 
@@ -97,14 +95,14 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
     pronoun = select_form(remaining_steps.step_count, "it", "them")
     effect = (
-        f"does {pronoun} as planned, `nexusform apply -discard` drops {pronoun}"
+        f"does {pronoun} as planned; `nexusform apply -discard` drops {pronoun}"
         if remaining_steps.step_count
         else "records it"
     )
     return build_warning(
         "apply-interrupted",
-        f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan is made of what stands "
-        f"now.",
+        f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts from the current "
+        "state.",
     )
 
 
@@ -118,16 +116,15 @@ def check_same_inputs(run: Run, remaining_steps: RemainingSteps) -> list[Diagnos
     texts = {name: source.text for name, source in project.configuration.files.items()}
     reason = ""
     if texts != dict(remaining_steps.saved_plan.configuration_files):
-        reason = "The configuration is another one since."
+        reason = "The configuration changed since."
     elif has_errors(check_variables(project.context, project.configuration, remaining_steps.plan)):
-        reason = "The variables are others since."
+        reason = "The variables changed since."
     if not reason:
         return []
     return [
         build_error(
             "apply-interrupted",
-            f"{remaining_steps.summary}. {reason} `nexusform apply -resume` ends what was begun, as it was "
-            f"planned; "
+            f"{remaining_steps.summary}. {reason} `nexusform apply -resume` finishes it as planned; "
             "`nexusform apply -discard` drops it.",
         )
     ]
@@ -149,7 +146,7 @@ def open_remaining_steps(
     remaining_steps, new_problems = find_remaining_steps(stored, context)
     if remaining_steps is None and not new_problems:
         new_problems = [
-            build_error("nothing-to-resume", "No apply left anything to do. Plan and apply as usual.")
+            build_error("nothing-to-resume", "There is no unfinished apply. Plan and apply as usual.")
         ]
     return remaining_steps, backend, [*problems, *new_problems]
 

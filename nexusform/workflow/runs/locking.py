@@ -23,8 +23,7 @@ from nexusform.workflow.opening.project import find_backend
 
 NOTICE_DELAY: Final = 0.4  # seconds of waiting before a notice
 _NOT_LOCKED: Final = (
-    "-lock=false: another run may change the state while this one works; when both write it, what one of "
-    "them did is lost."
+    "-lock=false: another run may change the state at the same time; if both write it, changes are lost."
 )
 _FIRST_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 16.0
@@ -174,10 +173,8 @@ def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> D
     wait_text = f" after waiting {timeout:g} s" if timeout else ""
     return build_error(
         "state-lock-error",
-        f"Somebody else holds the lock of the state{wait_text}, and nothing was changed. Wait for that run "
-        f"to "
-        f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, "
-        f"{remedy}.{holder_text}",
+        f"Another process holds the state lock{wait_text}. No changes were made. Wait for that run to end, "
+        f"or retry with -lock-timeout=60s. If that run is dead, {remedy}.{holder_text}",
     )
 
 

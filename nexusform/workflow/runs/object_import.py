@@ -185,12 +185,12 @@ def _find_object(
 
 def _build_missing_error(target: ImportTarget, provider: str, *, observes: bool) -> Diagnostic:
     detail = (
-        f'While importing {target.address}, the provider "{provider}" knows no object of type '
-        f'{target.address.type} with the id "{target.id}", or more than one. Only objects that exist can be '
-        "imported; check the id."
+        f'While importing {target.address}, the provider "{provider}" found no single object of type '
+        f'{target.address.type} with the id "{target.id}". Check the id: only existing objects can be '
+        "imported."
     )
     if not observes:
-        detail += ' This provider looks at no site: give it one, for example reality = "FILE".'
+        detail += ' This provider reads no site: set one, for example reality = "FILE".'
     return build_error("cannot-import-non-existent-remote-object", detail, target.span, block="import")
 
 
@@ -200,9 +200,7 @@ def _build_missing_error(target: ImportTarget, provider: str, *, observes: bool)
 def check_generated_path(path: str) -> Diagnostic | None:
     """Return an error if the configuration cannot be written to a path."""
     if os.path.lexists(path):
-        detail = (
-            f'"{path}" exists already. Name a file that does not, so that nothing of yours is overwritten.'
-        )
+        detail = f'"{path}" already exists. Choose another file.'
         return build_error("generated-file-exists", detail)
     return None
 
@@ -218,9 +216,8 @@ def add_generated_configuration(
     extra_sources: tuple[SourceFile, ...] = ()
     if not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
-            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} files of the "
-            f"root module's "
-            "directory only: move it there before the next plan."
+            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} files only "
+            "from the directory of the root module. Move the file there before the next plan."
         )
         problems.append(build_warning("generated-configuration-exists", detail))
         extra_sources = (SourceFile(path, text),)
@@ -374,8 +371,8 @@ def import_object(
     state = request.state
     if address in state.instances:
         detail = (
-            f"The state holds an object at {address} already. Import to another address, or let go of that "
-            f"one first with `nexusform state rm {shlex.quote(str(address))}`."
+            f"The state already has an object at {address}. Import to another address, or remove that "
+            f"object from the state first: `nexusform state rm {shlex.quote(str(address))}`."
         )
         return [build_error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)

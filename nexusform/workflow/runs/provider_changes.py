@@ -83,12 +83,10 @@ def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:
     sentences = []
     if changes.imports:
         sentences.append(
-            f"Taken over as they stand: {format_first([*map(str, changes.imports)], _MAX_NAMES)}."
+            f"Imported without changes: {format_first([*map(str, changes.imports)], _MAX_NAMES)}."
         )
     if changes.missing:
-        sentences.append(
-            f"Not there, so they are made: {format_first([*map(str, changes.missing)], _MAX_NAMES)}."
-        )
+        sentences.append(f"Missing, to be created: {format_first([*map(str, changes.missing)], _MAX_NAMES)}.")
     if sentences:
-        detail = f"Objects that were simulated have a provider that acts now. {' '.join(sentences)}"
+        detail = f"Simulated objects now have a real provider. {' '.join(sentences)}"
         yield build_diagnostic(Severity.WARNING, PROVIDER_CHANGED, detail)

@@ -141,7 +141,7 @@ def create_flaw_check(
     for item in errors:
         addresses = _find_blocks(item, blocks, known_addresses)
         if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
-            return partial(_return_flaw, f"the plan is in error ({item.summary})")
+            return partial(_return_flaw, f"the plan has an error ({item.summary})")
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = {}
     for block, dependency in result.edges:
@@ -162,12 +162,12 @@ def _find_flaw(
 ) -> str:
     address = str(change.address.config_address)
     if address in blocks_with_errors:
-        return "it is in error"
+        return "it has an error"
     for dependency in sorted(
         find_reachable(dependencies.get(address, ()), lambda block: dependencies.get(block, ()))
     ):
         if dependency in blocks_with_errors:
-            return f"it hangs on {dependency}, which is in error"
+            return f"it depends on {dependency}, which has an error"
     return ""
 
 

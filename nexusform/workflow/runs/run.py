@@ -392,8 +392,8 @@ def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
     return [
         build_warning(
             "local-only-state",
-            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. A CI job's files are "
-            "gone with the job: the next one would plan everything anew. Keep the state in a backend that "
-            'all jobs reach, for example `backend "azurerm"`.',
+            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. The files of a CI "
+            "job are deleted after the job, so the next job would re-create everything. Use a shared "
+            'backend, for example `backend "azurerm"`.',
         )
     ]

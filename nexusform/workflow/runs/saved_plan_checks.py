@@ -92,7 +92,7 @@ def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> Check
 def _compare_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
     differing_parts = list_different_parts(plan, new_plan)
     if differing_parts:
-        return _reject_plan(f"Its {format_list(differing_parts)} are not those that planning gives.")
+        return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
     return CheckedPlan(plan)
 
 
@@ -100,7 +100,7 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     """Explain why a plan cannot be reproduced, or return ""."""
     plan = saved.plan
     if plan.nexusform_version != nexusform.__version__:
-        return f"It was made by nexusform {plan.nexusform_version}."
+        return f"nexusform {plan.nexusform_version} created it."
     changed_files = _list_changed_files(plan.basis.files, run.project.files)
     return f"It was made of another {format_first(changed_files, _MAX_NAMES)}." if changed_files else ""
 
@@ -125,24 +125,24 @@ def _is_readable(path: str, files: Files) -> bool:
 def _build_unverified_warning(reason: str) -> Diagnostic:
     return build_warning(
         "unverified-saved-plan",
-        f"{reason} What it shows could not be compared with what planning gives; it is applied because its "
-        "signature was verified.",
+        f"{reason} Its content could not be compared with a new plan. It is applied because its signature "
+        "was verified.",
     )
 
 
 def _build_unreproducible_error(reason: str) -> Diagnostic:
     return build_error(
         "saved-plan-not-reproducible",
-        f"{reason} So nobody can tell here whether it means what it shows. Nothing was done. Plan again; or, "
-        "where it was signed, apply it with -verify=key:FILE.",
+        f"{reason} The plan cannot be verified here. No changes were made. Plan again, or apply a signed "
+        "plan with -verify=key:FILE.",
     )
 
 
 def _reject_plan(problem: str) -> CheckedPlan:
     rejection = build_error(
         "saved-plan-contents-mismatch",
-        f"{problem} What a plan shows follows from its configuration and the state; somebody changed this "
-        "one. Plan again and review the new plan.",
+        f"{problem} A plan follows from its configuration and the state, so this file was modified. Plan "
+        "again and review the new plan.",
     )
     return CheckedPlan(None, (rejection,))
 
@@ -152,26 +152,25 @@ def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     plan, state = saved.plan, run.stored.state
     if plan.errored:
         return build_error(
-            "errored-saved-plan", "A plan with errors cannot be applied. Mend them and plan again."
+            "errored-saved-plan", "A plan with errors cannot be applied. Fix the errors and plan again."
         )
     limits = list_broken_limits(plan)
     if limits:
         return build_error(
             "saved-plan-guard-rail",
-            f"When it was made, it broke {format_list(limits)}. Nothing was done. If that is meant, plan "
-            f"again "
-            "with a limit that allows it.",
+            f"The plan exceeds {format_list(limits)}. No changes were made. To allow this, plan again with "
+            "a higher limit.",
         )
     if plan.workspace != run.project.workspace:
         return build_error(
             "saved-plan-workspace-mismatch",
-            f'It was made for the workspace "{plan.workspace}", and "{run.project.workspace}" is selected.',
+            f'The plan is for the workspace "{plan.workspace}", but "{run.project.workspace}" is selected.',
         )
     if saved.digest in state.applied_plans:
         return build_error(
             "saved-plan-already-applied",
-            "The state says that this very plan was applied. If that apply did not come to its end, "
-            "`nexusform apply -resume` does what it left to do; otherwise plan again.",
+            "The state has already applied this plan. If that apply was interrupted, continue it with "
+            "`nexusform apply -resume`; otherwise plan again.",
         )
     if plan.lineage != state.lineage:
         return build_error(
@@ -196,12 +195,12 @@ def _compare_stale_plan(run: Run, plan: Plan) -> CheckedPlan:
     differences = _describe_differences(plan, new_plan)
     if differences:
         return CheckedPlan(
-            None, (_build_stale_error(run, plan, f"Planning again gives other changes: {differences}"),)
+            None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),)
         )
     serial_warning = build_warning(
         "state-changed-since-plan",
-        f"The plan was made on serial {plan.serial}, and the state has serial {run.stored.state.serial} now. "
-        "Planning again gives the identical changes, so they are applied.",
+        f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
+        "plan has the same changes, so they are applied.",
     )
     return CheckedPlan(new_plan, (serial_warning,))
 
@@ -234,9 +233,8 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
         return None
     return build_error(
         "saved-plan-outside-confinement",
-        f"It was made of {format_first(names, _MAX_NAMES)}, which a confined run does not read, so that "
-        f"nobody "
-        f"can tell whether it is another now. Nothing was done.{context.confinement_note}",
+        f"A confined run cannot read {format_first(names, _MAX_NAMES)}, an input of the plan, to check it "
+        f"for changes. No changes were made.{context.confinement_note}",
     )
 
 
@@ -307,7 +305,7 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
         find_commit(context.directory, context.environment, context.directory_confinement),
     )
     commits = (
-        f" The plan was made at commit {commit[:12]}, and here is {current_commit[:12]}."
+        f" The plan is for commit {commit[:12]}, and the current commit is {current_commit[:12]}."
         if commit and current_commit
         else ""
     )
@@ -315,9 +313,8 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     return [
         build_warning(
             "configuration-changed-since-plan",
-            f"{', '.join(names[:_MAX_NAMES])}{further_note}: another content than the plan was made "
-            f"of.{commits} "
-            "The plan is applied as it was reviewed; plan again to see what the configuration says now.",
+            f"{', '.join(names[:_MAX_NAMES])}{further_note} changed since the plan.{commits} The plan is "
+            "applied as reviewed. To use the current configuration, plan again.",
         )
     ]
 
@@ -325,27 +322,25 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
 def _build_changed_input_warning(name: str) -> Diagnostic:
     return build_warning(
         "plan-inputs-changed",
-        f"Since the plan was made {name} changed. Planning again gives the identical changes, so they are "
-        "applied.",
+        f"{name} changed since the plan. A new plan has the same changes, so they are applied.",
     )
 
 
 def _build_different_plan_error(changed_inputs: Sequence[str], differences: str) -> Diagnostic:
     reason = (
-        f"Since the plan was made {' and '.join(changed_inputs)} changed, and planning"
+        f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan"
         if changed_inputs
         else "Planning"
     )
     return build_error(
         "saved-plan-outdated",
-        f"{reason} again gives something else: {differences} Nothing was done. Plan again and review the new "
-        f"plan.",
+        f"{reason} differs: {differences} No changes were made. Plan again and review the new plan.",
     )
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
     return build_error(
         "stale-saved-plan",
-        f"The plan was made on serial {plan.serial} of the state, which has serial "
-        f"{run.stored.state.serial} now. {reason} Plan again and review the new plan.",
+        f"The plan is for serial {plan.serial} of the state, which now has serial "
+        f"{run.stored.state.serial}. {reason} Plan again and review the new plan.",
     )

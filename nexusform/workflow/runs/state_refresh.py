@@ -86,7 +86,7 @@ def _read_objects(
         mismatches = validate_attributes(schema, answer.attributes) if schema is not None else []
         if mismatches:
             raise ProviderProblem(
-                f"What provider {provider.name} answered for {address} is not what a {address.type} is: "
+                f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
         private = _merge_notes(recorded.private, answer.note)

@@ -29,9 +29,8 @@ def limit_time(seconds: int) -> Iterator[None]:
     failure = DiagnosticsError(
         build_error(
             "time-budget",
-            f"Planning took more than {format_count(seconds, 'second')}, the most of a confined run, and "
-            f"ended."
-            f" If that is meant, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
+            f"Planning exceeded the limit of a confined run: {format_count(seconds, 'second')}. To allow "
+            f"more, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
         )
     )
     is_main_thread = threading.current_thread() is threading.main_thread()

@@ -231,8 +231,8 @@ def _build_unfinished_error(stored: StoredState) -> Diagnostic:
     names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
     return build_error(
         "apply-interrupted",
-        f"It ended while these were being changed: {names}. What became of them is looked up by "
-        "`nexusform apply -refresh-only`; run that first.",
+        f"It was interrupted while it changed these objects: {names}. Run `nexusform apply -refresh-only` "
+        "first to read their current values.",
     )
 
 
@@ -283,7 +283,7 @@ def create_remove_change(
             return None, [
                 build_error(
                     "no-matching-objects-found",
-                    "`nexusform state list` shows the addresses of what the state holds.",
+                    "`nexusform state list` shows all addresses of the state.",
                 )
             ]
         removed_addresses.extend(addresses)
@@ -307,7 +307,7 @@ def _release_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tup
             suggestion = suggest_name(
                 f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in forgotten_vms]
             )
-            detail = f"{pattern} remembers no forgotten VM of the name {name}.{suggestion}"
+            detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:
             state = release_forgotten_vm(state, address, name) or state
@@ -360,7 +360,7 @@ def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: boo
 def _build_missing_result(
     state: State, pattern: AddressPattern, *, allow_missing: bool
 ) -> tuple[State | None, list[Diagnostic]]:
-    detail = f"The state holds no object at {pattern}. `nexusform state list` shows what it holds."
+    detail = f"The state has no object at {pattern}. `nexusform state list` shows all addresses."
     if allow_missing:
         return state, [build_warning("no-such-resource-instance", detail)]
     return None, [build_error("no-such-resource-instance", detail)]
@@ -386,17 +386,17 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
     """Return an error if a state must not replace the current one."""
     if not has_content(state):
         return None
-    remedy = "Nothing was written. With -force it replaces the current state all the same."
+    remedy = "No changes were made. To replace the current state anyway, use -force."
     if state.lineage and pushed.lineage != state.lineage:
         return build_error(
             "unrelated-state",
-            f'{name} has the lineage "{pushed.lineage}", the current state "{state.lineage}": they are of '
-            f"different histories. {remedy}",
+            f'{name} has the lineage "{pushed.lineage}", but the current state has "{state.lineage}": they '
+            f"are different states. {remedy}",
         )
     if pushed.serial < state.serial:
         return build_error(
             "development-state",
-            f"{name} has the serial {pushed.serial}, the current state {state.serial}. {remedy}",
+            f"{name} has the serial {pushed.serial}, but the current state has {state.serial}. {remedy}",
         )
     if pushed.serial == state.serial and pushed != state:
         return build_error(
@@ -456,14 +456,14 @@ def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
     line_text = "\n".join(lines)
     return build_warning(
         "provider-drift",
-        f"What the providers see is not what the state says:\n{line_text}\n"
-        "`nexusform plan` shows the values; `nexusform apply -refresh-only` takes them over.",
+        f"The site differs from the state:\n{line_text}\n`nexusform plan` shows the values; `nexusform "
+        "apply -refresh-only` updates the state.",
     )
 
 
 def _format_drift(drift: Drift) -> str:
     if drift.after is None:
-        return f"{drift.address} is gone"
+        return f"{drift.address} no longer exists"
     before, after = drift.before, drift.after
     names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     return f"{drift.address}: {', '.join(names)}"

@@ -51,7 +51,7 @@ def read_history(context: CommandContext) -> History:
 def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
     """Return the versions before the current one, newest first, if the backend has a history."""
     if not isinstance(backend, VersionedBackend):
-        detail = f"{backend.describe()} keeps no earlier versions that nexusform could list."
+        detail = f"{backend.describe()} has no version history."
         return [], [build_warning("no-state-history", detail)]
     versions: list[Version] = []
     diagnostics: list[Diagnostic] = []
@@ -80,7 +80,7 @@ def create_rollback_change(
     if version is None:
         serials = ", ".join(str(candidate.serial) for candidate in history.versions) or "none"
         problem = build_error(
-            "no-such-version", f"No version with serial {serial} is kept. Kept are: {serials}."
+            "no-such-version", f"There is no version with serial {serial}. Available: {serials}."
         )
         return None, [*history.diagnostics, problem], history.sources
 

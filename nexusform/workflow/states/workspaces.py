@@ -78,7 +78,7 @@ def create_workspace(
         return existing
     if name in existing.names:
         problem = build_error(
-            "workspace-exists", f'There is a workspace "{name}" already; select it instead.'
+            "workspace-exists", f'The workspace "{name}" already exists. Select it instead.'
         )
         return replace(existing, names=(), diagnostics=(*existing.diagnostics, problem))
     backend, _, sources = _find_backend(context)
@@ -173,19 +173,18 @@ def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagno
         return problems
     listed_addresses = "\n".join(f"  {address}" for address in addresses[:20])
     further_note = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
-    content_text = f'The workspace "{name}" holds:\n{listed_addresses}{further_note}\n'
+    content_text = f'The workspace "{name}" has objects:\n{listed_addresses}{further_note}\n'
     if force:
         return [
             build_warning(
-                "objects-forgotten", f"{content_text}They stand as before; no state knows of them now."
+                "objects-forgotten", f"{content_text}They still exist, but no state manages them now."
             )
         ]
     return [
         build_error(
             "workspace-not-empty",
-            f"{content_text}Destroy them first. With -force the workspace is deleted all the same, and no "
-            f"state "
-            "knows of them any more.",
+            f"{content_text}Destroy them first. With -force the workspace is deleted, and no state manages "
+            "these objects.",
         )
     ]
 
@@ -214,15 +213,16 @@ def _find_backend(
 def _build_override_error() -> Diagnostic:
     return build_error(
         "workspace-set-by-environment",
-        f"The environment variable {WORKSPACE_VARIABLE} names the workspace. Unset it to select another one.",
+        f"The environment variable {WORKSPACE_VARIABLE} selects the workspace. Unset it to select another "
+        "one.",
     )
 
 
 def _build_unknown_error(name: str, names: Sequence[str]) -> Diagnostic:
     return build_error(
         "no-such-workspace",
-        f'There is no workspace "{name}".{suggest_name(name, names)} Make it with `nexusform workspace new`, '
-        "or with -or-create when selecting.",
+        f'There is no workspace "{name}".{suggest_name(name, names)} Create it with `nexusform workspace '
+        "new`, or select it with -or-create.",
     )
 
 

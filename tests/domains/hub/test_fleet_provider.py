@@ -411,7 +411,7 @@ def test_what_was_simulated_is_taken_over_or_made(hub: Front, told: Told) -> Non
     hub.log.clear()
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert "Taken over as they stand: fleet_cluster_resource_placement.web." in said
+    assert "Imported without changes: fleet_cluster_resource_placement.web." in said
     assert "1 imported, 0 added" in said
     assert "DELETE" not in {method for method, *_ in hub.log}
     assert "No changes." in told("plan")[1]
@@ -434,7 +434,7 @@ resource "fleet_hub_manifest" "web" {
     moved = simulated.replace("  yaml_body", "  provider = fleet\n  yaml_body")
     Path("main.nf.hcl").write_text('provider "fleet" {}\ndata "fleet_hub" "hub" {}\n' + moved)
     code, said = told("plan", "-out=p.nfplan")
-    assert (code, "Taken over as they stand: fleet_hub_manifest.web." in said) == (0, True), said
+    assert (code, "Imported without changes: fleet_hub_manifest.web." in said) == (0, True), said
     code, said = told("apply", "p.nfplan")
     assert code == 0, said
     assert told("plan", "-detailed-exitcode")[0] == 0

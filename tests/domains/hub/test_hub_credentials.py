@@ -90,11 +90,11 @@ def test_a_hub_with_sensitive_settings_judges_and_its_words_are_not_passed_on(hu
     main.write_text(main.read_text().replace('"30m"', "var.t") + secret)
     code, said = told("plan")
     assert code == 0, said
-    assert "Judged: What the provider says is not shown" in said
+    assert "Judged: The message of the provider is hidden" in said
     hub.faults = lambda method, _path: 403 if method == "PATCH" else None
     code, said = told("plan")
     assert (code, "Hub rejection" in said) == (1, True), said
-    assert "What the provider says is not shown" in said
+    assert "The message of the provider is hidden" in said
     hub.faults = lambda _method, _path: None
     code, said = told("apply", "-auto-approve")
     assert code == 0, said

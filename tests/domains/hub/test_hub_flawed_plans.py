@@ -51,7 +51,7 @@ def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: 
     assert '"many"' in said
     assert OTHERS in said
     assert "not-checked" in said
-    words = "it hangs on fleet_placement_disruption_budget.b, which is in error"
+    words = "it depends on fleet_placement_disruption_budget.b, which has an error"
     assert "2 changes in error, or hanging on what is: fleet_placement_disruption_budget.b, fleet_" in said
     assert f"fleet_placement_eviction.e ({words})" in told("plan", "-details")[1]
     Path("main.nf.hcl").write_text(Path("main.nf.hcl").read_text().replace('"many"', '"1"'))
@@ -83,7 +83,7 @@ def test_what_nobody_can_attribute_keeps_the_hub_from_being_asked_and_is_said(hu
     add(f'variable "n" {{\n  default = 1\n  validation {{\n    {rule}\n  }}\n}}\n')
     code, said = told("plan")
     assert (code, OTHERS in said) == (1, False), said
-    assert "web (the plan is in error (Invalid value for variable))" in told("plan", "-details")[1]
+    assert "web (the plan has an error (Invalid value for variable))" in told("plan", "-details")[1]
 
 
 @pytest.mark.parametrize(

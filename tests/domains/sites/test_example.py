@@ -75,4 +75,6 @@ def test_a_directory_of_sites_tells_who_reads_it(
     monkeypatch.chdir(tmp_path)
     Path(FILE_NAME).write_text("")
     assert run_command_line(["plan"]) == 1
-    assert "`nexusform sites plan` plans them" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert "Run `nexusform sites plan` to plan them" in " ".join(
+        capsys.readouterr().err.replace("│", "").split()
+    )

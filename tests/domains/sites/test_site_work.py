@@ -154,7 +154,7 @@ def test_a_confined_site_reads_nothing_elsewhere(
     monkeypatch.chdir(tmp_path)
     code, out, _ = command("plan", f"-confine={tmp_path}")
     assert code == 1
-    assert "-confine lets no configuration look" in " ".join(out.split())
+    assert "-confine does not allow it" in " ".join(out.split())
 
 
 def test_a_fleet_root_comes_after_the_sites_that_it_reads(

@@ -277,7 +277,7 @@ def test_what_is_above_the_upper_end_is_refused_whatever_way_they_lie() -> None:
     assert misfit.summary == "9 x NC_P46_224_v1 do not fit: 8 of 9 placed"
     [way] = [way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count"]
     assert way["counts"][0]["count"] == 8
-    assert "where VMs lie packed, as the platform's own rule packs them" in way["text"]
+    assert "with VMs packed as Azure packs them" in way["text"]
 
 
 HALF = 'resource "nexus_vm_sku" "half" {\n  vcpus = 24\n  memory_gib = 112\n}\n'
@@ -298,9 +298,7 @@ def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_r
         False,
     )
     [detail] = some_draws(result)
-    assert detail.startswith(
-        "Everything fits where VMs leave each machine most room for what comes, and in 0"
-    )
+    assert detail.startswith("Everything fits with the most capacity left on each machine, and in 0")
     assert "s takes 0 to 12 x half" in detail
 
 

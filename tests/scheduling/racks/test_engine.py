@@ -285,8 +285,8 @@ def test_a_bom_2_0_sku_is_refused_on_1_7_3_and_the_largest_listed_is_known() -> 
     assert isinstance(shortage, Shortage)
     assert shortage.binding == "hardware"
     assert shortage.reason == (
-        "NC_P54_224_v1 runs on bom-2.0 only, and the machines here are bom-1.7.3. The largest SKU of "
-        "the same type that this hardware lists is NC_P46_224_v1."
+        "NC_P54_224_v1 runs on bom-2.0 only; the machines of the site are bom-1.7.3. The largest SKU of "
+        "the same type for this hardware is NC_P46_224_v1."
     )
 
 
@@ -299,7 +299,7 @@ def test_a_shortage_names_the_pools_that_broke_the_cells() -> None:
     shortage = scheduler.place(demand("NC_P46_224_v1", 2, owner="big"))
     assert isinstance(shortage, Shortage)
     assert shortage.binding == "cells"
-    assert shortage.reason.endswith("2 cells hold only smaller VMs; they were broken by small/p (2).")
+    assert shortage.reason.endswith("2 cells are fragmented by small VMs: small/p (2).")
 
 
 def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> None:
@@ -325,7 +325,9 @@ def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> Non
     )
     assert isinstance(hinted, Shortage)
     assert hinted.binding == "hints"
-    assert hinted.reason.endswith("refuse every machine that has room: hard hint: on the same rack as x.")
+    assert hinted.reason.endswith(
+        "reject every machine with enough capacity: hard hint: on the same rack as x."
+    )
 
 
 def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
@@ -340,7 +342,9 @@ def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
 
 
 def test_vms_of_unschedulable_machines_count() -> None:
-    scheduler = RackScheduler([*rack("r1", 1, unschedulable_reason="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)])
+    scheduler = RackScheduler(
+        [*rack("r1", 1, unschedulable_reason="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)]
+    )
     scheduler.add_existing(
         VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,))
     )
@@ -365,7 +369,9 @@ def test_the_machine_of_a_healed_vm_is_tried_last() -> None:
 
 
 def test_explain_shows_ties_next_best_and_every_refusal() -> None:
-    scheduler = RackScheduler([*rack("r1", 2), *rack("r2", 2), *rack("r3", 1, unschedulable_reason="cordoned")])
+    scheduler = RackScheduler(
+        [*rack("r1", 2), *rack("r2", 2), *rack("r3", 1, unschedulable_reason="cordoned")]
+    )
     first = scheduler.explain(demand("NC_P46_224_v1"))
     assert [left.rule for left in first.filters] == [rule.name for rule in profile.FILTERS]
     assert {left.machines for left in first.filters} == {4}
@@ -378,7 +384,7 @@ def test_explain_shows_ties_next_best_and_every_refusal() -> None:
         demand("NC_P46_224_v1", 1, owner="d", zones=frozenset([first.placement.availability_zone]))
     )
     assert second.machines[0].name == first.placement.machine
-    assert second.machines[0].keys[3].text == "houses an extra-large VM of another cluster"
+    assert second.machines[0].keys[3].text == "runs an extra-large VM of another cluster"
     assert second.next_best is not None
     assert second.next_best.keys[3].text == "no extra-large VM of another cluster"
     assert second.fitting_cells == (1,)

@@ -220,7 +220,9 @@ class TestAddedFilter:
     def test_hinted_vms_and_those_with_a_last_resort_obey_it(self, hard: bool) -> None:
         scheduler = RackScheduler(three_racks())
         near = Hint(True, hard, HintScope.RACK, frozenset(), frozenset(["r1"]), "x")
-        racks = [scheduler.try_place(demand(n, constraints=PlacementConstraints(hints=(near,)))) for n in range(3)]
+        racks = [
+            scheduler.try_place(demand(n, constraints=PlacementConstraints(hints=(near,)))) for n in range(3)
+        ]
         assert [place and place[1].rack for place in racks] == [
             "r1",
             "r1",
@@ -239,9 +241,9 @@ class TestAddedFilter:
             "r2": Interval(2, 2),
             "r3": Interval(2, 2),
         }
-        assert scheduler.count_free_slots(demand(1, constraints=PlacementConstraints(frozenset("1")))) == Interval(
-            1, 1
-        )
+        assert scheduler.count_free_slots(
+            demand(1, constraints=PlacementConstraints(frozenset("1")))
+        ) == Interval(1, 1)
         assert scheduler.count_free_slots(demand(1, pool="q")).minimum > 5
 
     def test_explanations_and_pins_name_it(self) -> None:

@@ -62,9 +62,9 @@ def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
         assert nf("init", "-reconfigure")[0] == 0
         assert "1 to add" in nf("plan")[1]
         configure("http", address=f"{address}/other")
-        assert "the backend of this configuration changed" in nf("plan")[1]
+        assert "The backend of this configuration changed" in nf("plan")[1]
         configure()
-        assert "the backend of this configuration changed" in nf("plan")[1]
+        assert "The backend of this configuration changed" in nf("plan")[1]
 
 
 @pytest.mark.of_domains("remote_state")
@@ -75,11 +75,15 @@ def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[...
         assert nf("apply", "-auto-approve")[0] == 0
         configure("s3")
         code, said = nf("plan")
-        assert (code, 'changed (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
+        assert (code, 'since the last init (from "http" to "s3")' in said, "Missing" in said) == (
+            1,
+            True,
+            False,
+        )
         assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
         # What was given for the one is not taken for the other's.
         configure("local", path="elsewhere.nfstate")
-        assert 'changed (from "http" to "local")' in nf("plan")[1]
+        assert 'since the last init (from "http" to "local")' in nf("plan")[1]
         code, said = nf("init", "-migrate-state")
         assert code == 0, said
         assert "No changes." in nf("plan")[1]
@@ -149,7 +153,7 @@ def test_what_init_remembered_and_nobody_can_read_is_not_taken_for_nothing(
     Path(".nexusform/backend.json").write_bytes(junk)
     code, said = nf("apply", "-auto-approve")
     assert code == 1
-    assert "is not what init wrote" in said
+    assert "is not readable, so the backend of the last run is unknown" in said
     assert not Path("two.nfstate").exists()
     configure("local", path="one.nfstate")
     assert nf("init")[0] == 0

@@ -165,7 +165,7 @@ def test_a_file_that_exists_is_not_overwritten(capsys: pytest.CaptureFixture[str
     Path("made.nf.hcl").write_text("# mine\n")
     code, _, err = told(capsys, "plan", "-generate-config-out=made.nf.hcl")
     assert code == 1
-    assert "exists already" in err
+    assert "already exists" in err
     assert Path("made.nf.hcl").read_text() == "# mine\n"
 
 

@@ -21,7 +21,7 @@ def _describe(demand: Demand, is_alone: int) -> str:
     if not demand.sku.extra_large:
         return ""
     return (
-        "no extra-large VM of another cluster" if is_alone else "houses an extra-large VM of another cluster"
+        "no extra-large VM of another cluster" if is_alone else ("runs an extra-large VM of another cluster")
     )
 
 

@@ -60,7 +60,7 @@ def _describe_shortage(context: ShortageContext) -> str:
         machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)
     ]
     if not large_enough:
-        return f"{text} No machine there could hold one even when empty."
+        return f"{text} No machine can run one even when empty."
     broken = count_broken_cells(context, large_enough)
     return f"{text} {_describe_blocking_pools(broken)}" if broken else text
 
@@ -73,7 +73,7 @@ def _describe_blocking_pools(broken: Counter[PoolKey]) -> str:
     )
     unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
     remainder = f", others ({unnamed:,})" if unnamed else ""
-    return f"{broken.total():,} cells hold only smaller VMs; they were broken by {names}{remainder}."
+    return f"{broken.total():,} cells are fragmented by small VMs: {names}{remainder}."
 
 
 def count_broken_cells(context: ShortageContext, machines: list[int]) -> Counter[PoolKey]:

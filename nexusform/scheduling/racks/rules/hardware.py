@@ -30,7 +30,7 @@ def _describe_shortage(context: ShortageContext) -> str:
     names = {context.layout.machines[number].machine_sku for number in context.machines}
     hardware = sorted(name for name in names if name)
     runs_on = ", ".join(sku.machine_skus)
-    text = f"{sku.name} runs on {runs_on} only, and the machines here are {', '.join(hardware)}."
+    text = f"{sku.name} runs on {runs_on} only; the machines of the site are {', '.join(hardware)}."
     supported_skus = [CATALOGUES[NEWEST].find_largest_sku(sku.kind, name) for name in hardware]
     largest = max(
         (candidate for candidate in supported_skus if candidate is not None),
@@ -39,7 +39,7 @@ def _describe_shortage(context: ShortageContext) -> str:
     )
     if largest is None:
         return text
-    return f"{text} The largest SKU of the same type that this hardware lists is {largest.name}."
+    return f"{text} The largest SKU of the same type for this hardware is {largest.name}."
 
 
 FILTER = CapacityFilter(

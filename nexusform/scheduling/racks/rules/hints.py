@@ -80,7 +80,7 @@ def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) 
 
 def _describe_shortage(context: ShortageContext) -> str:
     texts = dict.fromkeys(describe_hint(hint) for hint in _list_hard_hints(context.demand))
-    return "Hard placement hints refuse every machine that has room: " + "; ".join(texts) + "."
+    return "Hard placement hints reject every machine with enough capacity: " + "; ".join(texts) + "."
 
 
 FILTER = DemandFilter(

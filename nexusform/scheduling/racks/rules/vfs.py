@@ -24,7 +24,7 @@ def build_check(sku: VmSku) -> CapacityCheck:
         if len(cells.select_cells_with_vfs(share, capacity, fitting)) >= share.cells:
             return None
         maximum = max((capacity.vfs[cell] for cell in fitting), default=0)
-        return f"no cell with room has {share.vfs} VFs left (most: {maximum})"
+        return f"no cell with capacity has {share.vfs} VFs left (most: {maximum})"
 
     return find_rejection
 
@@ -35,7 +35,10 @@ def _describe_remaining(demand: Demand, remaining: Interval, before: Interval) -
 
 def _describe_shortage(context: ShortageContext) -> str:
     vfs = context.demand.sku.vfs_in_cell
-    return f"No NUMA cell with room on the site ({describe_zones(context.demand)}) has {vfs} SR-IOV VFs left."
+    return (
+        f"No NUMA cell with capacity on the site ({describe_zones(context.demand)}) has {vfs} SR-IOV VFs "
+        "left."
+    )
 
 
 FILTER = CapacityFilter(

@@ -38,9 +38,9 @@ SplitChoice: TypeAlias = int | str | Roomiest
 # Descriptions of the split rules in plan output.
 ROOMIEST: Final = "roomiest"
 RULE_DESCRIPTIONS: Final = {
-    PACKED: "where VMs lie packed, as the platform's own rule packs them",
-    SPREAD: "where VMs lie spread over their cells",
-    ROOMIEST: "where VMs leave each machine most room for what comes",
+    PACKED: "with VMs packed as Azure packs them",
+    SPREAD: "with VMs spread over their cells",
+    ROOMIEST: "with the most capacity left on each machine",
 }
 
 

@@ -185,7 +185,7 @@ def test_a_confined_run_goes_to_no_other_subscription(
         assert run_command_line([*command, "-confine"]) == 1
         told = said(capsys)
         address = f"https://management.azure.com/subscriptions/{ANOTHER}"
-        assert f'The address "{address}" stands in the configuration' in told
+        assert f'The address "{address}" is set in the configuration' in told
         assert "Leave subscription_id out, and set AZURE_SUBSCRIPTION_ID" in told
         assert "on main.nf.hcl line 2" in told
         assert not Path("site.nf.hcl").exists()

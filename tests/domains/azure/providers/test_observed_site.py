@@ -54,7 +54,7 @@ def test_a_pool_that_stands_is_not_made_anew(capsys: pytest.CaptureFixture[str])
     set_apart()
     code, out = told(capsys, "plan")
     assert code == 1
-    assert f"{POOL_ID} stands on the site already" in out
+    assert f"{POOL_ID} already exists on the site" in out
     assert f'to = nexus_agent_pool.p, id = "{POOL_ID}"' in out
 
 

@@ -267,7 +267,7 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     assert code == 1
     assert "does not show it" in " ".join(out.split())
     advice = " ".join(err.replace("│", " ").split())
-    assert "1 step waits for a site to which nexusform sends nothing" in advice
+    assert "1 step waits for a site that nexusform cannot change" in advice
     assert "-resume" not in advice
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
@@ -341,7 +341,7 @@ def test_a_node_that_is_deleted_on_the_site_comes_again(capsys: pytest.CaptureFi
     code, _, err = told(capsys, "apply", "-auto-approve")
     assert (
         code,
-        "for a site to which nexusform sends nothing" in " ".join(err.replace("│", " ").split()),
+        "for a site that nexusform cannot change" in " ".join(err.replace("│", " ").split()),
     ) == (
         1,
         True,
