@@ -189,8 +189,7 @@ def build_other_capacity_documents(rows: Iterable[OtherCapacity]) -> list[dict[s
 
 _PREDICTIONS_FORM: Final = RecordForm(
     RecordScore,
-    "settled=verified held=correct sure=certain sure_held=certain_correct brier_score=brier "
-    "brier_score_by_chance=chance",
+    "verified correct certain certain_correct brier_score=brier brier_score_by_chance=chance",
     brier_score=round_figure,
     brier_score_by_chance=round_figure,
 )

@@ -283,7 +283,7 @@ def test_what_came_true_counts_in_the_score(hub: Front, told: Told) -> None:
     (score,) = document["prediction_scores"]
     assert score["site"] == "web"
     assert hub.get("ClusterResourcePlacement", "web") is not None
-    assert (score["claims"]["settled"], score["claims"]["held"]) == (6, 6)
+    assert (score["claims"]["verified"], score["claims"]["correct"]) == (6, 6)
     write(number=3)
     assert told("plan", "-report=markdown:plan.md", "-report=html:plan.html")[0] == 0
     assert "Of 6 earlier claims 6 held" in Path("plan.md").read_text()

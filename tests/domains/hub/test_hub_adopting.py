@@ -79,7 +79,7 @@ def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
     code, said = told("plan")
     assert code == 1
-    assert 'Error: Not judged on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
+    assert 'Error: Not checked on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
     assert "cannot be asked" in said
 
 

@@ -99,11 +99,15 @@ def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
     hub.log.clear()
     ended, said = told("plan", "-refresh=false", "-details")
     words = "The hub was not asked what it makes of 2 changes: -refresh=false asks no provider."
-    assert (ended, words in said, f"{severity}: Not judged" in said) == (code, bool(severity), bool(severity))
+    assert (ended, words in said, f"{severity}: Not checked" in said) == (
+        code,
+        bool(severity),
+        bool(severity),
+    )
     assert [entry for entry in hub.log if entry[0] != "GET"] == []
     told("apply", "-auto-approve")
     ended, said = told("plan", "-refresh=false", "-detailed-exitcode")
-    assert (ended, "Not judged" in said) == (0, False), said
+    assert (ended, "Not checked" in said) == (0, False), said
 
 
 def test_placements_that_the_plan_leaves_out_and_that_bring_what_it_writes_are_named(

@@ -21,16 +21,16 @@ class Watched:
     def __init__(self, items: list[Any], events: Events) -> None:
         self._items = items
         self._events = events
-        self.closed = False
+        self.is_closed = False
         self.watches = 0
 
-    def listed(self, _path: str) -> ObjectList:
+    def list_at_version(self, _path: str) -> ObjectList:
         return ObjectList(self._items, "1")
 
     def watch(self, _path: str, _version: str) -> Iterator[tuple[str, Any]]:
         self.watches += 1
         if self.watches >= 20:
-            self.closed = True
+            self.is_closed = True
         return self._events()
 
 
@@ -74,5 +74,5 @@ def test_a_list_of_something_else_is_not_followed() -> None:
 def test_watches_that_end_at_once_are_begun_again_in_no_haste() -> None:
     slept = Slept()
     hub = Watched([BODY], lambda: iter(()))
-    followed(hub, slept, lambda _mirror: hub.closed)
+    followed(hub, slept, lambda _mirror: hub.is_closed)
     assert slept.seconds >= hub.watches - 2

@@ -128,7 +128,7 @@ def _build_prediction_section(checks: Sequence[PlacementCheck]) -> Iterator[Sect
 
 _SCORE_FORM: Final = RecordForm(
     Struct,
-    "settled held brier_score=brier brier_score_by_chance=chance",
+    "verified correct brier_score=brier brier_score_by_chance=chance",
     brier_score=round_figure,
     brier_score_by_chance=round_figure,
 )
@@ -146,7 +146,7 @@ _PLACEMENT_FORM: Final = RecordForm(
     otherwise=build_row_form("cluster state hub"),
     claims=_build_score,
 )
-_RULE_FORM: Final = RecordForm(Struct, "address holds", holds=lambda holds: holds == "always")
+_RULE_FORM: Final = RecordForm(Struct, "address holds=satisfied", holds=lambda holds: holds == "always")
 _RESULT_FORM: Final = RecordForm(
     HubReconciliation,
     "placements=checks separation_rules=rules not_through=pending",
