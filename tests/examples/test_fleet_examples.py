@@ -55,7 +55,7 @@ def test_a_larger_pool_is_seen_by_a_placement(here: Path) -> None:
     assert outputs(here)["clusters_of_web"] == ["east", "south", "west"]
     assert NO_CHANGES in done(here, "plan", *larger)
     explained = done(here, "explain", *larger, "fleet_cluster_resource_placement.web", "south")
-    assert "holds it since state serial 2 (cluster_properties_changed)" in " ".join(explained.split())
+    assert "is bound since state serial 2 (cluster_properties_changed)" in " ".join(explained.split())
     smaller = done(here, "plan", "-no-color")
     assert "labels_no_longer_match" in smaller
     assert "Fleet bindings: 0 to place, 0 to move, 0 to remove, 4 kept." in smaller

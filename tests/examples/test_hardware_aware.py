@@ -63,7 +63,7 @@ def test_the_group_refuses_what_cannot_be_kept_apart(here: Path) -> None:
     done = nexusform(here, "plan", "-no-color", *MAINTENANCE)
     assert done.returncode == 1
     text = " ".join((done.stdout + done.stderr).replace("│", " ").split())
-    assert "not on the same machine as the others of srvgroup (base_hot:13)" in text
+    assert "not on the same machine as the other VMs of srvgroup (base_hot:13)" in text
     assert not (here / "state" / "nexusform.nfstate").exists()
 
 

@@ -63,7 +63,7 @@ def test_one_of_another_kind_that_stands_is_to_be_imported_and_not_replaced(hub:
     write()
     code, said = told("plan")
     assert code == 1
-    assert "Placement type is immutable. It stands on the hub and is not in state" in said
+    assert "Placement type is immutable. The placement exists on the hub but not in state" in said
     assert 'to = fleet_cluster_resource_placement.web, id = "web"' in said
     assert "-replace" not in said
 

@@ -105,8 +105,8 @@ def test_a_toleration_that_our_list_would_take_away_is_said_with_its_owner(hub: 
     applied_by(hub, "ops", {"policy": {"tolerations": [EDGE, THEIRS]}}, force=True)
     code, said = told("plan")
     assert code == 1
-    assert "ops set spec.policy.tolerations on the hub, where gpu:NoSchedule stands beside what is" in said
-    assert "Write it here as well, or leave the list to ops: lifecycle { ignore_changes = [pol" in said
+    assert "ops set spec.policy.tolerations on the hub. gpu:NoSchedule is missing here" in said
+    assert "Add it here, or leave the list to ops: lifecycle { ignore_changes = [pol" in said
     ours("lifecycle {\n    ignore_changes = [policy.toleration]\n  }")
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said

@@ -88,7 +88,7 @@ def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
 
 
 READY = {"RolloutStarted": "False", "Applied": "True", "Available": "True"}
-STOPS = "the rollout of web stops before a: nothing more may be taken down or added"
+STOPS = "the rollout of web stops before a: max_unavailable and max_surge allow no further change"
 
 
 def _strictly(shown: PlacementObjects, *, number: int = 1, max_unavailable: int = 0) -> PlacementObjects:

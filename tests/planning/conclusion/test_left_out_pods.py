@@ -89,7 +89,7 @@ def test_they_have_lost_it_in_every_later_plan_that_leaves_them_out_too() -> Non
     lost = [row.object for row in first.plan.placements if row.action is PlacementAction.LOSE]
     again = [row for row in second.plan.placements if row.action is PlacementAction.LOSE]
     assert [row.object for row in again] == lost != []
-    assert {row.reason for row in again} == {"its node is not there"}
+    assert {row.reason for row in again} == {"its node does not exist"}
     totals = {total.kind: total for total in second.plan.placement_totals}
     assert (totals["pod"].before, totals["pod"].loses_machine) == (held(after, "pod"), len(lost))
     whole = good(plan(smaller(), after, files_there=RealFiles()))

@@ -197,7 +197,7 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     assert "Placements by cluster" in words
     assert "+ Bound" in words
     assert "southtaint_tolerationit is tainted" in words
-    assert "refused: taint_toleration" in words
+    assert "rejected: taint_toleration" in words
     assert "nginx-0" in words
     assert "nexus_separation_rule.xwarnnever1" in words
     assert "1 violationmachine m1: a-0, b-1; joined by b-1 (new)" in words
@@ -214,7 +214,7 @@ def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace)
     _, outline, _ = page_of(replace(plan, changes=(*plan.changes, idle)))
     words = "".join(outline.words)
     assert "Placementeastwestnorthsouth" in words
-    assert "Why a cluster was not picked: plan with -placements=all" in words
+    assert "To see why a cluster was not picked, plan with -placements=all" in words
 
 
 @pytest.mark.of_domains("fleet")

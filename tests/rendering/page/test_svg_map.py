@@ -170,7 +170,7 @@ def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
     text = render_svg(replace(plan, placements=kept))
     drawn_lines = re.findall(r">(fleet_cluster_resource_placement\.\w+)<", text)
     assert drawn_lines == ["fleet_cluster_resource_placement.most_cpu"]
-    assert "1 of 3 placements are drawn, those first in which something changes" in text
+    assert "1 of 3 placements are shown, changed ones first" in text
 
 
 def test_a_refused_plan_is_drawn_as_it_stands(examples: dict[str, RealPlan]) -> None:

@@ -41,7 +41,7 @@ def test_the_first_few_and_of_whom_the_others_are(
     Path("main.nf.hcl").write_text(PLACEMENTS.format(count=count))
     assert run_command_line(["plan", "-no-color"]) == 0
     said = capsys.readouterr().out
-    assert said.count("no fleet_hub_manifest brings") == told
+    assert said.count("no fleet_hub_manifest adds") == told
     assert ("more: empty-resource-selection" in said) is bool(more)
     assert more in said
 

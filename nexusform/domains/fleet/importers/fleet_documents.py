@@ -32,7 +32,7 @@ from nexusform.schemas.block_schema import BlockSchema, Nesting
 
 INVALID: Final = "invalid-fleet-manifest"
 _MAX_PATH_LENGTH: Final = 56
-_LENIENT_HINT: Final = " lenient = true would read it."
+_LENIENT_HINT: Final = " Set lenient = true to accept it."
 # Fields that contain conditions: a missing condition selects more.
 _CONDITION_FIELDS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
 _TOP_LEVEL_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -92,12 +92,12 @@ def read_fleet_document(
     if stream.documents:
         second = Node.create_root(stream.documents[1])
         text = (
-            "one manifest holds one object; write a block for each, or read them with "
-            'data "kubernetes_manifests".'
+            "a manifest contains one object. Use a block for each object, or read them with data "
+            '"kubernetes_manifests".'
         )
         notes.add_error(second, INVALID, text)
     elif not findings:
-        notes.add_error(TextPosition(1, 1), INVALID, f"the text holds no object; a {api.kind} is expected.")
+        notes.add_error(TextPosition(1, 1), INVALID, f"the text contains no object; expected a {api.kind}.")
     return FleetDocument(findings=(*findings, *notes.findings))
 
 
@@ -114,7 +114,7 @@ def read_fleet_object(
     root = Node.create_root(document)
     notes = DocumentFindings(file)
     if not isinstance(root.data, dict):
-        notes.add_error(root, INVALID, f"this is no object; a {api.kind} is expected.")
+        notes.add_error(root, INVALID, f"this is not an object; expected a {api.kind}.")
         return FleetDocument(findings=(*earlier_findings, *notes.findings))
     root = _normalize_keys(root, notes)
     version = _check_type(root, api, notes)
@@ -146,12 +146,12 @@ def _check_type(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
     group, _, version_name = version.text.rpartition("/")
     if group != api.group or version_name not in api.versions:
         supported = " or ".join(f"{api.group}/{v}" for v in api.versions)
-        text = f'apiVersion is "{version.text}"; a hub has {api.kind} as {supported}.'
+        text = f'apiVersion "{version.text}" is not supported; a hub has {api.kind} as {supported}.'
         notes.add_error(version, INVALID, text)
         version_name = api.versions[0]
     kind = root.get_node("kind")
     if kind.text != api.kind:
-        notes.add_error(kind, INVALID, f'kind is "{kind.text}"; a {api.kind} is expected.')
+        notes.add_error(kind, INVALID, f'kind is "{kind.text}"; expected {api.kind}.')
     return version_name
 
 
@@ -212,7 +212,7 @@ class _ObjectReader:
         part = _Part(node, (), "spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
-                self._reject(part, f"spec.{key} is missing, which {self.version} requires.")
+                self._reject(part, f"spec.{key} is required in {self.version}.")
         values = self._read_object(part, api.spec, schema)
         return values if isinstance(values, dict) else _build_defaults(schema)
 
@@ -235,7 +235,7 @@ class _ObjectReader:
         """Return True for "..." in place of a value; it is reported, as a correction if allowed."""
         if part.node.data != ELISION:
             return False
-        wrong = f'{part.display_path} is "{ELISION}", which stands for something left out; write it out.'
+        wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
         is_condition = any(step in _CONDITION_FIELDS for step in re.split(r"[.\[]", part.api_path))
         correction = "left-out-condition" if is_condition else "left-out"
         self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
@@ -249,7 +249,7 @@ class _ObjectReader:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
             if not shape.is_defaulted:
-                self._reject(part, f"{part.display_path} is null; give it a value or take the key out.")
+                self._reject(part, f"{part.display_path} is null. Set a value or remove the key.")
             return None
         if self._is_elided(part):
             return [] if shape.kind is FieldKind.LIST else None
@@ -269,8 +269,8 @@ class _ObjectReader:
             self._is_elided(_Part(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
-            error = f"{part.display_path} must be a mapping, and a list stands here; take the dash away."
-            notice = f"{part.display_path}: the list of one is read as its mapping."
+            error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
+            notice = f"{part.display_path}: the list with one item is read as its mapping."
             self._apply_correction("list-for-a-mapping", part, error, notice)
             part = _Part(node.get_node(0), part.path, part.api_path)
         elif not isinstance(node.data, dict):
@@ -318,7 +318,7 @@ class _ObjectReader:
         text = f"{part.display_path}: {violation.detail}"
         if violation.correction == "no-number-of-clusters":
             number_part = replace(part, path=(*part.path, "number_of_clusters"))
-            notice = f"{part.display_path}: PickN without a number asks for every eligible cluster."
+            notice = f"{part.display_path}: PickN without a number selects every eligible cluster."
             self._apply_correction(violation.correction, number_part, text, notice)
             return
         key = violation.key
@@ -334,14 +334,15 @@ class _ObjectReader:
             if field_shape.versions and self.version not in field_shape.versions:
                 versions = " and ".join(field_shape.versions)
                 text = (
-                    f'unknown field "{part.display_path}.{key}": {self.version} has none, {versions} has it.'
+                    f'unknown field "{part.display_path}.{key}": {self.version} does not have it, {versions} '
+                    "has it."
                 )
                 self.notes.add_error(part.node, INVALID, text)
                 return None
             return key
         field_name = _ALIASES.get(key, "")
         if field_name in shape.fields:
-            error = f'unknown field "{part.display_path}.{key}"; write {field_name}.'
+            error = f'unknown field "{part.display_path}.{key}"; use {field_name}.'
             field_part = replace(
                 part, path=(*part.path, get_block_name(field_name, shape.fields[field_name]))
             )
@@ -352,7 +353,7 @@ class _ObjectReader:
                 )
                 else None
             )
-        hint = suggest_name(key, shape.fields) or f" Known here: {', '.join(shape.fields)}."
+        hint = suggest_name(key, shape.fields) or f" Known fields: {', '.join(shape.fields)}."
         self.notes.add_error(part.node, INVALID, f'unknown field "{part.display_path}.{key}".{hint}')
         return None
 
@@ -361,10 +362,7 @@ class _ObjectReader:
         items_shape = shape.items
         assert items_shape is not None
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
-            error = (
-                f'{part.display_path} must be a list, and a mapping stands here; put "- " before its '
-                f"first key."
-            )
+            error = f'{part.display_path} must be a list, not a mapping. Put "- " before its first key.'
             notice = f"{part.display_path}: the mapping is read as the only item of a list."
             self._apply_correction("mapping-for-a-list", part, error, notice)
             item_part = replace(part, path=(*part.path, 0))
@@ -387,7 +385,7 @@ class _ObjectReader:
     def _read_texts(self, part: _Part) -> dict[str, str] | None:
         """Return a mapping of texts, such as labels."""
         if not isinstance(part.node.data, dict):
-            self._reject(part, f"{part.display_path} must be a mapping of texts.")
+            self._reject(part, f"{part.display_path} must be a mapping of strings.")
             return None
         entries = {}
         for key in part.node.data:
@@ -413,7 +411,7 @@ class _ObjectReader:
                 self.reported_paths.add(part.path[:-1])
             return None
         if data == OLD_NODE_COUNT and self.corrections.allowed:
-            notice = f"{data} is read as {NODE_COUNT} where no cluster has it."
+            notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
             self.corrections.made("old-property-name", part.node.position, notice)
         return str(data) if shape.kind is FieldKind.AMOUNT else data
 

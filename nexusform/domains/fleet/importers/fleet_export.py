@@ -276,7 +276,7 @@ def check_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             text = f"{binding.title}: {subject}; it must be one of {', '.join(_STATES)}.{suggestion}"
             yield build_problem(binding.file, binding.find_position("spec", "state"), INVALID, text)
         if not cluster:
-            text = f"{binding.title}: spec.targetCluster is missing, which says whom it binds."
+            text = f"{binding.title}: spec.targetCluster is missing."
             yield build_problem(binding.file, binding.find_position("spec", "targetCluster"), INVALID, text)
 
 
@@ -298,13 +298,13 @@ def find_missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     reported_kinds: set[str] = set()
     for (key, _, name), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
-        subject = f"{first.title} and {other_count} more go" if other_count else f"{first.title} goes"
+        subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
         kind = kinds[key][BINDING_KINDS.index(first.kind)]
         if kind in captured_kinds:
-            text = f"{key} {name} was not captured: what it holds is not known. {subject} by it."
+            text = f"{key} {name} was not captured, so its content is unknown. {subject} it."
         else:
             # The whole kind is missing: report it once.
-            text = f"No {kind} was captured: what they hold is not known. {subject} by {name}."
+            text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
         if kind in reported_kinds:
             continue
         reported_kinds |= {kind} - captured_kinds
@@ -327,8 +327,8 @@ def find_missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
                 continue
             reported_kinds.add(kind)
             text = (
-                f"{kind} {name} was not captured: the override is taken as it is written. {binding.title} "
-                "goes by it."
+                f"{kind} {name} was not captured, so the configured override is used. {binding.title} "
+                "uses it."
             )
             location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
             yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)

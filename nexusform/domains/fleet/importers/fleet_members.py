@@ -83,7 +83,7 @@ def check_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
         nodes.append(("lastTransitionTime", healthy.get_node("lastTransitionTime")))
     for name, node in nodes:
         if not node.is_absent and _read_time(node) is None:
-            text = f'{name} is "{node.data}", which is no time; write one such as "2026-01-31T10:00:00Z".'
+            text = f'{name} "{node.data}" is not a time. Use a form such as "2026-01-31T10:00:00Z".'
             yield node.position, text
 
 

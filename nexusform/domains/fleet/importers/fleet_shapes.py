@@ -112,9 +112,9 @@ def _check_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     }
     for key in forbidden.get(kind, ()):
         if key in policy:
-            yield RuleViolation(key, f"{key} cannot be set when placementType is {kind}; take it out.")
+            yield RuleViolation(key, f"{key} cannot be set when placementType is {kind}; remove it.")
     if kind == "PickN" and policy.get("numberOfClusters") is None:
-        text = "numberOfClusters must be set when placementType is PickN; write how many clusters."
+        text = "numberOfClusters must be set when placementType is PickN."
         yield RuleViolation("", text, "no-number-of-clusters")
 
 

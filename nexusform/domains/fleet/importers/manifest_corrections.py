@@ -30,24 +30,26 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
     for each in (
         Correction(
             "left-out-condition",
-            '"..." in a policy or a selector counts as absent: there is one condition less.',
+            '"..." in a policy or a selector counts as absent, so one condition is ignored.',
             widens=True,
         ),
         Correction(
             "no-number-of-clusters",
-            "PickN without numberOfClusters asks for every eligible cluster.",
+            "PickN without numberOfClusters selects every eligible cluster.",
             widens=True,
         ),
         Correction(
             "old-property-name",
-            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count when no cluster has "
-            "the old name.",
+            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no cluster "
+            "has the old name.",
             widens=True,
         ),
         Correction("left-out", '"..." elsewhere counts as absent.'),
-        Correction("mapping-for-a-list", "A mapping where a list belongs is read as its only item."),
-        Correction("list-for-a-mapping", "A list of one where a mapping belongs is read as that mapping."),
-        Correction("unquoted-text", "A number or a boolean where a text belongs is read as it is written."),
+        Correction("mapping-for-a-list", "A mapping in place of a list is read as its only item."),
+        Correction(
+            "list-for-a-mapping", "A list with one item in place of a mapping is read as that mapping."
+        ),
+        Correction("unquoted-text", "A number or a boolean in place of a string is read as written."),
         Correction("metric-sorter", "metricSorter is read as propertySorter."),
     )
 }
@@ -69,7 +71,7 @@ class CorrectionList:
     def made(self, correction: str, place: TextPosition, detail: str) -> None:
         """One was made. `detail` says what is read, as a sentence."""
         entry = CORRECTIONS[correction]
-        wider = "; the selection is wider for it" if entry.widens else ""
+        wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
         problem = build_problem(self.file, place, SLIP, text, Severity.WARNING)
         self._problems[entry.widens].append(problem)

@@ -40,8 +40,8 @@ def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator
         current_value, planned_value = getattr(current, field), getattr(planned, field)
         if current_value != planned_value:
             detail = (
-                f"{name} is immutable on a hub: it was {_format_value(current_value)}, and the manifest says "
-                f"{_format_value(planned_value)}. To make the object anew, plan with "
+                f"{name} is immutable on a hub. Current value: {_format_value(current_value)}. Manifest: "
+                f"{_format_value(planned_value)}. To re-create the object, plan with "
                 f"-replace='{instance.address}'."
             )
             yield instance.build_error("change-not-allowed", detail, ("manifest",))

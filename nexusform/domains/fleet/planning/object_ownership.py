@@ -211,9 +211,10 @@ def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
             clusters_of.setdefault(object_and_owner, []).append(cluster)
     for (object_id, owner), clusters in clusters_of.items():
         yield (
-            f"State says that both {owner} and this placement brought {object_id.title} to "
-            f"{format_first(clusters, _MAX_CLUSTERS)}. On a hub one of them failed. Nothing is changed for "
-            "that; the next rollout of this placement fails there. Let one of them select it."
+            f"State records {object_id.title} on {format_first(clusters, _MAX_CLUSTERS)} for both "
+            f"{owner} and this placement. On a hub, one of them failed. This plan does not change "
+            "that, and the next rollout of this placement fails there. Select the object in only one "
+            "of them."
         )
 
 
@@ -227,14 +228,12 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
         cluster_names = format_first(clusters, _MAX_CLUSTERS)
         if conflict.is_race:
             yield (
-                f"{conflict.owner} and {placement.address} both bring {object_id.title} to {cluster_names} "
-                f"in this plan. "
-                f"One of them fails ({conflict.message}), and which is not foretold: the plan goes on as if "
-                f"{conflict.owner} came first. Let one of them select it."
+                f"{conflict.owner} and {placement.address} both add {object_id.title} to {cluster_names} "
+                f"in this plan. One of them fails ({conflict.message}). The plan assumes that "
+                f"{conflict.owner} is first, but the hub decides. Select the object in only one of them."
             )
         else:
             yield (
-                f"{object_id.title} on {cluster_names} belongs to {conflict.owner}: {conflict.message}. This "
-                f"placement does "
-                f"not apply it there until {conflict.owner} lets go of it."
+                f"{object_id.title} on {cluster_names} belongs to {conflict.owner}: {conflict.message}. "
+                f"This placement cannot apply it there until {conflict.owner} releases it."
             )

@@ -114,10 +114,9 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
         placement = read_object(instance.before or {}) if read_object is not None else None
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
-                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which would leave its "
-                "objects on the clusters. KubeFleet's API has the field and nothing in it acts upon it "
-                "(e160c1cd), so this plan foretells that they go. A hub that does leaves them, and their "
-                "pods, where they are."
+                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which should keep its "
+                "objects on the clusters. KubeFleet has the field but ignores it (e160c1cd), so this "
+                "plan predicts their removal. A hub that supports it keeps the objects and their pods."
             )
             yield instance.build_diagnostic(
                 Problem((), "ineffective-delete-strategy", text, Severity.WARNING)
@@ -232,13 +231,13 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
     clusters = placement.override_pending_clusters
     if clusters:
         text = (
-            f"Overrides make something else of what {placement.key} brings to {format_list(clusters, 4)}, "
-            "and nothing brings that there by itself: it reaches the clusters with the next change, which is "
-            "new content, another binding or an eviction. An override that names its placement is rolled out "
-            "at once."
+            f"The overrides of {placement.key} changed for {format_list(clusters, 4)}, but no rollout "
+            "applies the change. It is applied with the next new content, binding or eviction. An "
+            "override that names its placement is rolled out at once."
         )
         summary = (
-            f"overrides reach {format_list(clusters, 4)} only with the next change of content or bindings"
+            f"{format_list(clusters, 4)}: override changes are applied only with the next change of "
+            "content or bindings"
         )
         yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
 
@@ -253,20 +252,19 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
             select_form(len(deleted), "was", "were"),
         )
         text = (
-            f"The hub's status says that {placement.key} is on {format_list(deleted, 4)}, and the {noun} "
-            f"there {verb} deleted, or not captured. The plan foretells what the scheduler does when it "
-            f"looks "
-            "at the placement again: at once after an ordinary deletion, and with the next change where the "
-            "finalizers of the binding were taken away first."
+            f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {noun} "
+            f"there {verb} deleted or not captured. The plan predicts the next scheduling of the "
+            "placement. It happens at once after an ordinary deletion. If the finalizers were "
+            "removed first, it happens with the next change."
         )
-        summary = f"the status names {format_list(deleted, 4)}, and no binding is there"
+        summary = f"the status lists {format_list(deleted, 4)}, but no binding exists there"
         yield _build_warning(placement, "binding-deleted", text, summary=summary)
     if removed:
         text = (
-            f"The hub does not show {placement.key} on {format_list(removed, 4)} any more, where it was "
-            "foretold to be. The plan goes on from what the hub shows."
+            f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have "
+            "it there. The plan starts from the bindings of the hub."
         )
-        summary = f"gone on the hub from {format_list(removed, 4)}, where it was foretold to be"
+        summary = f"predicted on {format_list(removed, 4)}, but missing on the hub"
         yield _build_warning(placement, "missing-on-hub", text, summary=summary)
 
 
@@ -291,21 +289,18 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
         text = (
-            f"{_format_invalid_message(selector_problem)}. {selector_problem.advice} The hub accepts the "
-            f"placement and leaves it as it "
-            "is: nothing is selected or scheduled."
+            f"{_format_invalid_message(selector_problem)}. {selector_problem.advice} The hub accepts "
+            "the placement, but selects and schedules nothing."
         )
         path, summary = build_path(selector_problem.selector), selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
         return
     for number in placement.selection.empty_selectors:
         text = (
-            f"{selectors[number].title} selects nothing: no fleet_hub_manifest brings such an object to the "
-            "hub, or it is of a kind that is never selected. Name one that is there, or add it."
+            f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "
+            "or its kind is never selected. Select an existing object, or add it."
         )
-        summary = (
-            f"no fleet_hub_manifest brings {selectors[number].title} to the hub, or it is never selected"
-        )
+        summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
         yield _build_warning(placement, "empty-resource-selection", text, build_path(number), summary=summary)
 
 
@@ -342,10 +337,10 @@ def _warn_missing_namespace(
     ]
     if lacking:
         text = (
-            f"Nothing brings the namespace {namespace} to {', '.join(lacking)}, and without it the objects "
-            "cannot be applied there. Place it with a fleet_cluster_resource_placement that selects the "
-            'Namespace (selection_scope = "NamespaceOnly"), or name it in namespaces of the member where it '
-            "is there already."
+            f"The namespace {namespace} is missing on {', '.join(lacking)}, so the objects cannot be "
+            "applied there. Place it with a fleet_cluster_resource_placement that selects the "
+            'Namespace (selection_scope = "NamespaceOnly"). If it exists already, add it to '
+            "namespaces of the member."
         )
         yield _build_warning(placement, "missing-cluster-namespace", text)
 
@@ -355,8 +350,8 @@ def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[
     if not rounds.member_list.members:
         text = (
             f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
-            "Declare one for each cluster of the fleet (its kubernetes_cluster_id names the cluster), or "
-            'read the members of a running hub: data "fleet_hub".'
+            "Declare one for each cluster of the fleet (kubernetes_cluster_id is the id of the "
+            'cluster). To use the members of a running hub, read data "fleet_hub".'
         )
         summary = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
         yield _build_warning(placement, "no-member-cluster", text, summary=summary)
@@ -365,7 +360,10 @@ def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[
         location = (
             f" at cluster {placement.scheduling.abort.cluster}" if placement.scheduling.abort.cluster else ""
         )
-        text = f"The scheduler stops{location}: {placement.scheduling.abort.message}. What stands is kept."
+        text = (
+            f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing bindings "
+            "are kept."
+        )
         yield _build_warning(placement, "scheduling-stopped", text)
         return
     status = placement.scheduling.status
@@ -389,14 +387,14 @@ def _warn_old_property_name(placement: PlacementPlan, rounds: Iterations) -> Ite
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
     consequence = (
-        "is read as that: no cluster has a property of the older name. A real hub finds no such property "
-        "today."
+        "It is read as the new name, because no cluster has the old property. A real hub finds "
+        "no such property."
         if placement.spec.configuration.accepts_old_names
-        else "no cluster has a property of it. Write today's name; lenient = true would read it as that."
+        else ("No cluster has that property. Use the new name, or set lenient = true to accept the old one.")
     )
-    subject = "kubernetes.azure.com/node-count is the older name of kubernetes-fleet.io/node-count and"
+    subject = "kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count."
     text = f"{at_line}{subject} {consequence}"
-    summary = "kubernetes.azure.com/node-count is called kubernetes-fleet.io/node-count today"
+    summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
     path = ("manifest",) if at_line else ("policy",)
     yield _build_warning(placement, "older-property-name", text, path, summary=summary)
 
@@ -404,7 +402,7 @@ def _warn_old_property_name(placement: PlacementPlan, rounds: Iterations) -> Ite
 def _warn_override_failures(placement: PlacementPlan) -> Iterator[Diagnostic]:
     for cluster, content in placement.compute_final_resources().items():
         if content.failure:
-            text = f"On cluster {cluster}: {content.failure}. Nothing of this version is applied there."
+            text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
             kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
             yield _build_warning(placement, kind, text)
 
@@ -421,10 +419,9 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
     if pending:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         text = (
-            f"{change[:1].upper()}{change[1:]}, and the strategy is External: nothing of it reaches "
-            f"{format_list(pending, 4)} before a staged run brings it. Write another run; one that began "
-            f"before "
-            "keeps what it had then."
+            f"{change[:1].upper()}{change[1:]}, and the strategy is External. Only a new staged run "
+            f"applies the change to {format_list(pending, 4)}. A run that already started keeps its "
+            "earlier values."
         )
         yield _build_warning(placement, "changes-awaiting-staged-run", text)
 
@@ -442,15 +439,14 @@ def _warn_shared_machines(
     )
     cluster_names = ", ".join(sorted(clusters))
     text = (
-        f"Machines that hold nodes of more than one picked cluster: {len(shared_machines)}. The loss of "
-        f"machine "
-        f"{machine} (site {site}) takes nodes of {cluster_names} down at once. Keep the clusters in "
-        f"different racks "
-        "(availability_zones); a nexus_separation_rule makes a plan that mixes them fail."
+        f"Machines with nodes of more than one picked cluster: {len(shared_machines)}. The loss "
+        f"of machine {machine} (site {site}) affects nodes of {cluster_names} at once. Keep the "
+        "clusters in different racks (availability_zones). A nexus_separation_rule rejects plans "
+        "that mix them."
     )
     other_machines = format_count(len(shared_machines) - 1, "other machine")
-    more = f"; so does that of {other_machines}" if len(shared_machines) > 1 else ""
-    summary = f"the loss of machine {machine} takes nodes of {cluster_names} down at once{more}"
+    more = f"; the same applies to {other_machines}" if len(shared_machines) > 1 else ""
+    summary = f"losing machine {machine} affects nodes of {cluster_names} at once{more}"
     yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
 
 
@@ -486,14 +482,13 @@ def _warn_drift(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagno
         return
     verbs = []
     if difference.gained_clusters:
-        verbs.append(f"hold {', '.join(difference.gained_clusters)}")
+        verbs.append(f"pick {', '.join(difference.gained_clusters)}")
     if difference.lost_clusters:
-        verbs.append(f"not hold {', '.join(difference.lost_clusters)}")
+        verbs.append(f"drop {', '.join(difference.lost_clusters)}")
     text = (
-        "With the members as this plan leaves them, a placement made anew would "
-        f"{' and '.join(verbs)}. Nothing is moved "
-        f"for that: {explain_kept_bindings(placement)}. "
-        f"`nexusform explain {shlex.quote(str(placement.address))}` shows every cluster's verdict."
+        f"With the members of this plan, fresh scheduling would {' and '.join(verbs)}. The plan "
+        f"moves no binding for it: {explain_kept_bindings(placement)}. `nexusform explain "
+        f"{shlex.quote(str(placement.address))}` shows the verdict on every cluster."
     )
-    summary = f"made anew it would {' and '.join(verbs)}; nothing is moved for that"
+    summary = f"fresh scheduling would {' and '.join(verbs)}; the plan moves no binding for it"
     yield _build_warning(placement, "schedule-drift", text, summary=summary)

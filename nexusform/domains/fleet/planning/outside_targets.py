@@ -31,9 +31,9 @@ from nexusform.state.objects import InstanceState
 
 _NODE_REMOVED: Final = "node_removed"
 _BINDING_REMOVED: Final = "binding_removed"
-_EXCLUDED_REASON: Final = "what brought it is left out of this plan"
-_FORGOTTEN_REASON: Final = "what brought it is only forgotten"
-_MISSING_NODE_REASON: Final = "its node is not there"
+_EXCLUDED_REASON: Final = "its resource is excluded from this plan"
+_FORGOTTEN_REASON: Final = "its resource is only removed from state"
+_MISSING_NODE_REASON: Final = "its node does not exist"
 _MISSING_MEMBER_REASON: Final = "its member is not in the fleet"
 
 
@@ -54,14 +54,14 @@ class _TargetContext(Struct, frozen=True):
     def explain_lost_node(self, cluster_id: str, node: str) -> str:
         """Return why a pod has lost its node or does so in this plan, "" if the node exists."""
         if (cluster_id, node) in self.removed_nodes:
-            return f"its node is gone or made anew, and {self.reason}"
+            return f"its node is removed or re-created, and {self.reason}"
         node_names = self.existing_nodes.get(cluster_id)
         return _MISSING_NODE_REASON if node and node_names is not None and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
         """Return why a binding has lost its member or does so in this plan, "" if the member exists."""
         if member in self.removed_members:
-            return f"its member leaves the fleet, and {self.reason}"
+            return f"its member is removed from the fleet, and {self.reason}"
         return _MISSING_MEMBER_REASON if self.is_member_missing(member) else ""
 
 

@@ -320,7 +320,7 @@ def _apply_overrides(
         return manifest
     changed_manifest = build_changed_manifest(body, manifest)
     if changed_manifest is None:
-        raise PatchError(f"{manifest.title}: the result is no object any more")
+        raise PatchError(f"{manifest.title}: the result is not an object")
     return changed_manifest
 
 

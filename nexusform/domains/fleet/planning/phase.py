@@ -208,27 +208,24 @@ def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
         for toleration in spec.previous_configuration.policy.tolerations
         if toleration not in configured
     ]
-    pronoun, verb = select_form(len(foreign), "it", "them"), select_form(len(foreign), "stands", "stand")
+    pronoun, verb = select_form(len(foreign), "it", "them"), select_form(len(foreign), "is", "are")
     return (
-        f"{owner} set {TOLERATIONS} on the hub, where {format_list(foreign, 4)} {verb} beside what is "
-        f"written "
-        "here, and a hub lets tolerations be added only. "
-        f"Write {pronoun} here as well, or leave the list to {owner}: lifecycle "
-        f"{{ ignore_changes = [policy.toleration] }}. Only -replace='{spec.instance.address}' makes the "
-        f"placement without {pronoun}, and every binding anew."
+        f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
+        f"and a hub allows only additions to tolerations. Add {pronoun} here, or leave the list "
+        f"to {owner}: lifecycle {{ ignore_changes = [policy.toleration] }}. Only "
+        f"-replace='{spec.instance.address}' removes {pronoun}; it re-creates the placement and "
+        "every binding."
     )
 
 
 def _suggest_remedy(instance: Instance) -> str:
     """Return the suggested fix: replacement, or an import for placements missing in state."""
     if instance.before is not None:
-        return (
-            f"To make the placement anew, and with it every binding, plan with -replace='{instance.address}'."
-        )
+        return f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
     name = instance.type.identify(instance.config or {})
     return (
-        "It stands on the hub and is not in state: take it over as it stands by an import block "
-        f'(to = {instance.address}, id = "{name}"), or choose another name.'
+        "The placement exists on the hub but not in state. Import it with an import block (to = "
+        f'{instance.address}, id = "{name}"), or choose another name.'
     )
 
 
@@ -267,8 +264,9 @@ def _build_rows(
 def _build_cycle_error(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
     return instance.build_error(
         "placement-dependency-cycle",
-        f"All placements are decided together, so an argument of {instance.address} cannot depend on what "
-        f"is decided for {other_placement}. Write the value out, or derive both from the same variable.",
+        f"All placements are decided together, so an argument of {instance.address} cannot depend "
+        f"on the result of {other_placement}. Use a literal value, or derive both from the same "
+        "variable.",
         path,
     )
 
@@ -360,13 +358,12 @@ def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) ->
     key, rolling = placement.key, placement.spec.configuration.rolling_update
     noun, verb = select_form(len(staying), "binding", "bindings"), select_form(len(staying), "stays", "stay")
     text = (
-        f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} Unscheduled: "
-        f"removing "
-        "counts like taking a ready cluster down, and with max_unavailable = "
-        f"{rolling.max_unavailable} none of the others may be missed. To the plan nothing runs there any "
-        "more. It goes when another cluster makes room, or with a higher max_unavailable."
+        f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} "
+        "Unscheduled. Each removal counts as an unavailable cluster, and max_unavailable = "
+        f"{rolling.max_unavailable} allows none. The plan assumes that nothing runs there any "
+        "more. Raise max_unavailable, or wait until another cluster is ready."
     )
-    summary = f"{key}: the {noun} on {format_list(staying, 4)}, which left the fleet, {verb} Unscheduled"
+    summary = f"{key}: {format_list(staying, 4)} left the fleet, but the {noun} there {verb} Unscheduled"
     problem = Problem((), "orphaned-binding", text, Severity.WARNING, brief=summary)
     yield placement.spec.instance.build_diagnostic(problem)
 

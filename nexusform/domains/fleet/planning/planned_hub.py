@@ -283,8 +283,8 @@ class PlannedHub(Struct, dict=True):
                 transition_error = check_transition(prior_run.state, run.state)
             if transition_error is not None:
                 text = (
-                    f"{transition_error[:1].upper()}{transition_error[1:]}. Make another run, or replace "
-                    f"it with -replace."
+                    f"{transition_error[:1].upper()}{transition_error[1:]}. Create another run, or replace "
+                    "this one with -replace."
                 )
                 self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
                 return
@@ -300,10 +300,10 @@ class PlannedHub(Struct, dict=True):
         """Warn about a run to create if it failed on the hub already."""
         reason = self.observed.failed_runs.get(run.build_key(run.name))
         if reason is not None and instance.action in _CREATE_ACTIONS:
-            advice = "It goes no further; make another run."
+            advice = "The run cannot continue. Create another run."
             if _NO_BINDINGS_MESSAGE in reason:
-                advice = "That is what a hub says of a run that only deletes: nothing of it is left to do."
-            text = f"On the hub the run ended without success: {reason}. {advice}"
+                advice = "A hub reports this for every run that only deletes. No action is needed."
+            text = f"The run ended without success on the hub: {reason}. {advice}"
             problem = Problem((), "failed-staged-run", text, Severity.WARNING)
             self.diagnostics.append(instance.build_diagnostic(problem))
 
@@ -382,11 +382,11 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
         for namespace, objects in missing.items():
             titles = format_first([namespaced.title for namespaced in objects], _MAX_NAMES)
             detail = (
-                f"yaml_body:{objects[0].line}: nothing brings the namespace {namespace} to the hub, which "
-                f"refuses {titles} without it.{suggest_name(namespace, sorted(namespaces))} Add a Namespace "
-                "to a fleet_hub_manifest, or write the one that is meant."
+                f"yaml_body:{objects[0].line}: the hub rejects {titles}, because no object creates the "
+                f"namespace {namespace}.{suggest_name(namespace, sorted(namespaces))} Add a Namespace to "
+                "a fleet_hub_manifest, or correct the name."
             )
-            summary = f"{namespace}: nothing brings this namespace to the hub, which refuses {titles}"
+            summary = f"no object creates the namespace {namespace}, so the hub rejects {titles}"
             line = objects[0].line
             problem = Problem(
                 ("yaml_body",), MISSING_NAMESPACE, detail, Severity.WARNING, brief=summary, line=line
@@ -406,5 +406,5 @@ def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
             path: Path = ("manifest",) if selector is not None else ()
             if in_blocks and selector is not None:
                 path = (block, selector)
-            detail = f"{format_sentence(text)} Put the rules together, or leave one of them out."
+            detail = f"{format_sentence(text)} Combine the rules, or remove one of the overrides."
             yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))

@@ -195,7 +195,7 @@ def _build_unknown_cluster_problem(
         Problem(
             ("kubernetes_cluster_id",),
             "unknown-cluster",
-            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Write a reference '
-            "such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
+            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Use a '
+            "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
         )
     )

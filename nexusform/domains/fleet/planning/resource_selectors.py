@@ -156,8 +156,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> SelectorP
     return None
 
 
-_RESERVED_ADVICE: Final = "default, kube-* and fleet-* belong to the cluster."
-_DUPLICATE_ADVICE: Final = "an earlier selector selects it already; let only one of them do so."
+_RESERVED_ADVICE: Final = "A placement cannot select the namespaces default, kube-* and fleet-*."
+_DUPLICATE_ADVICE: Final = "an earlier selector already selects it; select it only once."
 
 
 def _format_identifier(manifest: Manifest) -> str:

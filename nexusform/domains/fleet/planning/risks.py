@@ -45,9 +45,9 @@ def _find_ready_gap(placement: PlacementPlan, workloads: list[Manifest]) -> Iter
             names = format_first([manifest.title for manifest in workloads], _MAX_NAMES)
             added_names = format_first(sorted(added), _MAX_NAMES)
             text = (
-                f"In wave {number} of {placement.key} the last cluster that has {names} is left "
-                f'before {added_names} can be ready: until then no copy is. With max_unavailable = "0" '
-                "and a max_surge the new one comes first."
+                f"Wave {number} of {placement.key} removes {names} from the last cluster before "
+                f'{added_names} can be ready. No copy is ready until then. With max_unavailable = "0" and '
+                "a max_surge, the new copy starts first."
             )
             yield "brief-unavailability", text
             return
@@ -76,9 +76,9 @@ def _find_orphaned_volumes(
     if volume_users and removed and added:
         names = format_first([manifest.title for manifest in volume_users], _MAX_NAMES)
         text = (
-            f"{placement.key} leaves {format_first(removed, _MAX_NAMES)} and comes to "
-            f"{format_first(added, _MAX_NAMES)}. The volumes of {names} do not come along: they begin empty "
-            "there. Take the data over first."
+            f"{placement.key} moves from {format_first(removed, _MAX_NAMES)} to "
+            f"{format_first(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
+            "empty. Copy the data first."
         )
         yield "volumes-left-behind", text
 
@@ -98,7 +98,7 @@ def _find_ineffective_spread(
     is_one_location = len(locations) == 1 and None not in locations
     if len(members_after) > 1 and is_one_location:
         text = (
-            f"{placement.key} spreads over {_LOCATION}, and all {len(members_after)} members are in "
-            f"{locations.pop()}: that keeps none of them apart. Spread over a label that tells them apart."
+            f"{placement.key} spreads over {_LOCATION}, but all {len(members_after)} members are in "
+            f"{locations.pop()}. Spread over a label with several values."
         )
         yield "spread-over-one-value", text

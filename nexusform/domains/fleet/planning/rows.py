@@ -36,14 +36,14 @@ from nexusform.scheduling.decision import Rejection
 
 KIND: Final = "binding"
 REAPPLIED_REASON: Final = (
-    "the apply strategy changed: it reaches all clusters at once, whatever max_unavailable says"
+    "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
 )
 KEPT_REASONS: Final[Mapping[PlacementType, str]] = {
     PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
-    PlacementType.PICK_ALL: "a PickAll looks again at what it holds only when its policy changes",
-    PlacementType.PICK_FIXED: "a PickFixed keeps the clusters that it names",
+    PlacementType.PICK_ALL: "a PickAll re-evaluates its bindings only if its policy changes",
+    PlacementType.PICK_FIXED: "a PickFixed keeps its listed clusters",
 }
-NOT_MOVED_REASON: Final = "what holds a placement already is not scheduled again"
+NOT_MOVED_REASON: Final = "existing bindings are not rescheduled"
 CHANGE_REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.RESOURCES_CHANGED: "the selected resources changed",
     Trigger.OVERRIDES_CHANGED: "overrides changed",
@@ -51,13 +51,13 @@ CHANGE_REASONS: Final[Mapping[Trigger, str]] = {
 TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.PLACEMENT_CREATED: "the placement is new",
     Trigger.POLICY_CHANGED: "the policy changed",
-    Trigger.NUMBER_INCREASED: "number_of_clusters was raised",
-    Trigger.NUMBER_DECREASED: "number_of_clusters was lowered",
+    Trigger.NUMBER_INCREASED: "number_of_clusters increased",
+    Trigger.NUMBER_DECREASED: "number_of_clusters decreased",
     Trigger.CLUSTER_JOINED: "a cluster joined the fleet",
     Trigger.CLUSTER_BECAME_ELIGIBLE: "a cluster became eligible",
     Trigger.CLUSTER_LABELS_CHANGED: "a cluster's labels changed",
     Trigger.CLUSTER_PROPERTIES_CHANGED: "a cluster's properties changed",
-    Trigger.TAINT_REMOVED: "a cluster lost a taint",
+    Trigger.TAINT_REMOVED: "a taint was removed from a cluster",
     Trigger.CLUSTER_LEFT: "a cluster left the fleet",
     Trigger.EVICTED: "an eviction was executed",
     Trigger.BINDING_DELETED: "a binding was deleted on the hub",
@@ -234,13 +234,13 @@ def _explain_kept(
         return str(Trigger.STAGED_RUN), f"{_format_reason('', step)}: not reached by this plan"
     if placement.current.staged_trigger is not None and has_resources(binding):
         change = CHANGE_REASONS[placement.current.staged_trigger]
-        return "", f"{change}; kept: External, so a staged run has to bring it"
+        return "", f"{change}; kept: with External, only a staged run applies it"
     replaced_cluster = placement.hub_moves[0].get(binding.cluster)
     if replaced_cluster is not None:
         move_text = (
             f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
             if replaced_cluster
-            else "came on the hub"
+            else "added on the hub"
         )
         return str(Trigger.MOVED_ON_THE_HUB), move_text
     if (
@@ -248,9 +248,9 @@ def _explain_kept(
         and not placement.spec.is_external
         and binding.cluster in placement.departed_clusters
     ):
-        return "", "its member left; the binding goes when another cluster makes room"
+        return "", "its member left; the rollout budget does not allow its removal yet"
     if binding.cluster in placement.override_pending_clusters:
-        return "", "kept: overrides reach it with the next change of content or bindings"
+        return "", "kept: overrides are applied with the next change of content or bindings"
     if (
         member is None
         or member.planned is None

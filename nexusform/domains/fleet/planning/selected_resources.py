@@ -309,7 +309,7 @@ def _find_observed_failure(binding: Mapping[str, Any], rendered: RenderedResourc
     """
     state = binding.get("standing")
     if state == OVERRIDE_FAILED:
-        return binding.get("failure") or rendered.failure_message or "overriding failed on the hub"
+        return binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
     has_succeeded = state in (READY, FAILED) and not rendered.has_envelope_failure
     return "" if has_succeeded else rendered.failure_message
 

@@ -154,16 +154,16 @@ def _find_changed_clusters(
 
 def _format_blocked_message(blocked_clusters: Sequence[str], failures: Mapping[str, str]) -> str:
     return (
-        f"The run goes no further than {format_list(blocked_clusters, 4)}: {failures[blocked_clusters[0]]}. "
-        f"Where applying fails it "
-        "goes on by itself once that is mended; where an override does, mend it and make another run."
+        f"The run stops at {format_list(blocked_clusters, 4)}: {failures[blocked_clusters[0]]}. "
+        "Once an apply failure is fixed, the run continues by itself. After an override failure, "
+        "fix the override and create another run."
     )
 
 
 def _format_approval_message(approval: str) -> str:
     return (
-        f'The run stops before {approval}; add "{approval}" to its approvals, or write an approval request '
-        "of that name, to go on."
+        f'The run stops before {approval}. To continue, add "{approval}" to its approvals, or add '
+        "an approval request of that name."
     )
 
 
@@ -211,9 +211,9 @@ def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _RunConte
             requested.append(f"{run.name}-before-{stage.name}")
         if any(task.type == APPROVAL for task in stage.after):
             requested.append(f"{run.name}-after-{stage.name}")
-    choice = f"It asks for {format_list(requested)}." if requested else "No stage of it asks for any."
+    choice = f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
     for name in sorted(set(approvals) - set(requested)):
-        text = f'The run never asks for "{name}".{suggest_name(name, requested)} {choice}'
+        text = f'The run never requests "{name}".{suggest_name(name, requested)} {choice}'
         problem = Problem(("approvals",), "useless-approval-request", text, Severity.WARNING)
         yield instance.build_diagnostic(problem)
 
@@ -224,8 +224,8 @@ def _warn_skipped_stages(instance: Instance, context: _RunContext) -> Iterator[D
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
     if names:
         text = (
-            f"No cluster is in {select_form(len(names), 'stage')} {format_list(names, 4)}: the run skips "
-            f"{select_form(len(names), 'it', 'them')}, asks for no approval and waits for nothing there."
+            f"No cluster matches {select_form(len(names), 'stage')} {format_list(names, 4)}. The run "
+            f"skips {select_form(len(names), 'it', 'them')} without approvals or waits."
         )
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
@@ -249,12 +249,12 @@ def _warn_pruned_snapshot(
     if run.resource_index in observed_indexes and newest in observed_indexes:
         return  # the hub has it and creates no snapshot that could evict it
     text = (
-        f"The run names resource snapshot {run.resource_index} of {run.placement}, which has had "
-        f"{newest + 1}. A hub keeps about {limit} (revision_history_limit), and which old ones remain "
-        "is chance: it may be gone. Look with kubectl get clusterresourcesnapshots, or bring the old "
-        "objects back as new content."
+        f"The run uses resource snapshot {run.resource_index} of {run.placement}; the newest is "
+        f"{newest}. A hub keeps about {limit} snapshots (revision_history_limit), so this one may "
+        "be deleted. Check with kubectl get clusterresourcesnapshots, or add the old objects as "
+        "new content."
     )
-    summary = f"whether a hub still has resource snapshot {run.resource_index} is chance"
+    summary = f"the hub may have deleted resource snapshot {run.resource_index}"
     path = ("resource_snapshot_index",) if (instance.config or {}).get("resource_snapshot_index") else ()
     problem = Problem(path, "old-snapshot-unavailable", text, Severity.WARNING, brief=summary)
     yield instance.build_diagnostic(problem)
@@ -266,11 +266,11 @@ def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[
     """
     if context.plan.deletes and not any(stage.clusters for stage in context.plan.stages):
         text = (
-            f"The run updates no cluster and removes {format_list(context.plan.deletes, 4)}. A hub does so "
-            f"and then "
-            "says Succeeded False of it, as nothing is left to look at: that is no failure."
+            f"The run updates no cluster and only removes {format_list(context.plan.deletes, 4)}. The "
+            "hub then reports Succeeded False, because no binding is left to check. This is not a "
+            "failure."
         )
-        summary = "it only deletes, which a hub does and calls failed (Succeeded False)"
+        summary = "the run only deletes; the hub then reports Succeeded False"
         yield instance.build_diagnostic(
             Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary)
         )
@@ -278,7 +278,7 @@ def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[
 
 def _find_failures(placement: PlacementPlan, context: _RunContext) -> dict[str, str]:
     """Return the clusters of a run with failing resources, and the causes."""
-    failures = dict.fromkeys(_find_apply_failures(placement, context), "what is applied there fails")
+    failures = dict.fromkeys(_find_apply_failures(placement, context), "applying the resources fails")
     for stage in context.plan.stages:
         for cluster in stage.clusters:
             rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
@@ -310,7 +310,7 @@ def _build_run_context(
     """Build the inputs of a run; `record` holds the values fixed in an earlier plan."""
     strategy = hub.strategies.get(run.build_key(run.strategy))
     if strategy is None and record.strategy is None:
-        text = f'There is no staged update strategy "{run.strategy}".'
+        text = f'The staged update strategy "{run.strategy}" does not exist.'
         return _RunRejection("missing-staged-strategy", text)
     stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
     plan = initialize_run(
@@ -326,7 +326,7 @@ def _build_run_context(
     outdated_reason = _explain_outdated_run(run, placement, plan, record)
     if outdated_reason:
         return _RunRejection(
-            "aborted-staged-run", f"{outdated_reason}. Make another run, or replace it with -replace."
+            "aborted-staged-run", f"{outdated_reason}. Create another run, or replace this one with -replace."
         )
     index = _select_resource_snapshot(run, placement, record)
     snapshot = placement.snapshot_store.find_snapshot(index)
@@ -357,11 +357,11 @@ def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: RunPlan
     count = plan.cluster_count if record.cluster_count is None else record.cluster_count
     if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):
         return (
-            f"{run.name} began under policy snapshot {snapshot} with {count} cluster(s); now it is "
-            f"{plan.policy_snapshot} with {plan.cluster_count}"
+            f"{run.name} started with policy snapshot {snapshot} and {count} cluster(s); the current "
+            f"one is {plan.policy_snapshot} with {plan.cluster_count}"
         )
     if record.apply is not None and record.apply != placement.spec.configuration.apply:
-        return f"The applyStrategy in the updateRun is outdated: {run.name} began with another"
+        return f"The applyStrategy in the updateRun is outdated: {run.name} started with another"
     for number, (stage, (_, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
         if stage.clusters != clusters:
             listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
@@ -396,7 +396,7 @@ def _lock_overrides(placement: PlacementPlan, context: _RunContext) -> None:
         context.record.overrides or (),
         placement.snapshot_store.find_snapshot(context.resource_snapshot),
     )
-    assert snapshot is not None, "a run of a missing snapshot does not begin"
+    assert snapshot is not None, "a run with a missing snapshot does not start"
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in chain.from_iterable(stage.clusters for stage in context.plan.stages):
         positions = (context.record.picked or {}).get(cluster, ())
@@ -433,5 +433,5 @@ def _select_resource_snapshot(run: FleetRun, placement: PlacementPlan, record: R
 def _describe_snapshots(placement: PlacementPlan) -> str:
     """Describe the snapshots available to a run."""
     numbers = [str(snapshot.index) for snapshot in placement.snapshot_store.snapshots]
-    listing = f" There are: {', '.join(numbers)}." if numbers else " There is none yet."
-    return f"{listing} A run without resource_snapshot_index takes one when it begins."
+    listing = f" Existing snapshots: {', '.join(numbers)}." if numbers else " No snapshot exists yet."
+    return f"{listing} A run without resource_snapshot_index selects one at its start."

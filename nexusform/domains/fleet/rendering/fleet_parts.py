@@ -250,7 +250,7 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
     """Render one cell; `data-tip` is its tooltip, `data-head` its heading in a narrow layout."""
     row = cell.binding
     if row is None:
-        rejection_text = f"refused: {cell.rule}" if cell.rule else "not picked"
+        rejection_text = f"rejected: {cell.rule}" if cell.rule else "not picked"
         text = rejection_text if cell.rejection else "\N{EN DASH}"
         return build_element("td", text, class_="not", data_tip=cell.reason or None, data_head=cluster)
     kind = f"picked {row.action.value}"
@@ -293,10 +293,8 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
     )
     if not kept_rows:
         return changed_part
-    summary = build_element(
-        "summary", f"{format_count(len(kept_rows), 'binding')} {'stays' if len(kept_rows) == 1 else 'stay'}"
-    )
-    kept_table = _render_table(kept_rows, "Bindings that stay")
+    summary = build_element("summary", f"{format_count(len(kept_rows), 'binding')} kept")
+    kept_table = _render_table(kept_rows, "Kept bindings")
     return [
         changed_part,
         build_element("details", summary, _render_limit_note(len(kept_rows)), kept_table, class_="reasons"),
@@ -320,7 +318,7 @@ def _render_hint(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
     if not _has_only_bindings(cells):
         return None
     flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
-    hint = ["Why a cluster was not picked: plan with ", flag, ", or ask ", command, "."]
+    hint = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
     return build_element("p", hint, class_="quiet")
 
 
@@ -341,8 +339,8 @@ def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
     ]
     if not lines:
         return None
-    heads = ("Placement", "Cluster", "Rule", "Why")
-    reason_table = build_table("Clusters and why", heads, lines[:_MAX_ROWS])
+    heads = ("Placement", "Cluster", "Rule", "Reason")
+    reason_table = build_table("Reasons by cluster", heads, lines[:_MAX_ROWS])
     scope = "picked" if _has_only_bindings(cells) else "picked or not"
     summary = build_element("summary", f"Why each cluster is {scope} ({format_count(len(lines), 'reason')})")
     return [_render_limit_note(len(lines)), build_element("details", summary, reason_table, class_="reasons")]

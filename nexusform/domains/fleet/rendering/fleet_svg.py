@@ -29,8 +29,7 @@ _LETTER_WIDTH: Final = 7.4  # pixels, about
 _FRAME_BYTES: Final = 200_000  # bytes reserved for parts outside the lines
 _LINE_OVERHEAD: Final = 60
 _OMITTED_NOTE: Final = (
-    "{shown:,} of {all:,} placements are drawn, those first in which something changes: "
-    "with all this picture would be larger than 5 MB."
+    "{shown:,} of {all:,} placements are shown, changed ones first: the whole picture would exceed 5 MB."
 )
 
 
@@ -45,7 +44,7 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     omitted_count = len(matrix.placements) - len(lines)
     notes = [_OMITTED_NOTE.format(shown=len(lines), all=len(matrix.placements))] if omitted_count else []
     if matrix.unpicked:
-        notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} that no placement picks: not drawn.")
+        notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
     note = " ".join(notes)
     parts = [render_text(MARGIN, MARGIN + 16, f"Fleet. {note}" if note else "Fleet", "heading")]
     parts += [render_text(offset + 4, MARGIN + 42, name, "rack") for name, offset in columns.items()]
@@ -97,5 +96,5 @@ def _render_cell(cell: MatrixCell) -> list[Markup]:
         parts.append(render_text(8, 16, format_state(row), "rack"))
         parts.append(render_text(8, 30, format_scores(row), "slim"))
     elif cell.rejection:
-        parts.append(render_text(8, 22, f"refused: {cell.rule}" if cell.rule else "not picked", "slim"))
+        parts.append(render_text(8, 22, f"rejected: {cell.rule}" if cell.rule else "not picked", "slim"))
     return parts

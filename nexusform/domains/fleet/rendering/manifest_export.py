@@ -50,12 +50,12 @@ _METADATA_ARGUMENTS: Final = frozenset(
 )
 _SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
-_SCRIPT_HEAD: Final = """\
-#!/usr/bin/env bash
-# Written by nexusform from a plan: the machine of each worker, as foretold.
-set -euo pipefail"""
+_SCRIPT_HEAD: Final = (
+    "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each "
+)
+"worker.\nset -euo pipefail"
 _YAML_HEAD: Final = (
-    "# Written by nexusform from a plan. Apply server-side: member clusters are labels and taints alone.\n"
+    "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
 )
 
 
@@ -122,13 +122,15 @@ def _find_early_runs(plan: Plan, registries: Registries) -> Iterator[str]:
 
 _MAX_NAMES: Final = 4
 _LIMITATION_TEXTS: Final = {
-    "approvals": "an approval is a condition on the status of a request that the hub makes itself; grant it "
-    "there once it stands, by a patch of the status.",
-    "clusters": "its objects go to a cluster without a placement; apply them there.",
-    "members": "properties and resources are what a member's agent reports; labels and taints are written.",
-    "runs": "a hub fails a run for good that comes before its placement is scheduled; it stands here all the "
-    "same: apply it once the placement's condition Scheduled is True.",
-    "evictions": "it was made before, and applied anew to a hub it would evict again; it is left out.",
+    "approvals": "an approval is a status condition of a request that the hub creates. Patch the status "
+    "once the request exists.",
+    "clusters": "its objects have no placement. Apply them on their cluster.",
+    "members": (
+        "the member's agent reports properties and resources. The export has labels and taints only."
+    ),
+    "runs": "the hub fails a run that is created before its placement is scheduled. Apply it once "
+    "the placement's condition Scheduled is True.",
+    "evictions": "omitted, because it exists already: applied again, it would evict again.",
 }
 
 
@@ -282,7 +284,7 @@ def render_node_labels(plan: Plan) -> str:
         keys = attributes.get("hardware_label_keys")
         if change.address.type != "nexus_kubernetes_cluster" or not keys:
             continue
-        lines.append(f"\n# {change.address}; the context of kubectl is called as the cluster is.")
+        lines.append(f"\n# {change.address}; the kubectl context has the name of the cluster.")
         context = shlex.quote(str(attributes["name"]))
         nodes = attributes.get("nodes")
         if not isinstance(nodes, Mapping):

@@ -26,7 +26,7 @@ _ACTION_TEXTS = {
     PlacementAction.REMOVE: "removed",
     PlacementAction.UPDATE: "updated",
     PlacementAction.MOVE: "moved",
-    PlacementAction.LOSE: "without its cluster",
+    PlacementAction.LOSE: "lost",
     PlacementAction.FORGET: "forgotten",
 }
 
@@ -58,7 +58,7 @@ def build_placement_report(reason: PlacementReason) -> AnswerReport:
     ]
     for name, failure in reason.failures.items():
         location = "there" if cluster else f"on {name}"
-        text = f"{failure}. What was there before stays."
+        text = f"{failure}. The cluster keeps its earlier objects."
         sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
     if cluster and not reason.failures:
         sections += _build_override_sections(reason.objects, reason.rendered)
@@ -82,7 +82,7 @@ def _format_verdict(explanation: PlacementExplanation) -> str:
         location = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
         return f"the scheduler stops{location}: {explanation.abort.message}"
     bound_clusters = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
-    return f"held by {format_list(bound_clusters)}" if bound_clusters else "held by no cluster"
+    return f"bound to {format_list(bound_clusters)}" if bound_clusters else "bound to no cluster"
 
 
 def _format_policy(explanation: PlacementExplanation) -> str:
@@ -97,13 +97,13 @@ def _format_policy(explanation: PlacementExplanation) -> str:
 def _describe_current_state(reason: PlacementReason) -> Iterator[str]:
     """Yield sentences about missing clusters and unscheduled bindings."""
     if not reason.is_fulfilled and reason.explanation.abort is None:
-        yield "Not fulfilled: the policy asks for more clusters than it gets."
+        yield "Not fulfilled: too few clusters are eligible for the policy."
     unscheduled = reason.unscheduled
     if unscheduled:
-        clause = select_form(len(unscheduled), "It goes", "They go")
+        clause = select_form(len(unscheduled), "It is", "They are")
         yield (
-            f"Unscheduled, and still there: {format_list(unscheduled)}. {clause} when others make room "
-            f"for it."
+            f"Unscheduled, but not removed yet: {format_list(unscheduled)}. {clause} removed when the "
+            "rollout budget allows it."
         )
 
 
@@ -112,10 +112,10 @@ def _describe_batches(explanation: PlacementExplanation) -> Iterator[str]:
     batches = explanation.batches
     if len(batches) > 1:
         batch_texts = ", ".join(f"{number}. {format_list(batch)}" for number, batch in enumerate(batches, 1))
-        yield f"Picks are spread, so clusters are picked one by one, each scored anew: {batch_texts}."
-        yield "Of the others, scores and ranks are those of the last batch."
+        yield f"Topology spread picks clusters one by one, with new scores for each pick: {batch_texts}."
+        yield "Other clusters have the scores and ranks of the last batch."
     elif not batches and any(cluster.rank is not None for cluster in explanation.clusters):
-        yield "No cluster is picked now. Ranks say which of the others would come next."
+        yield "No cluster is picked now. Ranks show the order of further picks."
 
 
 def _describe_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
@@ -127,14 +127,14 @@ def _describe_history(clusters: Sequence[ClusterExplanation], reason: PlacementR
             action_text = _ACTION_TEXTS.get(row.action, "kept")
             if action_text == "kept" and cluster.is_bound and cluster.rejections:
                 yield (
-                    f"In this plan {name} stays ({row.trigger}) although {_describe_rejection(cluster)}: "
-                    f"{reason.kept_reason}."
+                    f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
+                    f"rejected: {_describe_rejection(cluster)}."
                 )
             else:
                 yield f"In this plan {name} is {action_text} ({row.trigger}): {row.reason}."
         elif name in reason.recorded and cluster.binding is not None:
             trigger, serial = reason.recorded[name]
-            yield f"{name} holds it since state serial {serial} ({trigger})."
+            yield f"{name} is bound since state serial {serial} ({trigger})."
 
 
 def _describe_rejection(cluster: ClusterExplanation) -> str:
@@ -146,10 +146,10 @@ def _describe_drift(drift: PolicyDrift) -> Iterator[str]:
     """Yield the difference to fresh scheduling; nothing if equal."""
     if drift.gained_clusters or drift.lost_clusters:
         gained_text = (
-            f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick nothing else"
+            f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick no other cluster"
         )
-        lost_text = f" and not {format_list(drift.lost_clusters)}" if drift.lost_clusters else ""
-        yield f"For information: a fresh schedule would {gained_text}{lost_text}. Nothing is moved for that."
+        lost_text = f" and drop {format_list(drift.lost_clusters)}" if drift.lost_clusters else ""
+        yield f"Fresh scheduling would {gained_text}{lost_text}. The plan moves no binding for it."
 
 
 def _build_table(explanation: PlacementExplanation) -> Table:
@@ -160,13 +160,13 @@ def _build_table(explanation: PlacementExplanation) -> Table:
             Row((cluster.cluster, _get_state(cluster), _format_short_verdict(cluster)))
             for cluster in clusters
         )
-        return Table(("cluster", "holds it", "verdict"), plain_rows)
+        return Table(("cluster", "binding", "verdict"), plain_rows)
     has_batches = len(explanation.batches) > 1
     rows = tuple(
         Row(_build_scored_cells(cluster, explanation, has_batches=has_batches)) for cluster in clusters
     )
     scores = ("rank", "spread", "affinity", "margin", "verdict")
-    heads = ("cluster", "holds it", *(("batch",) if has_batches else ()), *scores)
+    heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
     return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
 
 
@@ -209,7 +209,7 @@ def _format_margin(cluster: ClusterExplanation) -> str:
         case "affinity":
             return f"{margin.affinity:+d} affinity"
         case "obsolete":
-            return "stays" if margin.obsolete > 0 else "would be new"
+            return "kept" if margin.obsolete > 0 else "new"
         case _:
             return "by name"
 
@@ -222,7 +222,11 @@ def _format_short_verdict(cluster: ClusterExplanation) -> str:
         more_text = f" (and {len(cluster.rejections) - 1} more)" if len(cluster.rejections) > 1 else ""
         rejection_text = f"{first_rejection.rule}: {_describe_rejection(cluster)}{more_text}"
     if cluster.is_bound:
-        return f"held; would be refused today by {rejection_text}" if rejection_text else "held"
+        return (
+            f"already bound; a new pick would be rejected by {rejection_text}"
+            if rejection_text
+            else "already bound"
+        )
     if cluster.is_picked:
         return "picked"
     if rejection_text:
@@ -239,24 +243,24 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
         else []
     )
     if cluster.is_bound:
-        lines.append("It is held already: what holds a placement is not scheduled again.")
-    verb = "would refuse it today" if cluster.is_bound else "refuses"
+        lines.append("Already bound: existing bindings are not rescheduled.")
+    verb = "would reject a new pick" if cluster.is_bound else "rejects it"
     lines += [f"{rejection.rule} {verb}: {rejection.reason}" for rejection in cluster.rejections]
     lines += [f"  {detail}" for detail in cluster.details]
     if not cluster.rejections:
-        lines.append("No rule refuses it.")
+        lines.append("No rule rejects it.")
     if not cluster.is_bound and cluster.batch is not None and len(explanation.batches) > 1:
         lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
     if cluster.rank is not None and not cluster.is_bound:
         margin = _format_margin(cluster)
-        comparison = f", against the last one picked ({explanation.last_pick}): {margin}" if margin else ""
+        comparison = f", compared with the last pick ({explanation.last_pick}): {margin}" if margin else ""
         if cluster.cluster == explanation.last_pick:
-            comparison = ", the last one picked"
+            comparison = ", the last pick"
         lines.append(
             f"Rank {cluster.rank}: topology spread {_format_number(cluster.topology_spread_score)}, affinity "
             f"{_format_number(cluster.affinity_score)}{comparison}."
         )
-    return Section(f"What the rules say of {cluster.cluster}", tuple(lines))
+    return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines))
 
 
 def _build_preference_section(cluster: ClusterExplanation) -> Section:
@@ -283,7 +287,7 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
     for manifest in objects:
         rendered_manifest = on_cluster.get(_get_identity(manifest))
         if rendered_manifest is None:
-            sections.append(Section(f"{manifest.title} is left out by an override"))
+            sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
             hub_lines, cluster_lines = (
                 _render_yaml_lines(manifest.body),

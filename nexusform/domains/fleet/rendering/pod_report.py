@@ -14,8 +14,8 @@ from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section
 
 _UNSCHEDULED_TEXTS: Final = {
     PodState.PENDING: "stays Pending",
-    PodState.GATED: "is not looked at: SchedulingGated",
-    PodState.FAILED: "is Failed: kubelet refuses it",
+    PodState.GATED: "is not scheduled: SchedulingGated",
+    PodState.FAILED: "is Failed: kubelet rejects it",
 }
 
 
@@ -44,19 +44,19 @@ def _build_facts(reason: PodReason) -> Iterable[str]:
     if outcome.trigger:
         cause = REASONS.get(outcome.trigger, outcome.trigger)
         if outcome.preempted_by:
-            cause = f"{outcome.preempted_by}, of higher priority, takes its place"
-        yield f"This plan decides it ({outcome.trigger}): {cause}."
+            cause = f"{outcome.preempted_by} has a higher priority and preempts it"
+        yield f"Decided in this plan ({outcome.trigger}): {cause}."
     elif outcome.is_pending:
-        yield "It was Pending before and is still: the rules are asked again in every plan."
+        yield "It was Pending and still is: every plan evaluates the rules again."
     else:
-        yield "It stands and stays: rules are not asked again while a pod runs."
+        yield "It runs and stays: the rules are not evaluated again for a running pod."
     if outcome.victims:
         victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
-        yield f"No node was free, so it evicts {victims}: what follows are the nodes before that."
+        yield f"No node was free, so it evicts {victims}. The nodes below are those before the eviction."
     if reason.is_current:
-        yield "What follows is what the rules say of every node today."
+        yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        yield "Certain: every run of the scheduler would choose this node."
+        yield "Certain: every run of the scheduler picks this node."
     elif outcome.node:
         yield _describe_uncertainty(reason)
     if not outcome.node and outcome.reason:
@@ -66,13 +66,16 @@ def _build_facts(reason: PodReason) -> Iterable[str]:
 def _describe_uncertainty(reason: PodReason) -> str:
     """Return a sentence about random choices that lead to this node."""
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
-        return "One possible outcome: what else decides about it is not known here, as a warning says."
+        return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
     feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
     if reason.outcome.victims:
-        return "One possible outcome: of nodes or victims that matter equally, some are drawn by lot."
+        return "One possible outcome: the scheduler picks at random among equal nodes or victims."
     if feasible_count > 1:
-        return f"One possible outcome: {feasible_count} nodes would do, and equal ones are drawn by lot."
-    return "One possible outcome: the only node left, after lots were drawn for pods before it."
+        return (
+            f"One possible outcome: {feasible_count} nodes are feasible, and the scheduler picks at "
+            "random among equal ones."
+        )
+    return "One possible outcome: the only node left after random choices for earlier pods."
 
 
 def _build_points_section(reason: PodReason) -> Section:
@@ -83,7 +86,7 @@ def _build_points_section(reason: PodReason) -> Section:
         rules.update(dict.fromkeys(verdict.points))
     rows = tuple(_build_points_row(verdict, rules, selected_node=reason.outcome.node) for verdict in feasible)
     figures = frozenset(range(1, len(rules) + 2))
-    return Section("Nodes that would do, by points", table=Table(("node", *rules, "total"), rows, figures))
+    return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), rows, figures))
 
 
 def _build_points_row(verdict: NodeVerdict, rules: Iterable[str], *, selected_node: str) -> Row:
@@ -100,7 +103,7 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
             hint = verdict.hints.get(rejection.rule)
             reason = f"{rejection.reason}: {hint}" if hint else rejection.reason
             rows.append(Row((verdict.node, rejection.rule, reason)))
-    return Section("Nodes that are refused", table=Table(("node", "rule", "reason"), tuple(rows)))
+    return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:

@@ -76,9 +76,9 @@ def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -
 def _format_label_mismatch(key: str, value: str | None, requested: str) -> str:
     """Return the text of a label with its requested value."""
     return (
-        f"no label {key} (asked: {requested})"
+        f"no label {key} (required: {requested})"
         if value is None
-        else f"label {key} is {value} (asked: {requested})"
+        else f"label {key} is {value} (required: {requested})"
     )
 
 
@@ -90,8 +90,8 @@ def _format_expression_mismatch(requirement: Requirement, value: str | None) -> 
     if requirement.operator == EXISTS:
         return f"no label {key}"
     if requirement.operator == DOES_NOT_EXIST:
-        return f"label {key} is there ({value})"
-    return f"label {key} is {value} (asked: not in {values})"
+        return f"label {key} exists ({value})"
+    return f"label {key} is {value} (required: not in {values})"
 
 
 def _format_property_mismatch(requirement: PropertyRequirement, member: Member) -> str:
@@ -100,7 +100,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
     requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
     value = read_property(member, name)
     if not isinstance(value, Quantity):
-        return f"no property {name} (asked: {requested})" if value is None else ""
+        return f"no property {name} (required: {requested})" if value is None else ""
     compare = COMPARISONS.get(requirement.operator)
     bound = parse_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
     if (
@@ -110,7 +110,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
         or compare(value.nano, bound.nano)
     ):
         return ""
-    return f"{name} is {value} (asked: {requested})"
+    return f"{name} is {value} (required: {requested})"
 
 
 def _describe_spread(

@@ -82,7 +82,7 @@ class BlockedRollout(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Message for waiting processes."""
-        return f"the rollout of {self._subject}: nothing more may be taken down or added"
+        return f"the rollout of {self._subject}: max_unavailable and max_surge allow no further change"
 
     @property
     def _subject(self) -> str:
@@ -96,16 +96,17 @@ class BlockedRollout(Struct, frozen=True):
             if failing
             else ""
         )
-        cause = f" {failing_text}, which counts as taken down;" if failing else ""
-        consequence = select_form(len(self.clusters), "keeps what it has", "keep what they have")
-        advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."
+        cause = f" {failing_text} and counts as unavailable." if failing else ""
+        consequence = select_form(
+            len(self.clusters), "it keeps its current resources", "they keep their current resources"
+        )
+        advice = "Fix the failure there, or raise one of them." if failing else "Raise one of them."
         text = (
-            f"The rollout of {self._subject}, which {consequence}:{cause} with max_unavailable = "
-            f"{unavailable} and "
-            f"max_surge = {surge} nothing more may be taken down or added. {advice}"
+            f"The rollout of {self._subject}; {consequence}.{cause} max_unavailable = {unavailable} "
+            f"and max_surge = {surge} allow no further change. {advice}"
         )
         hint = (
-            f", as {failing_text}"
+            f"; {failing_text} there"
             if failing
             else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
         )

@@ -46,9 +46,9 @@ def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None)
     """Return the problems of a disruption budget; `placement_type` None: unknown placement."""
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:
-        problems.append(build_error((), "max_unavailable and min_available cannot both be given"))
+        problems.append(build_error((), "max_unavailable and min_available cannot both be set"))
     elif budget == DisruptionBudget():
-        text = "this budget lets nothing go: no eviction of the placement is executed"
+        text = "this budget blocks every eviction of the placement"
         problems.append(Problem((), "fully-blocking-budget", text, Severity.WARNING))
     for name, amount in (
         ("max_unavailable", budget.max_unavailable),
@@ -84,7 +84,7 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
             )
             problems.append(build_error((*path, "name"), text))
         if stage.name in names[:i]:
-            problems.append(build_error((*path, "name"), f"stage name {stage.name!r} is there twice"))
+            problems.append(build_error((*path, "name"), f"duplicate stage name {stage.name!r}"))
         concurrency = stage.max_concurrency
         if concurrency.value < 1 or (concurrency.is_percent and concurrency.value > FULL_PERCENTAGE):
             text = f"max_concurrency must be at least 1, or from 1% to 100%, got {concurrency}"

@@ -165,9 +165,7 @@ def _check_names(names: tuple[str, ...]) -> list[Problem]:
         if len(name) > MAX_NAME_LENGTH
     ]
     problems += [
-        build_error(
-            (*path, i), f"cluster names must be unique for policy type PickFixed: {name} is there twice"
-        )
+        build_error((*path, i), f"cluster names must be unique for policy type PickFixed: duplicate {name}")
         for i, name in enumerate(names)
         if name in names[:i]
     ]
@@ -180,7 +178,10 @@ def _check_number(number: int | None) -> list[Problem]:
     """Return the problems of N of a PickN policy (None: not set)."""
     path: Path = ("number_of_clusters",)
     if number is None:
-        text = "a PickN policy without a number: every eligible cluster is wanted here, a real hub refuses it"
+        text = (
+            "PickN without number_of_clusters: the plan selects every eligible cluster, but a real "
+            "hub rejects it"
+        )
         return [build_difference_warning(path, text)]
     if number < 0:
         return [build_error(path, f"number of clusters cannot be {number} for policy type PickN")]
@@ -305,7 +306,7 @@ def _check_property_name(name: str, path: Path) -> list[Problem]:
         text = f"property name segment {segment} is not valid"
         problems += [build_error(path, f"{text}: {problem}") for problem in validate_qualified_name(segment)]
     if name in _TEXT_PROPERTIES:
-        text = f"{name} is a text, not a quantity: the scheduler stops at it"
+        text = f"{name} is text, not a quantity, and stops the scheduler"
         problems.append(build_difference_warning(path, text))
     return problems
 
@@ -325,7 +326,7 @@ def _check_resource_name(name: str, path: Path) -> list[Problem]:
     ]
     if not problems and (not resource or "-" in resource):
         text = (
-            f"{name} passes the webhook, but the scheduler stops at it: no resource name, or one with a dash"
+            f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
         )
         problems.append(build_difference_warning(path, text))
     return problems

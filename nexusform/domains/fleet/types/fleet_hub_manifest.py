@@ -148,7 +148,9 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     for manifest in reading.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         if key in lines_by_key:
-            text = f"yaml_body:{manifest.line}: {manifest.title} stands at line {lines_by_key[key]} already."
+            text = (
+                f"yaml_body:{manifest.line}: {manifest.title} is already defined at line {lines_by_key[key]}."
+            )
             problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line))
         lines_by_key.setdefault(key, manifest.line)
     return problems
@@ -163,12 +165,9 @@ def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
         return
     api = API_KINDS.get(manifest.kind)
     if api is None:
-        text = f"{manifest.title} is made by the hub itself; take it out."
+        text = f"{manifest.title} is created by the hub itself. Remove it."
     else:
-        text = (
-            f"{manifest.title} would do nothing here: it belongs to the fleet itself. "
-            f'Write a resource "{api.type_name}" for it.'
-        )
+        text = f'{manifest.title} has no effect here. Use a resource "{api.type_name}" instead.'
     yield build_problem(manifest.file, manifest.position, INVALID, text)
 
 

@@ -157,7 +157,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 (name,),
                 CONFLICT,
-                f'With kubernetes_cluster_id the figures follow from the nodes; take "{name}" out.',
+                f'With kubernetes_cluster_id, the nodes define the figures. Remove "{name}".',
             )
             for name in ("properties", "resources")
             if arguments.get(name)

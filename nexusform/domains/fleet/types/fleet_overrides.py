@@ -206,7 +206,7 @@ def _check_term(term: Values, path: Path) -> Iterator[Problem]:
             yield build_error((*path, name), "invalid clusterSelector: only labelSelector is supported")
             return
     if term.get("label_selector") is None:
-        message = "labelSelector is required; leave the terms out for every cluster"
+        message = "labelSelector is required; omit the terms to select every cluster"
         yield build_error(path, f"invalid clusterSelector: {message}")
     yield from check_selector(read_label_selector(term.get("label_selector")), (*path, "label_selector"))
 

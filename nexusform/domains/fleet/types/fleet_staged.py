@@ -130,9 +130,7 @@ def _check_approval(approval: FleetObject, _arguments: Values) -> Iterator[Probl
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
     if approval.name and run and stage and approval.name not in names:
-        text = (
-            f"a run asks for {names[0]} or {names[1]}; a hub takes {approval.name}, and nothing waits for it"
-        )
+        text = f"a run requests {names[0]} or {names[1]}; no run waits for {approval.name}"
         yield Problem((), "useless-approval-request", text, Severity.WARNING)
 
 

@@ -84,7 +84,7 @@ def explain_member(
     errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     placements = fleet.outcome.placements.values()
     if not placements and not errors:
-        text = f"No placement looks at {', '.join(names)}: there is none in the configuration."
+        text = f"No placement selects {', '.join(names)}: the configuration has none."
         errors.append(build_error("nothing-to-explain", text))
     member_list = fleet.outcome.member_list
     return _build_reasons(result, placements, member_list, names), errors
@@ -137,14 +137,14 @@ def explain_pods(
     if not name and len(names) > 1:
         name_list = ", ".join(names[:_MAX_NAMES])
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        text = f"{pattern} has several pods; name one of them: {name_list}{more}."
+        text = f"{pattern} has several pods. Specify one of: {name_list}{more}."
         return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
     if pod in rejected:
-        text = f'The pod "{pod}" of {pattern} is not made: {rejected[pod]}.'
+        text = f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.'
         return (), [*errors, build_error("no-such-object", text)]
     if pod not in names:
-        text = f'{pattern} brings no pod "{pod}".{suggest_name(pod, names)}'
+        text = f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}'
         return (), [*errors, build_error("no-such-object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
     unknown_nodes = describe_unknown_nodes(result, pattern)
@@ -154,7 +154,7 @@ def explain_pods(
     selected = [reason for reason in reasons if not prefix or prefix in _list_prefixes(reason)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
-        text = f'{pattern} brings no pod "{name}". It brings {format_first(candidates, _MAX_NAMES)}.'
+        text = f'{pattern} has no pod "{name}". Known pods: {format_first(candidates, _MAX_NAMES)}.'
         return (), [*errors, build_error("no-such-object", text)]
     return tuple(selected), errors
 
@@ -186,8 +186,8 @@ def describe_unknown_nodes(result: PlanResult, pattern: AddressPattern) -> str:
         return ""
     name_list = ", ".join(names[:_MAX_NAMES]) + (" and others" if len(names) > _MAX_NAMES else "")
     return (
-        f"Nodes unknown: {name_list}. A member without kubernetes_cluster_id has figures, not nodes, so the "
-        "pods that the placement brings there are not predicted."
+        f"Nodes unknown: {name_list}. Without kubernetes_cluster_id, a member has figures but no "
+        "nodes. Pods of the placement are not predicted there."
     )
 
 

@@ -65,7 +65,7 @@ def parse_hot(
             not document.get_node("tosca_definitions_version").is_absent
             or find_descriptor(document) is not None
         )
-        kind = "a VNFD: give it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
+        kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
         if kind:
             notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
             break
@@ -74,7 +74,7 @@ def parse_hot(
             and document.get_node("HeatTemplateFormatVersion").is_absent
         ):
             notes.add_warning(
-                document, CORRECTED, "heat_template_version is missing; Heat refuses a template without it."
+                document, CORRECTED, "heat_template_version is missing; Heat rejects the template."
             )
         _parse_template(reading, Template(notes, document, parameters), Repeat(), (), 0)
     rules = build_rules(reading.groups, reading.members)
@@ -98,7 +98,7 @@ def _parse_template(
             template.notes.add_error(
                 body,
                 INVALID_DOCUMENT,
-                f"the nested templates unfold to more than {_MAX_RESOURCES:,} resources.",
+                f"the nested templates expand to more than {_MAX_RESOURCES:,} resources.",
             )
             return
         _parse_resource(reading, template, (name, body), repeat, hints, depth)
@@ -149,8 +149,8 @@ def _parse_scaling_group(
         notes.add_warning(
             misplaced_hints,
             CORRECTED,
-            f'scheduler_hints stands on the group "{name}" itself, where Heat knows no such property; it '
-            "belongs on the OS::Nova::Server that the group makes. It is read as if it stood there.",
+            f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it on '
+            "the OS::Nova::Server of the group. It is read as if set there.",
         )
         hints = (*hints, OuterHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
     inner = properties.get_node("resource")
@@ -170,12 +170,12 @@ def _parse_scaling_group(
         notes.add_warning(
             body,
             CORRECTED,
-            f'the group "{name}" does not say what it repeats (no resource); one server each is taken.',
+            f'the group "{name}" has no resource to repeat; each member counts as one server.',
         )
         add_server(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
         notes.add_warning(
-            inner, IGNORED, f'the group "{name}" repeats "{kind}", which is no server; it is passed over.'
+            inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.'
         )
 
 
@@ -217,8 +217,8 @@ def _parse_nested(
         notes.add_warning(
             body,
             NOT_GIVEN,
-            f'the nested template "{kind}" is neither given in "nested" nor in the package; one server each '
-            f'is taken for "{name}", and server groups, sizes and scaling that it may hold are not seen.',
+            f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
+            "as one server each; its server groups, sizes and scaling are ignored.",
         )
         add_server(
             reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints
@@ -226,7 +226,7 @@ def _parse_nested(
         return
     if file in template.chain or depth >= _MAX_DEPTH:
         notes.add_error(
-            body, INVALID_DOCUMENT, f'the nested template "{file}" is used inside itself, or too deeply.'
+            body, INVALID_DOCUMENT, f'the nested template "{file}" includes itself, or is nested too deeply.'
         )
         return
     root = _open_template(reading, file)

@@ -77,15 +77,15 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
         notes.add_warning(
             policy_node,
             IGNORED,
-            f'the policy of "{name}" needs a value for {_describe_unresolved(value, policies)}; give it in '
-            f"parameters.",
+            f'the policy of "{name}" needs a value for {_describe_unresolved(value, policies)}; set '
+            "it in parameters.",
         )
         return ""
     if not policies:
         notes.add_warning(policy_node, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
         return ""
     if len(policies) > 1:
-        detail = f'the server group "{name}" has {len(policies)} policies; Nova takes one.'
+        detail = f'the server group "{name}" has {len(policies)} policies; Nova supports one.'
         notes.add_error(policy_node, INVALID_DOCUMENT, detail)
     policy = str(policies[0])
     if policy not in _POLICIES:
@@ -119,7 +119,7 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
         return 1
     if number is None or not 1 <= number <= MAX_INSTANCES:
         template.notes.add_warning(
-            rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is taken."
+            rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used."
         )
         return 1
     return number
@@ -143,8 +143,8 @@ def build_rules(
             group.notes.add_warning(
                 group.node,
                 IGNORED,
-                f'the server group "{group.name}" is made anew for every member of the scaling group around '
-                "it, so it keeps nobody apart or together.",
+                f'the server group "{group.name}" is created for every member of its scaling group, so it '
+                "has no effect across members.",
             )
         elif group.policy:
             is_affinity, is_hard = _POLICIES[group.policy]
@@ -173,7 +173,9 @@ def _find_group(
         for hint in value:
             if hint != "group":
                 notes.add_warning(
-                    node, IGNORED, f'the scheduler hint "{hint}" of "{vdu}" is not read; only "group" is.'
+                    node,
+                    IGNORED,
+                    f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.',
                 )
         group_name = value.get("group")
     if group_name in (None, "", []):
@@ -185,8 +187,8 @@ def _find_group(
         notes.add_warning(
             node,
             IGNORED,
-            f'"{vdu}" is to be in "{group_name.name}", which is no server group.'
-            f"{suggest_name(group_name.name, group_names)}",
+            f'"{vdu}" references "{group_name.name}", which is not a server '
+            f"group.{suggest_name(group_name.name, group_names)}",
         )
         return None
     if isinstance(group_name, str):
@@ -201,7 +203,7 @@ def _find_group(
     notes.add_warning(
         node,
         IGNORED,
-        f'"{vdu}" is to be in the server group {description}, which these documents do not make.',
+        f'"{vdu}" references the server group {description}, which these documents do not define.',
     )
     return None
 
@@ -342,9 +344,9 @@ def _contradictions(members: int, least: int, most: int | None) -> Iterator[str]
     if most is not None and most < least:
         yield f"has a max_size of {most}, below its min_size of {least}"
     elif most is not None and members > most:
-        yield f"wants {members} members, more than its max_size of {most}"
+        yield f"requests {members} members, more than its max_size of {most}"
     elif members < least:
-        yield f"wants {members} members, less than its min_size of {least}"
+        yield f"requests {members} members, less than its min_size of {least}"
 
 
 def _parse_count(template: Template, node: Node) -> int | None:
@@ -385,12 +387,10 @@ def add_server(
     if vdu_name in reading.vdus:
         vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
         if vdu_name in reading.vdus:
-            notes.add_warning(
-                properties, IGNORED, f'a second server is called "{vdu_name}"; it is passed over.'
-            )
+            notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
             return
         notes.add_warning(
-            properties, CORRECTED, f'a second server is called "{name}"; it is taken as the VDU "{vdu_name}".'
+            properties, CORRECTED, f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
         )
     if not vdu_name or "|" in vdu_name or "/" in vdu_name:
         notes.add_error(
@@ -418,8 +418,8 @@ def add_server(
     reading.scaling_groups[vdu_name] = repeat.group
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
         text = (
-            f"{repeat.unknown_count.description}; give it in parameters. Until then the least, or 1, is "
-            f"taken."
+            f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or "
+            "1) is used."
         )
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
     _add_membership(reading, template, vdu_name, properties, hints)
@@ -435,7 +435,9 @@ def _add_membership(
     zone = properties.get_node("availability_zone")
     if not zone.is_absent and isinstance(template.resolve_value(zone), str):
         notes.add_warning(
-            zone, IGNORED, f'the availability zone of "{vdu_name}" is not read; only groups place servers.'
+            zone,
+            IGNORED,
+            f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.',
         )
     if not own_hints.is_absent:
         reading.members.append((vdu_name, template.resolve_value(own_hints), own_hints, notes))

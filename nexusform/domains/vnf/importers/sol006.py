@@ -59,9 +59,7 @@ class _Context(Struct, frozen=True):
         if name in self.vdus:
             return name
         hint = suggest_name(name, self.vdus)
-        self.notes.add_warning(
-            node, IGNORED, f'{used_by} names the VDU "{name}", which is not described here.{hint}'
-        )
+        self.notes.add_warning(node, IGNORED, f'{used_by} references the undefined VDU "{name}".{hint}')
         return ""
 
 
@@ -133,7 +131,7 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
         if not name or "|" in name or "/" in name:
             notes.add_error(body, INVALID_DOCUMENT, f'a {noun} needs an id without "|" and "/".')
         elif name in entries:
-            notes.add_error(body, INVALID_DOCUMENT, f'the {noun} "{name}" is described twice.')
+            notes.add_error(body, INVALID_DOCUMENT, f'the {noun} "{name}" is defined twice.')
         else:
             entries[name] = body
     return entries
@@ -146,12 +144,14 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
     if flavour_id in flavours:
         return flavours[flavour_id]
     if not flavours:
-        detail = "the descriptor has no deployment flavour (df): how many VMs there are stands there."
+        detail = "the descriptor has no deployment flavour (df), so the number of VMs is unknown."
         notes.add_error(descriptor, INVALID_DOCUMENT, detail)
         return None
     if not flavour_id and len(flavours) == 1:
         return next(iter(flavours.values()))
-    request_text = f'and flavour_id is "{flavour_id}"' if flavour_id else "and flavour_id names none of them"
+    request_text = (
+        f'but flavour_id is "{flavour_id}"' if flavour_id else "but flavour_id selects none of them"
+    )
     hint = suggest_name(flavour_id, flavours)
     detail = f"the descriptor has the deployment flavours {names_text}, {request_text}.{hint}"
     notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
@@ -163,7 +163,7 @@ def _warn_containers(descriptor: Node, notes: DocumentFindings) -> None:
     for unit in descriptor.get_node("kdu").list_items():
         name = _get_name(unit.get_node("name")) or _get_name(unit.get_node("id"))
         detail = (
-            f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are placed elsewhere.'
+            f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not placed here.'
         )
         notes.add_warning(unit, IGNORED, detail)
 
@@ -195,7 +195,7 @@ def _build_vdu(
     # The YANG default of the minimum is 1.
     minimum = 1 if lower is None and profile is not None else lower or 0
     if upper is not None and upper < minimum:
-        detail = f'the VDU "{name}" has at most {upper} instances, and at least {minimum}.'
+        detail = f'the VDU "{name}" has at most {upper} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
         name=name,
@@ -215,14 +215,11 @@ def _parse_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings
     compute_reference = body.get_node("virtual-compute-desc")
     compute = computes.get(_get_name(compute_reference))
     if compute is None:
-        text = (
-            f"names no virtual-compute-desc that is described "
-            f"here{suggest_name(_get_name(compute_reference), computes)}"
-        )
+        hint = suggest_name(_get_name(compute_reference), computes)
         notes.add_warning(
             compute_reference if not compute_reference.is_absent else body,
             IGNORED,
-            f'the VDU "{name}" {text}; its size is open.',
+            f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}',
         )
         compute = Node(None, body.position)
     cpus = _parse_amount(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
@@ -246,7 +243,7 @@ def _sum_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | N
         if storage is None:
             hint = suggest_name(storage_name, storages)
             notes.add_warning(
-                node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not described here.{hint}'
+                node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}'
             )
         elif "persistent" not in storage.get_node("type-of-storage").text:
             size = _parse_amount(storage.get_node("size-of-storage"), notes)
@@ -263,7 +260,7 @@ def _parse_amount(node: Node, notes: DocumentFindings) -> float | None:
     except ValueError:
         number = 0.0
     if not 0 < number <= _MAX_SIZE:
-        notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is no number above 0; it is ignored.')
+        notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.')
         return None
     return number
 
@@ -303,10 +300,10 @@ def _select_default_level(flavour: Node, levels: Sequence[Level], notes: Documen
         notes.add_error(
             default_node,
             INVALID_DOCUMENT,
-            f'there is no instantiation-level "{_get_name(default_node)}".{hint}',
+            f'the instantiation-level "{_get_name(default_node)}" does not exist.{hint}',
         )
     elif len(names) > 1:
-        detail = "no default-instantiation-level is named, and there are several instantiation-levels."
+        detail = "no default-instantiation-level is set, and several instantiation-levels exist."
         notes.add_error(flavour.get_node("instantiation-level"), INVALID_DOCUMENT, detail)
     return names[0] if names else ""
 
@@ -350,7 +347,7 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Context) 
             else:
                 hint = suggest_name(_get_name(node), groups)
                 detail = (
-                    f'the group "{_get_name(node)}" of the VDU "{vdu}" is not described in the flavour.{hint}'
+                    f'the group "{_get_name(node)}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
                 )
                 context.notes.add_warning(node, IGNORED, detail)
     for name, body in groups.items():
@@ -381,8 +378,8 @@ def _build_rule(
     rule_scope = _SCOPES.get(label)
     if rule_scope is None:
         detail = (
-            f'the rule "{name}" has the scope "{_get_name(scope)[:40]}", which says nothing about machines, '
-            "racks or sites (nfvi-node, zone, zone-group, nfvi-pop); it is ignored."
+            f'the rule "{name}" has the unsupported scope "{_get_name(scope)[:40]}" (supported: '
+            "nfvi-node, zone, zone-group, nfvi-pop); it is ignored."
         )
         notes.add_warning(scope, IGNORED, detail)
         return

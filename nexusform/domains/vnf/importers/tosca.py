@@ -74,7 +74,7 @@ def _report_other_kind(documents: list[Node], notes: DocumentFindings) -> None:
     hot_keys = ("heat_template_version", "HeatTemplateFormatVersion")
     for document in documents:
         if any(not document.get_node(key).is_absent for key in hot_keys):
-            notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: give it as base_hot.")
+            notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot.")
             return
     kind = describe_foreign_kind(document.data for document in documents)
     if kind:
@@ -93,13 +93,13 @@ def _list_vdus(topology: Topology, scaling: Scaling, notes: DocumentFindings) ->
             notes.add_warning(
                 body,
                 IGNORED,
-                f'the VDU "{name}" is a group of containers, not a VM; pods are placed elsewhere.',
+                f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.',
             )
             continue
         if not kind.endswith(_VDU_TYPES):
             continue
         if name in known_names:
-            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is described twice.')
+            notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
             continue
         known_names.add(name)
         if not name or "|" in name or "/" in name:
@@ -122,7 +122,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, note
         notes.add_warning(
             body,
             CORRECTED,
-            f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is not bounded.',
+            f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.',
         )
     lower, upper = (
         topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max")
@@ -132,7 +132,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, note
     if profile.is_absent and bounds is not None:
         minimum, maximum = bounds
     if maximum is not None and maximum < minimum:
-        detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, and at least {minimum}.'
+        detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     initial_delta = scaling.initial.get(vdu.name)
     initial = initial_delta[0] if initial_delta is not None else max(minimum, 1)
@@ -140,9 +140,9 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, note
         notes.add_warning(
             initial_delta[1],
             CORRECTED,
-            f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances of '
-            f"{minimum} (line {profile.get_node('min_number_of_instances').line}); the larger number is "
-            f"taken.",
+            f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
+            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger "
+            "number is used.",
         )
         initial = minimum
     has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
@@ -241,8 +241,8 @@ def _collect_groups(
                 notes.add_warning(
                     node,
                     IGNORED,
-                    f'the member "{member}" of "{name}" is no VDU of this document.'
-                    f"{suggest_name(member, vdus)}",
+                    f'the member "{member}" of "{name}" is not a VDU of this '
+                    f"document.{suggest_name(member, vdus)}",
                 )
         if not member_names:
             notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
@@ -272,7 +272,7 @@ def _list_rules(
         else:
             scope, label = _parse_scope(name, body, topology, notes)
         if not targets:
-            notes.add_warning(body, IGNORED, f'the rule "{name}" concerns no VDU; it is ignored.')
+            notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
         elif scope:
             origin = Origin(notes.file, body.line)
             yield PlacementRule(
@@ -304,7 +304,7 @@ def _collect_targets(
         elif not _is_node(topology, target):
             hint = suggest_name(target, [*vdus, *groups])
             notes.add_warning(
-                node, IGNORED, f'the target "{target}" of "{name}" is no VDU or placement group.{hint}'
+                node, IGNORED, f'the target "{target}" of "{name}" is not a VDU or placement group.{hint}'
             )
     return tuple(dict.fromkeys(names))
 
@@ -320,9 +320,8 @@ def _parse_scope(name: str, body: Node, topology: Topology, notes: DocumentFindi
         notes.add_warning(
             scope_node,
             IGNORED,
-            f'the rule "{name}" has the scope "{str(scope_node.data)[:40]}", which says nothing about '
-            f"machines, "
-            "racks or sites (nfvi_node, zone, zone_group, nfvi_pop); it is ignored.",
+            f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" (supported: '
+            "nfvi_node, zone, zone_group, nfvi_pop); it is ignored.",
         )
         return "", ""
     return scope, scope_node.text

@@ -49,7 +49,7 @@ def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator
         node_names = {node for node, _ in topology.nodes}
         vdus = tuple(target for target, _ in targets if target in node_names)
         if not vdus:
-            notes.add_warning(body, IGNORED, f'the policy "{name}" concerns no VDU; it is ignored.')
+            notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
         minimum = parse_instance_count(topology.resolve_value(figures.get_node("min_instances")), notes) or 0
         maximum = parse_instance_count(topology.resolve_value(figures.get_node("max_instances")), notes)
@@ -119,9 +119,8 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> Scaling:
             notes.add_warning(
                 first_deltas.body,
                 IGNORED,
-                f'the policy "{first_deltas.policy}" is for the aspect "{aspect}", which no ScalingAspects '
-                f"declares."
-                f"{suggest_name(aspect, names)}",
+                f'the policy "{first_deltas.policy}" uses the aspect "{aspect}", which no ScalingAspects '
+                f"declares.{suggest_name(aspect, names)}",
             )
     bounds: dict[str, tuple[int, int | None]] = {}
     for legacy in list_legacy_scaling(topology, notes):
@@ -148,8 +147,8 @@ def _collect_targets(name: str, body: Node, topology: Topology, notes: DocumentF
             notes.add_warning(
                 target_node,
                 IGNORED,
-                f'the target "{target}" of "{name}" is no node of this document.'
-                f"{suggest_name(target, node_names)}",
+                f'the target "{target}" of "{name}" is not a node of this '
+                f"document.{suggest_name(target, node_names)}",
             )
     return [target for target, _ in targets if target in node_names]
 
@@ -187,15 +186,14 @@ def _warn_duplicate_deltas(
         intended_vdu = next((name for name in other_names if deltas.policy.startswith(name)), None)
         if intended_vdu is not None:
             wrong_policy = deltas
-            hint = f' By its name, "{wrong_policy.policy}" is meant for "{intended_vdu}".'
+            hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".'
             break
     notes.add_warning(
         wrong_policy.body.get_node("targets"),
         CORRECTED,
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
-        f"{policies[1].body.line}) "
-        f'both say what the aspect "{aspect}" adds to "{vdu}"; the last one counts, they are not '
-        f"added up.{hint}",
+        f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '
+        f"The last one is used; they are not added.{hint}",
     )
 
 
@@ -232,8 +230,8 @@ def _check_deltas(
             notes.add_error(
                 part.get_node("step_deltas"),
                 INVALID_DOCUMENT,
-                f'the aspect "{aspect}" steps by "{delta}", which no VduScalingAspectDeltas describes.'
-                f"{suggest_name(delta, delta_names)}",
+                f'the aspect "{aspect}" steps by "{delta}", which no VduScalingAspectDeltas '
+                f"defines.{suggest_name(delta, delta_names)}",
             )
 
 
@@ -265,7 +263,7 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[Le
             notes.add_warning(
                 body.get_node("properties", "default_level"),
                 IGNORED,
-                f'the default level "{default}" is not described.{suggest_name(default, origins)}',
+                f'the default level "{default}" is not defined.{suggest_name(default, origins)}',
             )
             default = ""
     names = list(dict.fromkeys([*origins, *sizes]))

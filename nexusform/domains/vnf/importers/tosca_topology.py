@@ -98,12 +98,12 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         name for name in _PARTS if name in (document.data if isinstance(document.data, dict) else ())
     ]
     if misplaced_parts:
-        verb = "stands" if len(misplaced_parts) == 1 else "stand"
+        verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
         notes.add_warning(
             document.get_node(misplaced_parts[0]),
             CORRECTED,
-            f"{', '.join(misplaced_parts)} {verb} at the top of the document; TOSCA wants "
-            f"{'it' if len(misplaced_parts) == 1 else 'them'} under topology_template. Read as if so.",
+            f"{', '.join(misplaced_parts)} {verb} at the top level of the document. TOSCA requires "
+            f"{pronoun} under topology_template; read as if so.",
         )
         return document
     return Node(None, document.position)
@@ -121,7 +121,7 @@ def _select_flavour_documents(
         notes.add_error(
             next(iter(flavour_by_document.values())),
             INVALID_DOCUMENT,
-            f'the document describes the deployment flavour {names}, and flavour_id is "{flavour_id}".',
+            f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".',
         )
         return list(documents)
     return [
@@ -139,9 +139,7 @@ def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tu
     correct_section = topology.get_node("node_templates")
     misspelt_section = topology.get_node("node_template")
     if misspelt_section.data is not None:
-        notes.add_warning(
-            misspelt_section, CORRECTED, '"node_template" should read "node_templates"; it is read as that.'
-        )
+        notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
     for section in (correct_section, misspelt_section):
         yield from _list_definitions(section, "node template", notes)
 
@@ -151,8 +149,7 @@ def _list_policies(section: Node, notes: DocumentFindings) -> Iterator[tuple[str
         notes.add_warning(
             section,
             CORRECTED,
-            "policies are written as a map; TOSCA wants a list of one-key maps. Every key is read as a "
-            "policy.",
+            "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy.",
         )
     return _list_definitions(section, "policy", notes)
 
@@ -161,9 +158,7 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
     """Yield names and bodies of a map, or of a list of maps."""
     parts = [section] if isinstance(section.data, dict) else list(section.list_items())
     if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
-        notes.add_warning(
-            section, IGNORED, f"here should stand {noun} definitions by name; it is passed over."
-        )
+        notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
     for part in parts:
         yield from _list_indented(part, noun, notes)
 

@@ -172,13 +172,13 @@ def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) ->
     problems = []
     levels = [known_level.name for known_level in vnf.levels]
     if level and level not in levels:
-        detail = f'There is no instantiation level "{level}".{_format_known_names(level, levels)}'
+        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, levels)}'
         problems.append(Problem(("instantiation_level",), "unknown-vnf-size", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():
         aspect = aspects.get(name)
         if aspect is None:
-            detail = f'There is no scaling aspect "{name}".{_format_known_names(name, aspects)}'
+            detail = f'The scaling aspect "{name}" does not exist.{_format_known_names(name, aspects)}'
         elif not 0 <= scale_level <= aspect.max_level:
             range_text = f"the levels 0 to {aspect.max_level} ({aspect.origin})"
             detail = f'The aspect "{name}" has {range_text}, not {scale_level}.'
@@ -190,7 +190,7 @@ def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) ->
 
 def _format_known_names(name: str, names: Collection[str]) -> str:
     """Return a suggestion and the list of existing names."""
-    names_text = f"There are: {', '.join(names)}." if names else "The documents describe none."
+    names_text = f"Known names: {', '.join(names)}." if names else "The documents define none."
     return f"{suggest_name(name, names)} {names_text}"
 
 

@@ -71,7 +71,7 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     if vnfd is None and base_hot is None:
         kind = describe_foreign_kind(document.content for document in definitions)
         raise _build_error(
-            f"It holds {kind}." if kind else "It has no definitions with a VDU and no BaseHOT."
+            f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT."
         )
     return VnfPackage(vnfd, base_hot, nested)
 
@@ -105,14 +105,14 @@ class _Folder:
 class _Zip:
     def __init__(self, content: bytes) -> None:
         if content.startswith(_GZIP):
-            raise _build_error("It is a packed tar, as OSM makes them: unpack it, and name the folder.")
+            raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
             raise _build_error("It is neither a folder nor a zip file.") from None
         entries = self._archive.infolist()
         if len(entries) > _MAX_FILES:
-            raise _build_error(f"It holds {len(entries):,} files; at most {_MAX_FILES:,} are read.")
+            raise _build_error(f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}.")
         for entry in entries:
             _check_path(entry.filename, entry.orig_filename)
         self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
@@ -132,7 +132,7 @@ def _check_path(*names: str) -> None:
     for name in names:
         parts = name.replace("\\", "/").split("/")
         if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
-            raise _build_error(f'"{name[:80]}" in it leads out of the package.')
+            raise _build_error(f'"{name[:80]}" in it points outside the package.')
 
 
 def _decode_text(name: str, content: bytes) -> str:
@@ -141,7 +141,7 @@ def _decode_text(name: str, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _build_error(f'"{name}" in it is no UTF-8 text.') from None
+        raise _build_error(f'"{name}" in it is not UTF-8 text.') from None
 
 
 class _LimitedReader:
@@ -155,7 +155,7 @@ class _LimitedReader:
     def __call__(self, name: str, named_by: str) -> str:
         if name not in self._names:
             hint = suggest_name(name, self._names)
-            raise _build_error(f'{named_by} names "{name}", which is not in the package.{hint}')
+            raise _build_error(f'{named_by} references "{name}", which is not in the package.{hint}')
         text = self._source.read(name)
         self._size += len(text)
         if self._size > _MAX_TOTAL_BYTES:
@@ -241,9 +241,9 @@ def _parse_document(name: str, text: str) -> Mapping[str, Any]:
         document = next(iter(yaml.load_all(text, _LOADER)), None)
     except yaml.MarkedYAMLError as problem:
         line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
-        raise _build_error(f"{name}{line} in it is no YAML: {problem.problem}.") from None
+        raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
     except (yaml.YAMLError, RecursionError, ValueError):
-        raise _build_error(f"{name} in it is no YAML.") from None
+        raise _build_error(f"{name} in it is not valid YAML.") from None
     return get_mapping(document)
 
 
@@ -280,13 +280,15 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     names_text = ", ".join(f'"{name}"' for name in flavours if name)
     if not flavour_id:
         if len(flavours) > 1:
-            raise _build_error(f"It has the deployment flavours {names_text}: set flavour_id to one of them.")
+            raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
         return flavours[0] if flavours else ""
     if flavour_id in flavours or not flavours:
         return flavour_id
     if names_text and "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
-        raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} It has: {names_text}.')
+        raise _build_error(
+            f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.'
+        )
     return ""
 
 
@@ -324,7 +326,7 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
     top_names = [relative_name for relative_name in relative_names if "/" not in relative_name]
     if len(top_names) > 1:
         files = ", ".join(f"{start}{top}" for top in top_names)
-        raise _build_error(f"{start} in it holds several files ({files}); Tacker takes one.")
+        raise _build_error(f"{start} in it contains several files ({files}); Tacker supports one.")
     if not top_names:
         return None, {}
     nested: dict[str, str] = {}

@@ -66,7 +66,7 @@ def read_vnf(sources: VnfSources) -> VnfReading:
         by_file[name].add_error(
             TextPosition(1, 1),
             INVALID_DOCUMENT,
-            "no VDU was found: no Vdu.Compute node and no OS::Nova::Server.",
+            "no VDU found: no Vdu.Compute node and no OS::Nova::Server.",
         )
     return VnfReading(
         vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes))
@@ -97,9 +97,8 @@ def _merge_documents(descriptor: Vnf, template: HotVnf, notes: dict[str, Documen
             notes[hot_vdu.origin.file].add_warning(
                 TextPosition(hot_vdu.origin.line, 1),
                 CONTRADICTORY,
-                f'"{hot_vdu.name}" makes servers, and the VNFD has no VDU of that name; they are placed as '
-                f"the "
-                f'VDU "{hot_vdu.name}".',
+                f'the VNFD has no VDU for the servers of "{hot_vdu.name}"; they are placed as the VDU '
+                f'"{hot_vdu.name}".',
             )
             vdus.append(hot_vdu)
     rules = _merge_rules(descriptor, hot, notes)
@@ -114,7 +113,7 @@ def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str
         notes[VNFD].add_warning(
             TextPosition(vdu.origin.line, 1),
             CONTRADICTORY,
-            f'the VDU "{vdu.name}" is not made by base_hot: no server or group there has this name.',
+            f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.',
         )
         return vdu
     size = VduSize(
@@ -149,7 +148,7 @@ def _warn_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, D
     notes[hot_vdu.origin.file].add_warning(
         TextPosition(hot_vdu.origin.line, 1),
         CONTRADICTORY,
-        f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}); the VNFD\'s numbers hold.',
+        f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}). The numbers of the VNFD are used.',
     )
 
 
@@ -183,7 +182,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
                 TextPosition(rule.origin.line, 1),
                 CONTRADICTORY,
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
-                "group there. It is honoured; Heat alone would not.",
+                "group there. nexusform applies it; Heat alone does not.",
             )
         rules.append(rule)
     return (*rules, *hot_rules)
@@ -232,18 +231,17 @@ def _warn_contradiction(
     names = ", ".join(name for name in rule.vdus if name in other.vdus)
     first_kind, second_kind = describe_rule(rule), describe_rule(other)
     if rule.is_affinity == other.is_affinity:
-        text = "The stricter one holds."
+        text = "The stricter one applies."
     elif rule.is_hard and other.is_hard:
         maximum = other.max_per_location if rule.is_affinity else rule.max_per_location
-        text = f"Both hold for at most {maximum} of these VMs; a size with more is refused."
+        text = f"Both can be met for at most {maximum} of these VMs. Larger sizes are rejected."
     else:
-        text = "Both are kept; a hard one comes before a soft one."
+        text = "Both are kept. Hard rules have priority over soft ones."
     notes[other.origin.file].add_warning(
         TextPosition(other.origin.line, 1),
         CONTRADICTORY,
-        f'the server group "{other.name}" says {second_kind}, and {rule.origin}, rule "{rule.name}", '
-        f"{first_kind}. "
-        f"Both speak of {names}. {text}",
+        f'the server group "{other.name}" requires {second_kind}, but {rule.origin}, rule '
+        f'"{rule.name}", requires {first_kind}. Both apply to {names}. {text}',
     )
 
 

@@ -25,7 +25,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
                 notes.add_warning(
                     TextPosition(line, 1),
                     CORRECTED,
-                    'the line "..." stands for something left out; it is passed over.',
+                    'the line "..." is a placeholder; it is ignored.',
                 )
     for problem in stream.findings:
         notes.add_problem(problem)

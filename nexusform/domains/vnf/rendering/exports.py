@@ -16,8 +16,8 @@ def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
     problems: list[Diagnostic] = []
     if grants.inexact_rules:
         detail = (
-            "A placement constraint lets two VNFCs share a place or not, so what is written is stricter than "
-            f"the plan: {format_first(grants.inexact_rules, 5)}."
+            "A SOL003 constraint either allows or forbids a shared location, so the export is "
+            f"stricter than the plan: {format_first(grants.inexact_rules, 5)}."
         )
         problems.append(build_warning("missing-in-export", detail))
     if not grants.requests:

@@ -191,8 +191,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 ("grant_zone",),
                 "conflicting-arguments",
-                f'grant_zone is read with label_source = "{MGMT_DRIVER}" alone. Set that, or drop '
-                "grant_zone.",
+                f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.',
             )
         )
     parameters = attributes.get("parameters")
@@ -219,11 +218,11 @@ def _list_taint_problems(taints: Any) -> Iterator[Problem]:
     if not is_known(taints):
         return
     if not isinstance(taints, list):
-        yield Problem(("taints",), "invalid-taint", "taints is a list of { key, value, effect }.")
+        yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
     for index, taint in enumerate(taints):
         if not isinstance(taint, dict) or not is_known(taint.get("key")):
-            yield Problem(("taints", index), "invalid-taint", "A taint has a key and an effect.")
+            yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {
             "key",
             "value",
@@ -258,9 +257,8 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         yield Problem(
             get_document_path(vdu.origin.file),
             "vdu-size-bounds",
-            f'{vdu.origin}: the size asked for gives "{clamped.vdu}" {clamped.requested} VMs, and its '
-            f"profile allows at "
-            f"{bound} {clamped.applied}; {clamped.applied} are placed.",
+            f'{vdu.origin}: the requested size gives "{clamped.vdu}" {clamped.requested} VMs, but its '
+            f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}.",
             Severity.WARNING,
         )
 
@@ -270,23 +268,22 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, m
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
-    text = f'{rule.origin}: "{rule.name}" keeps the VMs of {vdus} apart{scope}'
+    text = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
     if unmet_rule.conflicting_rule is not None:
         other = unmet_rule.conflicting_rule
         text += (
-            f', and "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on one '
-            f"{other.scope}. Drop one of the two, or take VDUs out of it."
+            f', but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on '
+            f"one {other.scope}. Remove one of the rules, or remove VDUs from it."
         )
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
         location_count = machines if rule.scope == "machine" else unmet_rule.capacity // rule.max_per_location
         capacity_text = f"the site has {location_count} {select_form(location_count, rule.scope)}"
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"
-        capacity_text = "a VNF stands on one site" if rule.scope == "site" else capacity_text
+        capacity_text = "a VNF runs on one site" if rule.scope == "site" else capacity_text
         text += (
-            f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines or "
-            f"racks, ask for "
-            "fewer VMs, or make the rule soft."
+            f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines "
+            "or racks, reduce the number of VMs, or make the rule soft."
         )
     return Problem(get_document_path(rule.origin.file), kind, text, severity)
 
@@ -342,7 +339,7 @@ def _compute_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, in
 
 
 def _build_group_rule(rule: PlacementRule) -> GroupRule:
-    label = f"the others of {rule.name} ({rule.origin})"
+    label = f"the other VMs of {rule.name} ({rule.origin})"
     return GroupRule(
         name=label,
         is_affinity=rule.is_affinity,

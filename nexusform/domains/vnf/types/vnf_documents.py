@@ -82,8 +82,8 @@ def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[P
             arguments[name] = requested
         elif is_known(configured):
             text = (
-                f'{name} is "{configured}", and {field} of the request "{requested}". Drop one, or '
-                f"correct it."
+                f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or '
+                "correct it."
             )
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
@@ -96,8 +96,8 @@ def _parse_request_body(text: str) -> dict[str, Any] | Problem:
     except json.JSONDecodeError as problem:
         return _build_request_problem(f"line {problem.lineno}, column {problem.colno}: {problem.msg}.")
     except (ValueError, RecursionError):
-        return _build_request_problem("it is nested too deeply, or holds NaN or Infinity.")
-    return body if isinstance(body, dict) else _build_request_problem("it is no JSON object.")
+        return _build_request_problem("it is nested too deeply, or contains NaN or Infinity.")
+    return body if isinstance(body, dict) else _build_request_problem("it is not a JSON object.")
 
 
 def _reject_constant(name: str) -> None:
@@ -119,9 +119,7 @@ def _read_package_arguments(
         return {}, []
     conflicting_names = [name for name in PACKAGED if attributes.get(name)]
     if conflicting_names:
-        text = (
-            f"csar holds what is written beside it: {', '.join(conflicting_names)}. Drop csar, or the other."
-        )
+        text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
     if path is UNKNOWN or flavour is UNKNOWN:
         return dict.fromkeys(PACKAGED, UNKNOWN), []
@@ -248,7 +246,7 @@ VDU_BLOCK: Final = NestedBlock(
             "sriov_vfs": VFS,
             "role": AttributeSchema(
                 STRING,
-                f'What its VMs are in the Kubernetes cluster. Default: "{WORKER}", and '
+                f'Role of its VMs in the Kubernetes cluster. Default: "{WORKER}", and '
                 f'"{CONTROL_PLANE_ROLE}" for a VDU called {MASTER}.',
                 optional=True,
                 choices=(WORKER, CONTROL_PLANE_ROLE),
@@ -330,8 +328,8 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
     return Problem(
         ("vdu", vdu.name),
         "vdu-without-size",
-        f'The documents give no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a block '
-        f'vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.',
+        f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a '
+        f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.',
     )
 
 
@@ -347,7 +345,7 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(
                 (*path, "vm_sku_name"),
                 "conflicting-arguments",
-                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Give a SKU, or '
+                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or '
                 "figures, not both.",
             )
 
@@ -361,7 +359,7 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(
                 ("vdu", name),
                 "unknown-vdu",
-                f'The documents have no VDU "{name}".{suggest_name(name, names)} They have: {names_text}.',
+                f'The documents have no VDU "{name}".{suggest_name(name, names)} Known VDUs: {names_text}.',
             )
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}

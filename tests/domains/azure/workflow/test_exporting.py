@@ -726,7 +726,7 @@ def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
     for unsaid in ("fleet_cluster_approval_request.shop", "fleet_member_cluster.paris"):
         assert unsaid in said
     assert "fleet_cluster_staged_update_run.shop" in said
-    assert "apply it once the placement's condition Scheduled is True" in " ".join(
+    assert "Apply it once the placement's condition Scheduled is True" in " ".join(
         said.replace("│", "").split()
     )
     Path("back").mkdir()

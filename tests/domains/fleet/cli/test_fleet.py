@@ -289,11 +289,11 @@ def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
 def test_explain_of_a_member_is_what_every_placement_says_of_it(nf: Callable[..., Told]) -> None:
     applied(nf, FLEET + ENVELOPE)
     explained = nf(FLEET + ENVELOPE, "explain", "fleet_member_cluster.a")[1]
-    assert explained.startswith(f"{WEB} a\nheld by a\n")
-    assert "No rule refuses it." in explained
+    assert explained.startswith(f"{WEB} a\nbound to a\n")
+    assert "No rule rejects it." in explained
     code, _, told = nf(FLEET, "explain", "fleet_member_cluster.a")
     assert code == 1
-    assert "No placement looks at a: there is none in the configuration." in " ".join(told.split())
+    assert "No placement selects a: the configuration has none." in " ".join(told.split())
 
 
 def test_what_no_domain_explains_is_said_to_be_placed(

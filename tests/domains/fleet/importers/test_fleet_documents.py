@@ -172,7 +172,7 @@ BROKEN = [
     (CRP, "matchLabels:", "matchLabel:", 'Did you mean "matchLabels"?'),
     (CRP, "matchExpressions:", "matchExpression:", "unknown field"),
     (CRP, "propertySelector:", "propertiesSelector:", "unknown field"),
-    (CRP, "propertySorter:", "metricSorter:", "write propertySorter"),
+    (CRP, "propertySorter:", "metricSorter:", "use propertySorter"),
     (CRP, "  name: web", "  names: web", 'unknown field "spec.resourceSelectors[0].names"'),
     (CRP, "    kind: Namespace", "    kind: Namespace\n    namespace: web", "unknown field"),
     (CRP, "topologySpreadConstraints:", "topologySpreadConstraint:", "unknown field"),
@@ -275,14 +275,14 @@ BROKEN = [
         CRP,
         "preference:\n            propertySorter",
         "preference:\n          - propertySorter",
-        "the dash away",
+        "Remove the dash",
     ),
     (CRP, "allowCoOwnership: true", 'allowCoOwnership: "true"', "must be true or false"),
     (CRP, "name: web", "name: 5", "with quotes"),
     (CRP, "  name: it", "  name: 5", "metadata.name must be a text"),
     (CRP, "  name: it", "  name: it\n  labels: {a: 1}", "with quotes"),
     (CRP, "PickN", "..", "must be one of"),
-    (CRP, "    name: web", "    name: web\n  - ...", "stands for something left out"),
+    (CRP, "    name: web", "    name: web\n  - ...", "a placeholder"),
     ("ClusterStagedUpdateRun", 'Index: "1"', "Index: 1", "with quotes"),
     # numbers, sizes and patterns
     (CRP, "numberOfClusters: 2", "numberOfClusters: -1", "must be 0 or more"),
@@ -336,14 +336,14 @@ BROKEN = [
     ),
     (CRO, "- labelSelector: {matchLabels: {env: prod}}", "- {}", "labelSelector is required"),
     # other objects
-    (CRP, "/v1beta1", "/v1", 'unknown field "spec.strategy.deleteStrategy": v1 has none'),
+    (CRP, "/v1beta1", "/v1", 'unknown field "spec.strategy.deleteStrategy": v1 does not have it'),
     (CRP, "/v1beta1", "/v1alpha1", "a hub has ClusterResourcePlacement as"),
     (CRP, "placement.kubernetes-fleet.io/", "fleet.azure.com/", "a hub has ClusterResourcePlacement as"),
     (
         CRP,
         "kind: ClusterResourcePlacement",
         "kind: ResourcePlacement",
-        "a ClusterResourcePlacement is expected",
+        "expected ClusterResourcePlacement",
     ),
     ("ClusterResourcePlacementEviction", "/v1beta1", "/v1", "a hub has"),
 ]
@@ -403,11 +403,11 @@ def test_the_old_name_of_node_count_is_no_slip_for_a_hub() -> None:
 def test_a_lenient_reading_corrects_a_slip_and_lists_it(correction: str) -> None:
     text = manifest(CRP).replace(*SLIPS[correction], 1)
     errors, _ = said(CRP, text)
-    assert any("lenient = true would read it" in error for error in errors)
+    assert any("Set lenient = true to accept it" in error for error in errors)
     errors, warnings = said(CRP, text, lenient=True)
     assert errors == []
     assert [f"[{correction}]" in warning for warning in warnings] == [True]
-    assert ("selection is wider" in warnings[0]) is CORRECTIONS[correction].widens
+    assert ("this widens the selection" in warnings[0]) is CORRECTIONS[correction].widens
 
 
 def test_corrections_that_widen_a_selection_come_first() -> None:
@@ -415,7 +415,7 @@ def test_corrections_that_widen_a_selection_come_first() -> None:
     for slip in SLIPS.values():
         text = text.replace(*slip, 1)
     _, warnings = said(CRP, text, lenient=True)
-    wider = ["selection is wider" in line for line in warnings[0].splitlines()]
+    wider = ["this widens the selection" in line for line in warnings[0].splitlines()]
     assert wider == sorted(wider, reverse=True)
     assert len(wider) == len(SLIPS)
 

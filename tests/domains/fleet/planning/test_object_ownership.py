@@ -100,7 +100,7 @@ def test_why_an_object_is_not_taken_over(how: str, message: str) -> None:
 def test_of_two_that_come_together_one_fails_and_which_is_not_foretold() -> None:
     details = owned(warnings(plan(FLEET + by("a") + by("b"))))
     assert len(details) == 2
-    assert all(A in detail and B in detail and "not foretold" in detail for detail in details)
+    assert all(A in detail and B in detail and "but the hub decides" in detail for detail in details)
 
 
 def as_if_it_had_all(state: State, text: str) -> State:
@@ -121,7 +121,7 @@ def test_an_old_state_in_which_two_have_an_object_plans_no_change() -> None:
     assert is_empty(result)
     details = owned(warnings(result))
     assert len(details) == 2
-    assert all("Nothing is changed for that" in detail and A in detail for detail in details)
+    assert all("This plan does not change that" in detail and A in detail for detail in details)
     # The next rollout is the time at which a hub would tell.
     changed = hub("red") + member("c1") + by("a") + by("b")
     result = good(plan(changed, state))
@@ -219,7 +219,7 @@ def test_an_object_that_two_selectors_select_is_refused_as_a_hub_does(
     assert (
         f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}" in warning.detail
     )
-    assert "an earlier selector selects it already" in warning.detail
+    assert "an earlier selector already selects it" in warning.detail
     state = applied(result)
     assert attributes(state, "fleet_cluster_resource_placement.p")["bindings"] == {}
     (condition,) = attributes(state, "fleet_cluster_resource_placement.p")["conditions"]
@@ -257,7 +257,7 @@ resource "fleet_resource_placement" "n" {
 """
     (warning,) = warnings(good(plan(FLEET + namespaced)))
     assert warning.id == "missing-cluster-namespace"
-    assert "the namespace web to c1" in warning.detail
+    assert "The namespace web is missing on c1" in warning.detail
     only = placement().replace('name    = "web"', 'name    = "web"\n    selection_scope = "NamespaceOnly"')
     assert warnings(good(plan(FLEET + namespaced + only))) == []
     known = hub() + member("c1", None, 'namespaces = ["web"]')

@@ -202,7 +202,7 @@ def test_what_a_fresh_schedule_would_choose_is_information() -> None:
     assert moves(result) == {}
     told = [w for w in warnings(result) if w.summary == "Schedule drift"]
     assert len(told) == 1
-    assert "would hold z and not hold b" in told[0].detail
+    assert "would pick z and drop b" in told[0].detail
     assert warnings(plan(wider, applied(result, state))) == []
 
 

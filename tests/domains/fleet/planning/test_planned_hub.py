@@ -182,7 +182,7 @@ def namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str
 
 def test_a_namespace_that_nothing_brings_to_the_hub_is_told() -> None:
     [detail] = namespace_warnings(SHOP + SPACE)
-    assert "nothing brings the namespace shopp to the hub, which refuses ConfigMap shopp/settings" in detail
+    assert "the hub rejects ConfigMap shopp/settings, because no object creates the namespace shopp" in detail
     assert 'Did you mean "shop"?' in detail
     right = SHOP.replace("shopp", "shop") + SPACE
     assert namespace_warnings(right) == []

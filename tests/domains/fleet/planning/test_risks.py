@@ -56,7 +56,7 @@ def test_a_placement_that_changes_its_cluster_leaves_volumes_behind() -> None:
     moved = CONFIGURATION.replace('["paris"]\n  }', '["rome"]\n  }')
     assert moved != CONFIGURATION
     said = risks(plan(moved, state_of(CONFIGURATION)))
-    assert "leaves paris and comes to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
+    assert "moves from paris to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
 
 
 def test_a_placement_that_only_leaves_or_only_comes_leaves_nothing_behind() -> None:

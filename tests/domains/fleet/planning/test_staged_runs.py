@@ -102,7 +102,7 @@ resource "fleet_cluster_staged_update_strategy" "s" {
     ]
     assert {b["state"] for b in bindings(applied(result)).values()} == {"Bound"}
     (stuck,) = [w for w in warnings(result) if w.id == "stuck-staged-run"]
-    assert "The run goes no further than c1" in stuck.detail
+    assert "The run stops at c1" in stuck.detail
 
 
 def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
@@ -115,11 +115,11 @@ def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
         result = good(plan(changed, state))
         assert moves(result) == {}
         rows = [row for row in result.plan.placements if row.kind == "binding"]
-        why = f"{what} changed; kept: External, so a staged run has to bring it"
+        why = f"{what} changed; kept: with External, only a staged run applies it"
         assert {(row.object, row.reason) for row in rows} == {("c3", why), ("c4", why)}
         (warning,) = warnings(result)
         assert warning.id == "changes-awaiting-staged-run"
-        assert "nothing of it reaches c3 and c4 before a staged run brings it" in warning.detail
+        assert "Only a new staged run applies the change to c3 and c4" in warning.detail
         after = applied(result, state)
         assert is_empty(plan(changed, after))
         assert warnings(plan(changed, after)) == []
@@ -135,7 +135,7 @@ def test_an_approval_that_no_stage_asks_for_is_said() -> None:
     misspelt = run('state = "Run"\n  approvals = ["r-after-oen"]')
     found = warnings(good(plan(text + misspelt, state)))
     (warning,) = [each for each in found if each.id == "useless-approval-request"]
-    assert 'never asks for "r-after-oen". Did you mean "r-after-one"?' in warning.detail
+    assert 'never requests "r-after-oen". Did you mean "r-after-one"?' in warning.detail
     assert not [w for w in warnings(good(plan(text + APPROVED, state))) if "no-use" in w.id]
 
 
@@ -176,7 +176,7 @@ def test_a_run_that_only_deletes_is_told() -> None:
     nobody = text.replace(pick_n(2), pick_n(0))
     result = plan(nobody + named("r") + named("s"), state)
     (warning,) = [each for each in warnings(result) if each.id == "delete-only-staged-run"]
-    assert "removes c3 and c4. A hub does so and then says Succeeded False of it" in warning.detail
+    assert "removes c3 and c4. The hub then reports Succeeded False" in warning.detail
     assert moves(result) == dict.fromkeys(("c3", "c4"), ("remove", "number_of_clusters_decreased"))
 
 
@@ -185,7 +185,7 @@ def test_a_run_is_stuck_where_applying_fails() -> None:
     failing = text.replace('"c4" {', '"c4" {\n  apply_fails = true', 1)
     result = plan(failing + named("r"), state_of(text))
     (warning,) = [each for each in warnings(result) if each.id == "stuck-staged-run"]
-    assert "no further than c4: what is applied there fails" in warning.detail
+    assert "stops at c4: applying the resources fails" in warning.detail
     assert moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
     (timeline,) = result.plan.rollouts
     assert [(step.clusters, step.status) for step in timeline.steps if step.clusters] == [

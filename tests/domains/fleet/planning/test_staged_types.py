@@ -98,7 +98,7 @@ def test_an_approval_that_nothing_waits_for_is_taken_and_told() -> None:
     assert errors(result) == []
     (warning,) = warnings(result)
     assert warning.id == "useless-approval-request"
-    assert "A run asks for r-before-one or r-after-one" in warning.detail
+    assert "A run requests r-before-one or r-after-one" in warning.detail
 
 
 def test_the_status_of_a_manifest_says_whether_it_is_granted() -> None:
@@ -131,14 +131,14 @@ OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namesp
             "ClusterStagedUpdateRun",
             RUN,
             RUN.replace("p,", "q,"),
-            'placementName is immutable on a hub: it was "p"',
+            'placementName is immutable on a hub. Current value: "p"',
         ),
         ("ClusterStagedUpdateRun", RUN, RUN.replace("s,", "t,"), "stagedRolloutStrategyName is immutable"),
         (
             "ClusterStagedUpdateRun",
             RUN,
             RUN.replace("{", "{resourceSnapshotIndex: '1', "),
-            "resourceSnapshotIndex is immutable on a hub: it was not set",
+            "resourceSnapshotIndex is immutable on a hub. Current value: not set",
         ),
         ("ClusterStagedUpdateRun", RUN, RUN.replace("Run", "Stop"), ""),
         ("ClusterApprovalRequest", ASKS, ASKS.replace("one", "two"), "targetStage is immutable"),
@@ -147,7 +147,7 @@ OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namesp
             "ClusterResourceOverride",
             OVERRIDE,
             OVERRIDE.replace("{cl", "{placement: {name: p}, cl"),
-            "placement is immutable on a hub: it was not set",
+            "placement is immutable on a hub. Current value: not set",
         ),
         ("ClusterResourceOverride", OVERRIDE, OVERRIDE.replace("name: web", "name: db"), ""),
     ],

@@ -48,7 +48,7 @@ def test_many_clusters_that_nobody_picks_are_folded() -> None:
     assert "<summary>48 clusters not picked by any placement</summary>" in page
     # Why each was passed over stays below.
     assert "no label" in page
-    assert "48 clusters that no placement picks: not drawn." in render_fleet_svg(plan, "")
+    assert "48 clusters without a placement: not shown." in render_fleet_svg(plan, "")
 
 
 def test_clusters_of_which_something_changes_stand_before_those_that_stay() -> None:

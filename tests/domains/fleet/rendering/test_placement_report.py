@@ -64,7 +64,7 @@ def test_the_share_has_two_decimals_beside_the_rounded_score() -> None:
 
 def test_what_a_fresh_schedule_would_choose() -> None:
     facts = " ".join(outline().facts)
-    assert "a fresh schedule would pick jumpingcat and smartfish and not bravelion" in facts
+    assert "Fresh scheduling would pick jumpingcat and smartfish and drop bravelion" in facts
 
 
 def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
@@ -107,8 +107,10 @@ def test_what_is_held_and_would_be_refused_today_is_said_without_a_contradiction
     )
     said = [line for section in told.sections for line in section.lines]
     assert not any("Successfully scheduled" in line for line in said)
-    assert said[0] == "It is held already: what holds a placement is not scheduled again."
-    assert said[1].startswith("taint_toleration would refuse it today: taint &{Key:x")
+    assert said[0] == "Already bound: existing bindings are not rescheduled."
+    assert said[1].startswith("taint_toleration would reject a new pick: taint &{Key:x")
     (fact,) = [fact for fact in told.facts if fact.startswith("In this plan")]
-    assert fact.startswith("In this plan smartfish stays (taint_added) although taint &{Key:x")
-    assert fact.endswith(": a fulfilled PickN is not re-evaluated.")
+    assert fact.startswith(
+        "In this plan smartfish is kept (taint_added): a fulfilled PickN is not re-evaluated."
+    )
+    assert "A new pick would be rejected: taint &{Key:x" in fact

@@ -216,16 +216,16 @@ def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
     )
     by_cluster = rows(why(members, pick(1, required_terms=(prod,))))
     assert {name: row.details for name, row in by_cluster.items()} == {
-        "a": ("label env is canary (asked: prod)",),
-        "b": (f"{NODES} is 4 (asked: > 5)",),
-        "c": (f"no property {NODES} (asked: > 5)",),
-        "d": ("no label env (asked: prod)",),
+        "a": ("label env is canary (required: prod)",),
+        "b": (f"{NODES} is 4 (required: > 5)",),
+        "c": (f"no property {NODES} (required: > 5)",),
+        "d": ("no label env (required: prod)",),
         "e": (),
     }
     by_cluster = rows(why(members, pick(1, required_terms=(prod, shelf))))
     assert by_cluster["a"].details == (
-        "term 1: label env is canary (asked: prod)",
-        "term 2: no label shelf; label env is canary (asked: not in canary)",
+        "term 1: label env is canary (required: prod)",
+        "term 2: no label shelf; label env is canary (required: not in canary)",
     )
 
 

@@ -291,7 +291,7 @@ def test_budgets() -> None:
     assert check_budget(DisruptionBudget(min_available=one), ALL) == []
     (empty,) = check_budget(DisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
-    assert "cannot both be given" in texts(check_budget(DisruptionBudget(one, one), None))
+    assert "cannot both be set" in texts(check_budget(DisruptionBudget(one, one), None))
     assert "max unavailable 1" in texts(check_budget(DisruptionBudget(one), ALL))
     assert "as a percentage 5%" in texts(check_budget(DisruptionBudget(None, IntOrPercent(5, True)), ALL))
 
@@ -326,7 +326,7 @@ def test_strategies() -> None:
         (Task("TimedWait", 9.0),),
     )
     assert check_stages([good, Stage("prod")]) == []
-    assert "is there twice" in texts(check_stages([Stage("a"), Stage("a")]))
+    assert "duplicate stage name 'a'" in texts(check_stages([Stage("a"), Stage("a")]))
     assert "at most 31 stages" in texts(check_stages([Stage(f"s{i}") for i in range(32)]))
 
 

@@ -170,7 +170,7 @@ def test_what_is_gone_on_the_hub_is_said(capsys: pytest.CaptureFixture[str]) -> 
     items = hub("west1", "east1")
     write([one for one in items if one["metadata"]["name"] != "web-west1-1234"])
     out = told(capsys, "plan", "-details")[1]
-    assert "does not show web on west1 any more" in out
+    assert "web was predicted on west1, but the hub does not have it there" in out
 
 
 @pytest.mark.parametrize(("kind", "comes"), [("PickAll", "3 to place"), ("PickN", "east2 -> Bound")])
@@ -186,8 +186,8 @@ def test_a_binding_that_somebody_deleted_is_said_whatever_state_knows(
             one["spec"]["policy"] = {"placementType": "PickAll"}
     write(items)
     said = (
-        "The hub's status says that web is on west1, and the binding there was deleted",
-        "does not show web on",
+        "The hub's status lists web on west1, but the binding there was deleted",
+        "but the hub does not have it there",
     )
     for warning in said:
         code, out = told(capsys, "plan", "-details", "-detailed-exitcode")
@@ -209,8 +209,8 @@ def test_what_is_given_up_and_still_there_is_said(capsys: pytest.CaptureFixture[
     out = told(capsys, "plan", "-details")[1]
     assert "0 to remove, 2 kept. Of these, 1 stays Unscheduled." in out
     out = told(capsys, "explain", 'fleet_cluster_resource_placement.p["web"]')[1]
-    assert "Unscheduled, and still there: gone." in out
-    assert "west1 Bound held" in out
+    assert "Unscheduled, but not removed yet: gone." in out
+    assert "west1 Bound already bound" in out
 
 
 def test_a_raised_number_picks_beside_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,8 +265,8 @@ def test_a_snapshot_that_bindings_go_by_and_that_is_not_there_is_said(
     write(items)
     code, out = told(capsys, "plan", "-details")
     assert code == 0
-    assert "resourceSnapshotName web-9-snapshot was not captured: what it holds is not known." in out
-    assert "and 1 more go by it." in out
+    assert "resourceSnapshotName web-9-snapshot was not captured, so its content is unknown." in out
+    assert "and 1 more use it." in out
     assert "schedulingPolicySnapshotName" not in out
 
 
@@ -285,7 +285,7 @@ def test_a_time_that_is_none_is_said(name: str, capsys: pytest.CaptureFixture[st
     write(items)
     code, out = told(capsys, "plan")
     assert code == 1
-    assert f'hub.json:1: {name} is "yesterday", which is no time' in out
+    assert f'hub.json:1: {name} "yesterday" is not a time' in out
 
 
 def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,5 +334,5 @@ def test_a_saved_plan_that_begins_from_what_a_hub_shows_is_applied(
 def test_a_kind_that_is_missing_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
     write([item for item in hub("west1", "east1") if not item["kind"].endswith("Snapshot")])
     out = told(capsys, "plan", "-details")[1]
-    assert out.count("No ClusterSchedulingPolicySnapshot was captured: what they hold is not known.") == 1
+    assert out.count("No ClusterSchedulingPolicySnapshot was captured, so the content of") == 1
     assert "(and one more similar warning elsewhere)" in out  # of the resource snapshots

@@ -199,7 +199,7 @@ def test_other_arguments_of_a_placement(more: str, said: str) -> None:
         ('labels = { "bad key" = "x" }', "Name part must"),
         ('taint {\nkey = "a"\neffect = "NoExecute"\n}', "only NoSchedule exists"),
         ('resources {\ntotal = { cpu = "many" }\n}', "is not a valid quantity"),
-        ('kubernetes_cluster_id = "s/a"\nproperties = { a = "1" }', "figures follow from the nodes"),
+        ('kubernetes_cluster_id = "s/a"\nproperties = { a = "1" }', "the nodes define the figures"),
         ('name = "UPPER"', "lowercase RFC 1123 subdomain"),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_manifest_gives_its_name_and_nothing_stands_beside_it() -> None:
     state = state_of(hub() + manifest_placement(MANIFEST))
     assert attributes(state, f"{KIND}.p")["name"] == "web"
     named = manifest_placement(MANIFEST).replace("\n}", '\n  name = "other"\n}')
-    assert ["leave one of them out" in e.detail for e in errors(plan(named))] == [True]
+    assert ["remove one of the overrides" in e.detail for e in errors(plan(named))] == [True]
     twice = manifest_placement(MANIFEST).replace("\n}", "\n  policy {\n  }\n}")
     assert [e.summary for e in errors(plan(twice))] == ["Conflicting arguments"]
 
@@ -343,7 +343,7 @@ spec:
         (
             "fleet_placement_disruption_budget",
             'max_unavailable = "1"\nmin_available = "1"',
-            "max_unavailable and min_available cannot both be given",
+            "max_unavailable and min_available cannot both be set",
         ),
         ("fleet_placement_eviction", 'placement_name = "p"', '"cluster_name" is required'),
         ("fleet_cluster_staged_update_strategy", 'stage {\nname = "One"\n}', "lower-case letters and digits"),

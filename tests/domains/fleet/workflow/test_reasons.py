@@ -32,7 +32,7 @@ def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
     assert "taint" in refused.rejections[0].reason
     text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "web-0 (default/Deployment/web) on a" in text
-    assert "2 nodes would do" in text
+    assert "2 nodes are feasible" in text
     assert found.machine in text
     assert f"{found.outcome.node} (chosen)" in text
 
@@ -58,7 +58,7 @@ def test_a_pod_that_stands_is_asked_about_today() -> None:
     assert here.total is not None
     (other,) = [v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node]
     assert other.rejections
-    assert "stands and stays" in " ".join(build_pod_report(found).facts)
+    assert "It runs and stays" in " ".join(build_pod_report(found).facts)
 
 
 def test_a_pod_that_was_pending_before_is_not_said_to_run() -> None:
@@ -77,6 +77,6 @@ def test_both_sides_of_an_eviction_name_each_other() -> None:
     result = good(plan(RACKS + workers(1) + manifest("m", low, high), state))
     taker, victim = reason(result, "high-0"), reason(result, "low-0")
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
-    assert "high-0, of higher priority, takes its place" in " ".join(build_pod_report(victim).facts)
+    assert "high-0 has a higher priority and preempts it" in " ".join(build_pod_report(victim).facts)
     (row,) = [row for row in result.plan.placements if row.object == "high-0"]
     assert row.reason == "preempts low-0"

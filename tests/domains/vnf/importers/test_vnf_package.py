@@ -79,21 +79,21 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("package", "flavour", "words"),
     [
-        (PACKAGE, "", 'the deployment flavours "large", "small": set flavour_id'),
+        (PACKAGE, "", 'the deployment flavours "large", "small". Set flavour_id'),
         (PACKAGE, "smal", 'Did you mean "small"?'),
         (
             without("Definitions/large.yaml"),
             "small",
-            'Definitions/top.yaml names "Definitions/large.yaml", which',
+            'Definitions/top.yaml references "Definitions/large.yaml", which',
         ),
         ({"a/b.yaml": ""}, "", "has no TOSCA-Metadata/TOSCA.meta"),
         ({META: "CSAR-Version: 1.1\n"}, "", "has no Entry-Definitions"),
-        ({META: "Entry-Definitions: ../secret.yaml\n"}, "", '"../secret.yaml" in it leads out'),
-        ({META: "Entry-Definitions: /etc/passwd\n"}, "", '"/etc/passwd" in it leads out'),
-        ({"top.yaml": "imports: [../../up.yaml]\n"}, "", "leads out of the package"),
-        ({"top.yaml": "a: [\n"}, "", "top.yaml:2 in it is no YAML"),
+        ({META: "Entry-Definitions: ../secret.yaml\n"}, "", '"../secret.yaml" in it points outside'),
+        ({META: "Entry-Definitions: /etc/passwd\n"}, "", '"/etc/passwd" in it points outside'),
+        ({"top.yaml": "imports: [../../up.yaml]\n"}, "", "points outside the package"),
+        ({"top.yaml": "a: [\n"}, "", "top.yaml:2 in it is not valid YAML"),
         ({"top.yaml": "a: 1\n"}, "", "no definitions with a VDU and no BaseHOT"),
-        ({**PACKAGE, "BaseHOT/small/other.yaml": ""}, "small", "BaseHOT/small/ in it holds several files"),
+        ({**PACKAGE, "BaseHOT/small/other.yaml": ""}, "small", "BaseHOT/small/ in it contains several files"),
         ({"top.yaml": "# " + "x" * 2**22}, "", "larger than 4 MiB"),
     ],
 )
@@ -105,7 +105,7 @@ def test_mistakes(form: Any, package: dict[str, str], flavour: str, words: str, 
 
 @pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
 def test_a_zip_file_with_names_outside_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DiagnosticsError, match="leads out of the package"):
+    with pytest.raises(DiagnosticsError, match="points outside the package"):
         read_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", RealFiles())
 
 
@@ -162,7 +162,7 @@ def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Pa
 def test_a_tar_and_a_foreign_document_are_named(tmp_path: Path) -> None:
     packed = tmp_path / "upf_vnf.tar.gz"
     packed.write_bytes(b"\x1f\x8b\x08\x00")
-    with pytest.raises(DiagnosticsError, match="packed tar, as OSM makes them: unpack it"):
+    with pytest.raises(DiagnosticsError, match=r"packed tar \(OSM format\). Unpack it"):
         read_package(str(packed), "", RealFiles())
     path = folder(tmp_path, {"slice_nsd.yaml": "nsd:\n  nsd: [{id: x}]\n"})
     with pytest.raises(DiagnosticsError, match="network service descriptor"):

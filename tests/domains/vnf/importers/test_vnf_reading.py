@@ -86,7 +86,7 @@ def test_reading(case: str) -> None:
         (
             "vnfd",
             "heat_template_version: 2018-08-31\nresources: {}\n",
-            "this is a HOT template: give it as base_hot.",
+            "this is a HOT template: set it as base_hot.",
         ),
         ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "from before SOL006"),
         ("vnfd", "etsi-nfv-descriptors:nsd: []\n", "network service descriptor (NSD)"),
@@ -108,9 +108,9 @@ def test_reading(case: str) -> None:
         (
             "base_hot",
             "tosca_definitions_version: tosca_simple_yaml_1_2\n",
-            "this is a VNFD: give it as vnfd.",
+            "this is a VNFD: set it as vnfd.",
         ),
-        ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: give it as vnfd."),
+        ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: set it as vnfd."),
         ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
     ],
 )

@@ -115,9 +115,7 @@ class TestSpecification:
     def test_six_apart_need_six_machines(self) -> None:
         (error,) = errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
         assert error.summary == "Unsatisfiable anti-affinity"
-        assert (
-            'base_hot:9: "srvgroup" keeps the VMs of "masterNode", "workerNode" apart: 6 VMs' in error.detail
-        )
+        assert 'base_hot:9: "srvgroup" separates the VMs of "masterNode", "workerNode": 6 VMs' in error.detail
         assert error.subject is not None
 
     def test_the_largest_scale_is_looked_at_too(self) -> None:
@@ -216,7 +214,7 @@ class TestArguments:
         assert error.summary == "Unsatisfiable anti-affinity"
         assert 'vnfd:21: "dbs"' in error.detail
         assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
-        assert "Both hold for at most 1 of these VMs" in texts(warnings(result))
+        assert "Both can be met for at most 1 of these VMs" in texts(warnings(result))
 
     def test_opposite_groups_of_one_vm_do_not_contradict(self) -> None:
         given = {
@@ -376,11 +374,14 @@ class TestRequest:
         ("change", "words"),
         [
             ({"instantiate_request": "{\n a"}, "line 2, column 2"),
-            ({"instantiate_request": "[]"}, "no JSON object"),
+            ({"instantiate_request": "[]"}, "not a JSON object"),
             ({"instantiate_request": '{"a": NaN}'}, "NaN"),
             ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is no text"),
             ({"instantiate_request": '{"additionalParams": []}'}, "additionalParams is no object"),
-            ({"instantiate_request": REQUEST, "flavour_id": "x"}, 'flavourId of the request "podaffinity"'),
+            (
+                {"instantiate_request": REQUEST, "flavour_id": "x"},
+                'flavourId of the request is "podaffinity"',
+            ),
         ],
     )
     def test_mistakes(self, change: dict[str, Any], words: str) -> None:
@@ -400,7 +401,7 @@ class TestPackage:
         assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
         assert is_empty(planned(packaged, state, machines=5, files_there=RealFiles()))
         told = texts(errors(planned({**packaged, "vnfd": "x"}, files_there=RealFiles())))
-        assert "csar holds what is written beside it: vnfd" in told
+        assert "csar already contains vnfd" in told
         told = texts(errors(planned({"csar": str(package / "absent")}, files_there=RealFiles())))
         assert 'There is no directory "' in told
 
