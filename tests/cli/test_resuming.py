@@ -89,7 +89,7 @@ def killed_apply(words: list[str], call: int) -> bool:
     script = (
         "import sys, os\n"
         "from nexusform.backends.local_file import LocalBackend\n"
-        "from nexusform.cli.main import run\n"
+        "from nexusform.cli.main import run_command_line\n"
         "left = [int(sys.argv[1])]\n"
         "def wrap(name):\n"
         "    whole = getattr(LocalBackend, name)\n"
@@ -100,7 +100,7 @@ def killed_apply(words: list[str], call: int) -> bool:
         "        return whole(self, *values)\n"
         "    setattr(LocalBackend, name, instead)\n"
         "wrap('append_all'); wrap('write')\n"
-        "sys.exit(run(sys.argv[2:]))\n"
+        "sys.exit(run_command_line(sys.argv[2:]))\n"
     )
     command = [sys.executable, "-c", script, str(call), *words]
     return subprocess.run(command, capture_output=True, check=False, env=dict(os.environ)).returncode == 77
