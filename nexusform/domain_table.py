@@ -112,18 +112,9 @@ _ALL: Final = (
         description="A site in Azure: import, read, change",
         io_layer=("providers", "workflow", "cli"),
         data_sources=("nexus_inventory",),
-        providers={
-            "azure": "providers.azure:PROVIDER",
-            "azure_export": "providers.azure_export:PROVIDER",
-        },
-        imports={
-            "DIR": "workflow.site_import:import_site",
-            "azure": "workflow.site_import:import_site",
-        },
-        exports={
-            "azapi": "rendering.exports:export_azapi",
-            "az": "rendering.exports:export_az",
-        },
+        providers={"azure": "providers.azure:PROVIDER", "azure_export": "providers.azure_export:PROVIDER"},
+        imports={"DIR": "workflow.site_import:import_site", "azure": "workflow.site_import:import_site"},
+        exports={"azapi": "rendering.exports:export_azapi", "az": "rendering.exports:export_az"},
         diagnostic_traits={
             "unknown-inventory-age": _NOTE,
             "creation-times-not-captured": _NOTE,

@@ -50,9 +50,7 @@ _FOREIGN_ROOTS = ("terraform", "tofu")
 
 
 def check_references(
-    configuration: Configuration,
-    managed: Mapping[str, BlockSchema],
-    data: Mapping[str, BlockSchema],
+    configuration: Configuration, managed: Mapping[str, BlockSchema], data: Mapping[str, BlockSchema]
 ) -> list[Diagnostic]:
     """Check the references of all modules, and return the problems in the order of the text."""
     references = collect_references(configuration)

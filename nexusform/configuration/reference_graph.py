@@ -218,9 +218,7 @@ _Edges = dict[Declaration, dict[Declaration, Span]]
 
 
 @pause_collector()
-def build_dependencies(
-    configuration: Configuration,
-) -> Mapping[Declaration, Mapping[Declaration, Span]]:
+def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """Build the direct dependencies of every node of every module, with the span of each.
 
     A node inside a called module depends on the call (its count, for_each and depends_on); a called module's

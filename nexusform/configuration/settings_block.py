@@ -339,9 +339,7 @@ def _decode_readers(
 
 
 def _decode_method_reference(
-    attribute: Attribute | None,
-    methods: Mapping[MethodName, MethodName | None],
-    problems: list[Diagnostic],
+    attribute: Attribute | None, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> MethodName | None:
     """Return the method of an argument; None, and a problem, if it is not declared."""
     if attribute is None:

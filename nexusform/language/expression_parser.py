@@ -12,14 +12,7 @@ from decimal import Decimal, InvalidOperation
 from nexusform.diagnostics.source import Span
 from nexusform.language.collection_parser import CollectionParser
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.syntax.scanner import (
-    END,
-    IDENT,
-    NUMBER,
-    OPEN_HEREDOC,
-    OPEN_QUOTE,
-    STRING,
-)
+from nexusform.language.syntax.scanner import END, IDENT, NUMBER, OPEN_HEREDOC, OPEN_QUOTE, STRING
 from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 from nexusform.language.template_parser import TemplateParser
 
@@ -122,8 +115,7 @@ class ExpressionParser:
     def _report_missing_term(self, kind: str) -> Exception:
         if kind == END:
             return self.stream.report_error(
-                "missing-expression",
-                "Expected the start of an expression, but found the end of the file.",
+                "missing-expression", "Expected the start of an expression, but found the end of the file."
             )
         return self.stream.report_error(
             "invalid-expression",

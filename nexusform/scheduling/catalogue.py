@@ -132,7 +132,7 @@ CATALOGUES: Mapping[str, Catalogue] = MappingProxyType(
                 "reference-near-edge-compute (hardware)"
             ),
             date="2026-03-03",
-        ),
+        )
     }
 )
 NEWEST = "2026-03"

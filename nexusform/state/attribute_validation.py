@@ -38,13 +38,7 @@ from nexusform.values.value import UNKNOWN
 _Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # Required attributes of a VM or VNFC with a machine; its cells may be unknown.
-_LOCATION_NAMES: Final[tuple[str, ...]] = (
-    "availability_zone",
-    "number",
-    "pool",
-    "rack",
-    "vm_sku_name",
-)
+_LOCATION_NAMES: Final[tuple[str, ...]] = ("availability_zone", "number", "pool", "rack", "vm_sku_name")
 COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
 
 

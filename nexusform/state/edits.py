@@ -79,10 +79,7 @@ def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
             f"{_describe_kind(source)} ({source}) cannot become {_describe_kind(target)} ({target}).",
         )
     if (source.mode, source.type) != (target.mode, target.type):
-        raise _build_error(
-            "moved-between-types",
-            f"{source} and {target} must have the same resource type.",
-        )
+        raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
 
 
 def _describe_kind(pattern: AddressPattern) -> str:

@@ -42,7 +42,7 @@ FIXED_LIMITS: Final[Mapping[str, str]] = {
     "nesting": (
         '"nesting" cannot be set: YAML and JSON nest at most 512 levels, the safe depth of the '
         "interpreter. Make the document flatter."
-    ),
+    )
 }
 
 

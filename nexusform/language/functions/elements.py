@@ -29,15 +29,7 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
-from nexusform.values.value import (
-    DYNAMIC_UNKNOWN,
-    FALSE,
-    TRUE,
-    UNKNOWN,
-    Refinement,
-    Value,
-    get_refinement,
-)
+from nexusform.values.value import DYNAMIC_UNKNOWN, FALSE, TRUE, UNKNOWN, Refinement, Value, get_refinement
 
 SEQUENCES: Final = (ListType, SetType, TupleType)
 

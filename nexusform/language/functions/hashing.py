@@ -72,13 +72,7 @@ def _compute_uuid5(namespace: str, name: str) -> str:
 
 FUNCTIONS: Final = (
     *[_build_hash_function(*each) for each in HASHES],
-    Function(
-        "uuid",
-        "A random UUID, known only after apply.",
-        (),
-        STRING,
-        lambda: Value(STRING, UNKNOWN),
-    ),
+    Function("uuid", "A random UUID, known only after apply.", (), STRING, lambda: Value(STRING, UNKNOWN)),
     build_plain_function(
         "uuidv5",
         "The UUID of a name in a namespace.",

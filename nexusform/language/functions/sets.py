@@ -131,10 +131,7 @@ _ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _build_set_function(
-    name: str,
-    description: str,
-    body: Callable[..., Value],
-    *examples: Example,
+    name: str, description: str, body: Callable[..., Value], *examples: Example
 ) -> Function:
     return Function(
         name,

@@ -188,10 +188,7 @@ FUNCTIONS: Final = (
     Function(
         "startswith",
         "Whether the text starts with a prefix.",
-        (
-            Parameter("str", STRING, "the text", allow_unknown=True),
-            Parameter("prefix", STRING, "the prefix"),
-        ),
+        (Parameter("str", STRING, "the text", allow_unknown=True), Parameter("prefix", STRING, "the prefix")),
         BOOL,
         _has_prefix,
         (Example('startswith("hello world", "hello")', "true"),),

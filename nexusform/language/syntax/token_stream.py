@@ -288,10 +288,7 @@ class TokenStream(Struct):
             )
 
 
-_ESCAPE = re.compile(
-    r"\\(?:u[0-9a-fA-F]{0,4}|U[0-9a-fA-F]{0,8}|.|\Z)|\$\$\{|%%\{",
-    re.DOTALL,
-)
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}|U[0-9a-fA-F]{0,8}|.|\Z)|\$\$\{|%%\{", re.DOTALL)
 _TEMPLATE_ESCAPE = re.compile(r"([$%])\1\{")
 _SIMPLE = {"\\n": "\n", "\\r": "\r", "\\t": "\t", '\\"': '"', "\\\\": "\\", "$${": "${", "%%{": "%{"}
 

@@ -82,8 +82,7 @@ def choose_backend(
             return None, [
                 *problems,
                 build_error(
-                    "unsupported-state-flag",
-                    f'The state is in the backend "{choice.kind}". Remove -state.',
+                    "unsupported-state-flag", f'The state is in the backend "{choice.kind}". Remove -state.'
                 ),
             ]
         path = {"path": context.state_path}

@@ -51,9 +51,7 @@ def _check_vaults(encryption: Encryption, context: CommandContext) -> list[Diagn
     vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
     return [
         build_error(
-            "remote-address-not-allowed",
-            context.explain_rejection(f'The key vault "{address}"'),
-            block.span,
+            "remote-address-not-allowed", context.explain_rejection(f'The key vault "{address}"'), block.span
         )
         for block, address in vaults
         if address and not context.is_allowed(address)

@@ -13,13 +13,7 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER,
 from nexusform.configuration.reference_checks import check_provider_names
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, convert_problem, has_errors
 from nexusform.diagnostics.source import Span
-from nexusform.interfaces.plugins import (
-    CaptureProvider,
-    PermissionUser,
-    Provider,
-    ProviderProblem,
-    StateUser,
-)
+from nexusform.interfaces.plugins import CaptureProvider, PermissionUser, Provider, ProviderProblem, StateUser
 from nexusform.json_data.plain_data import Path, format_path
 from nexusform.planning.modules.outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation import Evaluation

@@ -327,8 +327,7 @@ def _build_check(check: CheckResult) -> dict[str, Any]:
 
 def _build_journal_error(message: str) -> Diagnostic:
     return build_error(
-        "unwritable-journal",
-        f"{message} Running steps have ended; no further step was started.",
+        "unwritable-journal", f"{message} Running steps have ended; no further step was started."
     )
 
 

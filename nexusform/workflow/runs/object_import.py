@@ -151,10 +151,7 @@ def add_computed_attributes(
 
 
 def _find_object(
-    target: ImportTarget,
-    request: PlanRequest,
-    providers: Mapping[str, Provider],
-    problems: list[Diagnostic],
+    target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider], problems: list[Diagnostic]
 ) -> ObjectState | None:
     """Find the object of an import block at its provider, or add a problem."""
     kind = request.registries.resource_types.get(target.address.type)

@@ -282,8 +282,7 @@ def create_remove_change(
         if not addresses:
             return None, [
                 build_error(
-                    "no-matching-objects-found",
-                    "`nexusform state list` shows all addresses of the state.",
+                    "no-matching-objects-found", "`nexusform state list` shows all addresses of the state."
                 )
             ]
         removed_addresses.extend(addresses)
