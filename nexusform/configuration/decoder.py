@@ -96,8 +96,7 @@ class ModuleFiles(Struct, frozen=True):
     files: tuple[ParsedFile, ...]
 
 
-# The files of the directory that a call names, seen from the caller's directory; None, and told
-# elsewhere, when it cannot be read.
+# The files of the called directory, relative to the caller's directory; None with an error if unreadable.
 ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
 
 

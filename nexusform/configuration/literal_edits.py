@@ -51,9 +51,7 @@ def apply_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> d
 
 
 def is_literal(expression: syntax.Expression) -> bool:
-    """Check whether an expression is a literal value: a number, a text without interpolation, a list of
-    these.
-    """
+    """Check whether an expression is a literal: a number, text without interpolation, a list of these."""
     if isinstance(expression, syntax.TupleCons):
         return all(is_literal(item) for item in expression.items)
     if isinstance(expression, syntax.Unary):

@@ -166,9 +166,7 @@ def _convert_to_native(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_native(base: Body, override: Body, problems: list[Diagnostic]) -> Body:
-    """Merge a body with that of an override file: arguments one by one, blocks of one type together;
-    lifecycle is merged.
-    """
+    """Merge a body with that of an override file: arguments one by one, blocks by type."""
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
     replaced_types = {_get_generated_type(b) for b in override.blocks}

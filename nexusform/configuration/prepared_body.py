@@ -350,9 +350,7 @@ def report_missing_argument(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two with one label. `blocks`: label and span of
-    each.
-    """
+    """Report too few or too many blocks of a type, or two with one label. `blocks`: labels and spans."""
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:

@@ -1,6 +1,4 @@
-"""References of a module with their owners and scopes, and the direct dependencies that define the order of
-planning.
-"""
+"""References of a module with owners and scopes, and the direct dependencies for the order of planning."""
 
 from __future__ import annotations
 
@@ -231,9 +229,7 @@ def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Map
 
 
 def find_dependent_outputs(configuration: Configuration, addresses: Collection[str]) -> frozenset[str]:
-    """Return the root outputs that depend on one of these blocks, directly or not; addresses without instance
-    keys.
-    """
+    """Return the root outputs that depend on one of these blocks (addresses without instance keys)."""
     edges = build_dependencies(configuration)
     dependent_outputs = set()
     for name in configuration.root.outputs:

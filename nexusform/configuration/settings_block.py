@@ -1,6 +1,4 @@
-"""`nexusform` block: version, catalogue, backend, ignored lint rules, and its `encryption` block with key
-providers, methods and targets.
-"""
+"""`nexusform` block: version, catalogue, backend, ignored lint rules and encryption."""
 
 from __future__ import annotations
 

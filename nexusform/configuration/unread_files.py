@@ -38,9 +38,7 @@ _VARIABLE_FILE_ENDINGS: Final = (".nfvars.hcl", ".nfvars.json")
 
 
 def describe_unread_configuration(names: Collection[str]) -> str:
-    """Return advice for a directory with these files and no configuration: sentences with a leading blank, or
-    "".
-    """
+    """Return advice for a directory without configuration: sentences with a leading blank, or ""."""
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names

@@ -1,6 +1,4 @@
-"""`variable`, `locals` and `output` blocks, and `condition` with its `error_message` in validations, pre- and
-postconditions and asserts.
-"""
+"""`variable`, `locals` and `output` blocks, and `condition` with its `error_message`."""
 
 from __future__ import annotations
 

@@ -256,9 +256,7 @@ def _add_quotes_hint(problem: Diagnostic) -> Diagnostic:
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
-    """Parse text: literal for a primitive type and without a type, as in Terraform, an expression for any
-    other.
-    """
+    """Parse text: literal for a primitive type or without a type (as in Terraform), else an expression."""
     if not _is_expression(variable):
         return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)

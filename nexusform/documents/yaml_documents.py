@@ -98,9 +98,7 @@ def _parse_large_list(content: str | bytes) -> YamlDocument | None:
 
 
 def _decode_content(content: bytes) -> str:
-    """Decode UTF-8, with or without a byte order mark, or the UTF-16 of PowerShell's `>`. Raises
-    UnicodeDecodeError.
-    """
+    """Decode UTF-8, with or without BOM, or the UTF-16 of PowerShell's `>`. Raises UnicodeDecodeError."""
     return content.decode("utf-16" if content[:2] in _UTF_16 else "utf-8-sig")
 
 

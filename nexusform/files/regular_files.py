@@ -120,9 +120,7 @@ UNCONFINED: Final = Confinement()
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open an existing regular file, without `follow` no link, and return its descriptor. Raises OSError,
-    NotRegular.
-    """
+    """Open an existing regular file; without `follow` no link. Raises OSError, NotRegular."""
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW))
     except OSError as problem:
@@ -137,9 +135,7 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = T
 
 
 def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> bytes:
-    """Read the whole content of a regular file. Raises OSError, NotRegular, TooLarge (more bytes than
-    `max_bytes`).
-    """
+    """Read a whole regular file. Raises OSError, NotRegular, TooLarge (more than `max_bytes`)."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         # A read allocates its full size, so do not read the maximum at once.
         size = os.fstat(file.fileno()).st_size
@@ -163,9 +159,7 @@ def open_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
 
 
 def create_file(path: str | Path, mode: int = PRIVATE) -> int:
-    """Create a new file and return its descriptor; the path must not exist, not even as a link. Raises
-    OSError.
-    """
+    """Create a new file and return its descriptor. Raises OSError if the path exists, even as a link."""
     return os.open(path, _CREATE_FLAGS, mode)
 
 

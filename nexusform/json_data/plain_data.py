@@ -94,9 +94,7 @@ def _convert_raw(value: Value) -> Any:
 
 
 def list_refinements(value: Value) -> Refinements:
-    """List the paths and refinements of unknown parts with known properties, except parts of sets, which have
-    no path.
-    """
+    """List the paths and refinements of unknown parts, except parts of sets, which have no path."""
     if value.is_wholly_known:
         return ()
     parts: list[tuple[Path, Refinement]] = []

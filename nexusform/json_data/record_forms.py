@@ -149,9 +149,7 @@ def _build_full_form(record_class: type) -> RecordForm[Any]:
 
 
 def build_row_form(names: str) -> Part:
-    """Build the conversion of pairs and longer rows to objects, from the names of their items (`?`: null if
-    empty).
-    """
+    """Build the conversion of rows to objects from the names of their items (`?`: null if empty)."""
     columns_with_null = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
 
     def convert_row(values: tuple[Any, ...]) -> dict[str, Any]:

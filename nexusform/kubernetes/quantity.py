@@ -255,9 +255,7 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format without fraction, with the largest exact suffix; binary ones below 1Ki or with a fraction as
-    decimal.
-    """
+    """Format without fraction, with the largest exact suffix; small or fractional binary ones as decimal."""
     if quantity.nano == 0:
         return "0"
     quantity_format = quantity.format
@@ -313,9 +311,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(source: str) -> float | str:
-    """Parse a text such as "1h30m" (hours, minutes, seconds) to seconds; return a message if it is
-    invalid.
-    """
+    """Parse a text such as "1h30m" (hours, minutes, seconds) to seconds, or return an error message."""
     if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", source, re.ASCII):
         return f'{source!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) only'
     parts = re.findall(r"([0-9.]+)([smh])", source)

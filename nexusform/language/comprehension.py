@@ -82,8 +82,8 @@ def _list_pairs(collection: Value) -> _Pairs:
 
 
 class _ForCondition:
-    # The `if` clause over the elements of one `for`: includes an element, keeps track of marks
-    # and of whether every answer was known, and reports a mistake once.
+    # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error
+    # once.
     def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
         self.clause = node.condition
         self.node = node
@@ -142,8 +142,8 @@ class _ForCondition:
 
 
 def _visit_included(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
-    # Calls `add` for every element that the clause includes, with the loop's names set. Ends at the
-    # first mistake, which `conditions.failed` tells.
+    # Calls `add` for every selected element, with the loop's names set. Stops at the first error, then
+    # `conditions.failed` is true.
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
         conditions.check_type(names)

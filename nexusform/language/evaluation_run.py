@@ -23,11 +23,11 @@ from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.exact_numbers import convert_decimal
 from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value
 
-# What one expression may produce, in elements of collections and stretches of text. Far above any
-# honest use, and low enough that a nest of `for` expressions ends in a message.
+# Limits on what one expression may produce: elements of collections and pieces of text. They are far above
+# real use, and low enough that nested `for` expressions end with an error message.
 MAX_WORK: Final = 2_000_000
-# What one value may hold in all. Parts may be shared, so that a few lines of local values could
-# otherwise stand for more than any memory holds once it is written out or compared.
+# Limit on the size of one value. Its parts may be shared, so a few lines of local values could otherwise
+# exceed the memory when the value is written or compared.
 MAX_SIZE: Final = 4_000_000
 CALL_UNITS: Final = 2  # work of a function call besides its result
 _CHARACTERS_PER_UNIT: Final = 32

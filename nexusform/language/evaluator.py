@@ -186,9 +186,7 @@ def _evaluate_operand(
 
 
 def _evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
-    """Evaluate an operation on two values. One side of `&&` and `||` may decide the result; the other is then
-    ignored.
-    """
+    """Evaluate a binary operation. If one side of `&&` or `||` decides the result, the other is ignored."""
     previous_count = len(run.diagnostics)
     left, left_problems = _evaluate_operand(node, node.left, "left", run)
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
@@ -222,8 +220,8 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def _may_be_decided(left: Value, right: Value, *, right_failed: bool) -> bool:
-    # Whether one side, once it is known, may make up for what the other is: the left one for an error or
-    # a null, the right one for a null. An error on the left is told, as in HCL.
+    # Whether a known side decides the result although the other is an error (left side only) or null. As in
+    # HCL, an error on the left is always reported.
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None
     return left.raw is None and right.raw is UNKNOWN and not right_failed

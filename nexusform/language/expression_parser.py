@@ -214,9 +214,7 @@ class ExpressionParser:
         )
 
     def _parse_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
-        """Parse the arguments up to the closing parenthesis. Return them, and whether the last is
-        expanded.
-        """
+        """Parse the arguments up to the closing parenthesis. Return them and whether the last is expanded."""
         stream = self.stream
         arguments: list[syntax.Expression] = []
         while stream.peek() != ")":

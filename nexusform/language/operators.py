@@ -37,9 +37,7 @@ from nexusform.values.value import (
 
 
 class OperationProblem(Exception):
-    """Operation without a result; `message` is a clause without a full stop, `kind` the id of the
-    diagnostic.
-    """
+    """Operation without a result; `message` is a clause without a full stop, `kind` a diagnostic id."""
 
     def __init__(self, message: str, kind: str = "operation-failed") -> None:
         super().__init__(message)

@@ -108,9 +108,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 
 
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
-    """Evaluate a conditional to the value of the chosen branch, converted to the common type; errors of the
-    other are ignored.
-    """
+    """Evaluate a conditional to the chosen branch, converted to the common type."""
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
     kind = _find_common_type(then, otherwise)
@@ -154,8 +152,8 @@ def _build_undecided(then: Value, otherwise: Value, kind: Type) -> Value:
 
 
 def _find_common_type(then: Value, otherwise: Value) -> Type | None:
-    # A null takes the type of the other arm. Beside an arm that may still be of any type there is
-    # nothing to agree on: what is chosen stays as it is, and if the choice is open, so is the type.
+    # A null has the type of the other branch. If the type of a branch is still open, the chosen value is not
+    # converted, and an open choice has an open type.
     if then.type is DYNAMIC and then.raw is None:
         return otherwise.type
     if otherwise.type is DYNAMIC and otherwise.raw is None:

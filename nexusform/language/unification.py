@@ -120,9 +120,7 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def compare_values(left: Value, right: Value) -> Value:
-    """Return `left == right` as in HCL: values of different types differ; unknown if it depends on unknown
-    parts.
-    """
+    """Return `left == right` as in HCL: different types differ; unknown if unknown parts decide."""
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
     outcome = _is_equal(plain_left, plain_right)

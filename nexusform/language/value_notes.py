@@ -101,9 +101,7 @@ def format_traversal(traversal: Traversal) -> str:
 
 
 def _list_traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
-    """List the references of an expression; `inner` are the names of the enclosing for expressions, which
-    have many values.
-    """
+    """List the references of an expression, except `inner`, the names of the enclosing for expressions."""
     if isinstance(node, Traversal):
         if node.root.name not in inner:
             yield node

@@ -30,9 +30,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
 
 
 def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
-    """Find one cycle for each strongly connected component, each starting at its member of lowest position;
-    empty without cycles.
-    """
+    """Find one cycle per strongly connected component, starting at its member of lowest position."""
     import networkx as nx
 
     graph: nx.DiGraph[N] = nx.DiGraph()
@@ -53,9 +51,7 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
 
 
 def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N]]) -> set[N]:
-    """Find these nodes and all nodes reachable from them; `list_neighbours` returns the targets of a node's
-    edges.
-    """
+    """Find these nodes and all reachable ones; `list_neighbours` returns the targets of a node's edges."""
     visited: set[N] = set()
     stack = list(start)
     while stack:

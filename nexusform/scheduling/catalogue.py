@@ -46,9 +46,7 @@ RESERVED_CPUS = 2
 
 
 def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
-    """Return the SKU that is hardest to place: by its memory per cell, then by its total size. None for no
-    SKU.
-    """
+    """Return the SKU that is hardest to place: by memory per cell, then by total size. None for no SKU."""
     return max(skus, key=compute_size_key, default=None)
 
 

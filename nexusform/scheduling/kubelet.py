@@ -35,9 +35,7 @@ _EVICTION_STORAGE_PER_CENT: Final = 10
 
 
 class TopologyPolicy(StrEnum):
-    """Treatment of a pod by kubelet's topology manager if its CPUs, hugepages and devices lie in several
-    cells.
-    """
+    """Treatment of a pod by kubelet's topology manager if its resources lie in several cells."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"

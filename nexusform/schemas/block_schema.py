@@ -25,9 +25,7 @@ class Nesting(StrEnum):
 
 
 class OnChange(StrEnum):
-    """Effect of a changed argument on the object: update it, replace it (r), or re-place the VMs of its pool
-    (p).
-    """
+    """Effect of a changed argument: update the object, replace it (r), or re-place its pool's VMs (p)."""
 
     UPDATE = "update"
     REPLACE = "replace"

@@ -33,8 +33,8 @@ from nexusform.schemas.value_types import (
 from nexusform.state.object_codec import describe_kind, report_invalid_member
 from nexusform.values.value import UNKNOWN
 
-# Looks at a value at a path and yields what is wrong with it. Null and unknown parts are passed over,
-# save null among the elements of a list and among objects.
+# Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements of lists
+# and null objects.
 _Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # Required attributes of a VM or VNFC with a machine; its cells may be unknown.
@@ -140,9 +140,7 @@ def has_machine_fields(object_type: ObjectType) -> bool:
 
 
 def _build_member_check(name: str, member_type: Type) -> _Check:
-    """Build the check of a member: numbers of VMs and of cells count from 0; other numbers are
-    unrestricted.
-    """
+    """Build the check of a member: numbers of VMs and of cells count from 0."""
     if name not in COUNT_NAMES:
         return _build_type_check(member_type)
     return _build_list_check(_check_count) if isinstance(member_type, ListType) else _check_count

@@ -56,9 +56,7 @@ class UnfinishedApply(Struct, frozen=True):
 
     @property
     def serial(self) -> int:
-        """Serial of the state during the apply; a different serial means a later change by another
-        process.
-        """
+        """Serial of the state during the apply; another serial means a change by another process."""
         return self.parts[0].serial
 
     @property

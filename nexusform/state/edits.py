@@ -30,9 +30,7 @@ def _has_id(instance: InstanceState, object_id: str) -> bool:
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:
-    """Remove these instances and their deposed objects from the state, and dependencies on blocks without
-    remaining instances.
-    """
+    """Remove instances with deposed objects, and dependencies on blocks without remaining instances."""
     removed = set(addresses)
     instances = {a: i for a, i in state.instances.items() if a not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}

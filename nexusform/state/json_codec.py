@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# Digits become 0 and all else but points a blank, so that a long run of digits is found by a plain
-# search: up to 15 of them a float holds.
+# Digits become 0 and other characters but points become blanks, so a plain search finds a long run of digits.
+# A float holds up to 15 of them.
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _LONG_RUN: Final = b"0" * 16
 _CHUNK_SIZE: Final = 1 << 16  # bytes; larger ones are allocated from the system each time
@@ -104,13 +104,11 @@ def _split_chunks(data: bytes) -> Iterator[bytes]:
 
 
 def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
-    """Return the keys that occur more than once in one object of a JSON document, each once. `document` is
-    the result of `parse_json`.
-    """
+    """Return the keys that occur more than once in one object; `document` is parsed by `parse_json`."""
     import json
 
-    # A document that is written back to the same text has lost nothing: that is told at once, and is so for
-    # all that nobody has edited by hand.
+    # Fast path: a document that re-encodes to the same text has lost nothing. This holds for all unedited
+    # files.
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}

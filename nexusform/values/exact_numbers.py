@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
 
-# Numbers are whole (int) or binary fractions (Fraction) of at most PRECISION significant bits, as
-# HCL has them. Beyond MAX_DIGITS decimal digits before or after the point a number is refused: it
-# can only come of a mistake, and neither its text nor its cost would be bounded.
+# Numbers are integers or binary fractions (Fraction) of at most PRECISION significant bits, as in HCL. A
+# number with more than MAX_DIGITS decimal digits is rejected, because its text and cost would be unbounded.
 PRECISION: Final = 512
 MAX_DIGITS: Final = 4000
 _MAX_BITS: Final = 13_000

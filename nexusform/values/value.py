@@ -143,14 +143,11 @@ class Value:
 
     @property
     def size(self) -> int:
-        """Number of values in it, including itself. Shared parts count once per use, long text by its
-        length.
-        """
+        """Number of values in it, including itself. Shared parts count once per use, text by length."""
         return self._compute_traits() >> _SIZE_SHIFT
 
     def _compute_traits(self) -> int:
-        # What the parts hold, found once: bits for "an unknown inside" and "a mark inside", then
-        # the size.
+        # Cached properties of the parts: bits for an unknown part and a marked part, then the size.
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw

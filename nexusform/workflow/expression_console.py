@@ -70,9 +70,7 @@ class ConsoleResult(Struct, frozen=True):
 
 
 def open_console(context: CommandContext) -> ConsoleResult:
-    """Load configuration, variables and state. Unset variables are unknown; a directory without configuration
-    has no names.
-    """
+    """Load configuration, variables and state. Unset variables are unknown."""
     configuration, problems = load_project_configuration(context)
     if configuration is not None and not configuration.files:
         problems = [p for p in problems if p.id != "no-configuration-files"]

@@ -283,9 +283,7 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Migrate the state of one workspace under the locks of both backends; return a line about it ("":
-    nothing migrated).
-    """
+    """Migrate the state of one workspace under both locks; return a line about it ("": none migrated)."""
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
         for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _describe_unlock(name))):

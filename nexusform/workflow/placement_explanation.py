@@ -304,9 +304,7 @@ class _Question(Struct, frozen=True):
         )
 
     def _build_nothing_error(self, planned: PlanResult) -> Diagnostic:
-        """Build the error for an address without placements, or with placements of a domain without
-        explanations.
-        """
+        """Build the error for an address without placements, or without explanations in its domain."""
         rows = (row for row in planned.plan.placements if self.pattern.is_match(row.address))
         nouns = sorted({get_noun(row.kind) for row in rows if row.kind != VM})
         if nouns:

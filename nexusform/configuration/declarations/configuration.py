@@ -152,9 +152,7 @@ class RemovedBlock(Struct, frozen=True):
 
 
 class ImportBlock(Struct, frozen=True):
-    """`import` block: the traversal of `to`, the id, and the provider (`name` or `name.alias`, "" if not
-    set).
-    """
+    """`import` block: traversal of `to`, id, and provider (`name` or `name.alias`, "" if not set)."""
 
     to: Expression
     id: Expression
@@ -226,9 +224,7 @@ class Encryption(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """`nexusform` settings block of the root module. `backend` is its type and body (None = local with
-    defaults).
-    """
+    """`nexusform` settings block of the root module. `backend` is type and body (None = local)."""
 
     required_version: str = ""
     sku_catalogue: str = ""

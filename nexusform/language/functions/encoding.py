@@ -97,9 +97,7 @@ _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 
 
 def _parse_csv(text: str) -> Value:
-    """Parse one object for every row after the first, which contains the column names. Raises
-    FunctionProblem.
-    """
+    """Parse one object for every row after the first, which has the column names. Raises FunctionProblem."""
     rows = _split_rows(text.replace("\r\n", "\n"))
     if not rows:
         raise FixedProblem("missing header line")

@@ -98,9 +98,7 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
 
 
 def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_Verb, int]:
-    """Parse the verb at `start`. Return it and the number of its argument: the explicit one, else
-    `next_position`.
-    """
+    """Parse the verb at `start`. Return it and its argument number: explicit, else `next_position`."""
     match = _VERB.match(pattern, start)
     assert match is not None
     offset = len(pattern[:start].encode())

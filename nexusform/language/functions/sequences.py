@@ -108,8 +108,7 @@ def _flatten_sequence(sequence: Value) -> Value:
 
 
 def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
-    # Whether everything is known that decides how many elements there are; `marks` gathers those
-    # of the lists that are opened.
+    # Whether the number of elements is known; `marks` collects the marks of the lists.
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         return False

@@ -56,9 +56,7 @@ def _keep_single(before: str, after: str) -> str:
 
 
 def _build_title(text: str) -> str:
-    """Build the title form: words start with capitals. Outside of ASCII anything but space is part of a
-    word.
-    """
+    """Build the title form: words start with capitals. Outside of ASCII only space separates words."""
     capital = _build_character_mapping(str.title)
     result = []
     at_start = True

@@ -37,8 +37,8 @@ _ESCAPES: Final = {
 }
 
 
-# What YAML 1.1 calls printable in the basic plane, line breaks apart; all else is escaped.
-# Patterns of `re` that take milliseconds to compile: it keeps them once they are used.
+# Printable characters of YAML 1.1 in the basic plane, without line breaks; all others are escaped. `re`
+# caches the compiled patterns, which take milliseconds to compile.
 _SPECIAL: Final = "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
@@ -124,8 +124,8 @@ def _render_entry(key: str, item: Value, indent: int) -> list[str]:
 
 
 def _fold_string(text: str, indent: int, column: int) -> list[str]:
-    # A quoted string whose first character stands at `column`; beyond the width it goes on in the
-    # next line, at `indent`, instead of a space. A further space there needs a backslash before it.
+    # A quoted string starts at `column`. Beyond the width it continues on the next line at `indent`, instead
+    # of a space. A further space there needs a backslash.
     if column + len(text) < _WIDTH:
         return [_render_quoted(text)]
     lines: list[str] = []
@@ -149,8 +149,8 @@ def _fold_string(text: str, indent: int, column: int) -> list[str]:
 
 
 def _render_block_scalar(text: str) -> list[str]:
-    # The text behind `|`, line by line. The header says how many line ends are at its end (`-` none,
-    # nothing for one, `+` as many as there are), and the indent when the first line cannot show it.
+    # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
+    # and the indent if the first line does not show it.
     body = text.rstrip("\n")
     line_ends = len(text) - len(body)
     chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
@@ -211,9 +211,7 @@ def parse_yaml(text: str) -> Value:
 
 
 def _list_events(events: Iterable[Event]) -> list[Event]:
-    """List all events of a document; stop at excessive nesting, because further reading would take too
-    long.
-    """
+    """List all events of a document; stop at excessive nesting, where reading takes too long."""
     from yaml import CollectionEndEvent, CollectionStartEvent
 
     depth = 0

@@ -29,9 +29,8 @@ INVALID = "invalid"
 QUOTED_NEWLINE = "newline in string"
 END = "end of file"
 
-# Possessive where nothing could match otherwise: long text then needs no memory to go back. Before 3.11.5
-# Python took along what the last round of such a group had read when it failed halfway; an alternative that
-# fails at once, (?!), goes back.
+# Possessive where no other match is possible, so long text needs no memory for backtracking. Python before
+# 3.11.5 backtracks wrongly in such groups; the failing alternative (?!) prevents that.
 _NORMAL = re.compile(
     r"""[ \t]*(?:
     ([A-Za-z_][A-Za-z0-9_-]*)                                   # 1 name
@@ -105,9 +104,7 @@ class _SequenceMode(Struct):
 
 
 class _Scanner:
-    """Scanner of a text in one pass. Open templates and sequences are a stack, so depth costs no Python
-    frames.
-    """
+    """Scanner of a text in one pass. Open templates and sequences are a stack, not Python frames."""
 
     def __init__(self, text: str, *, with_comments: bool) -> None:
         self.text = text
@@ -249,8 +246,7 @@ class _Scanner:
         elif group in {3, 4}:
             self._enter_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
         elif group == 5:
-            # The string is taken to end with its line, so that one forgotten quotation mark
-            # does not turn the rest of the file inside out.
+            # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
             self.tokens.add(QUOTED_NEWLINE, begin, end)
             self.stack.pop()
             self.tokens.add(NEWLINE, begin, end)

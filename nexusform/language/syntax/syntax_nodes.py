@@ -396,9 +396,7 @@ JsonValue: TypeAlias = JsonObject | JsonArray | JsonScalar
 
 
 class JsonBody(Node, frozen=True):
-    """JSON object (or array of objects) for a body. The schema distinguishes attributes and blocks
-    (bodies.decode_body).
-    """
+    """JSON object (or array of objects) for a body. The schema distinguishes attributes and blocks."""
 
     objects: tuple[JsonObject, ...]
     span: Span

@@ -29,8 +29,8 @@ from nexusform.language.syntax.scanner import (
     Tokens,
 )
 
-# How deep expressions, templates and blocks may nest. Reading, evaluating and storing a tree
-# recurse, so the bound keeps every one of them clear of the interpreter's own limit.
+# Maximum nesting of expressions, templates and blocks. Parsing, evaluation and storage recurse, so the limit
+# is below the recursion limit of the interpreter.
 MAX_DEPTH = 100
 
 _BITWISE = {

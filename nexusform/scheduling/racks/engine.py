@@ -142,9 +142,7 @@ class RackScheduler:
         return tuple(sorted(cells[: sku.numa_cells]))
 
     def count_free_slots(self, demand: Demand) -> Interval:
-        """Count how many more VMs like this one fit on the site alone, over all legal splits of unknown
-        cells.
-        """
+        """Count how many more such VMs fit on the site alone, over all legal splits of unknown cells."""
         return sum_intervals(self.count_free_slots_by_rack(demand).values())
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
@@ -240,9 +238,7 @@ class RackScheduler:
         return list_rejections(self._ledger, demand, self._site.machine_index[machine])
 
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
-        """Return the machines rejected because of existing VMs, whatever their free capacity, with the
-        reason.
-        """
+        """Return the machines rejected because of existing VMs, whatever their capacity, with the reason."""
         self._prepare_read()
         usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
         rejections: dict[str, str] = {}

@@ -25,9 +25,7 @@ NO_MACHINE: Final = "no_machine"
 
 
 class Shortage(Struct, frozen=True):
-    """Reason why nothing fits: the binding constraint in one word, for programs, and sentences, for
-    people.
-    """
+    """Reason why nothing fits: the binding constraint (one word, for programs) and sentences."""
 
     binding: str
     reason: str
@@ -92,9 +90,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
 def _find_exhausting_filter(
     context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck | None]]
 ) -> Shortage | None:
-    """Return the shortage of the first filter that leaves no machine; each filter removes the machines it
-    rejects.
-    """
+    """Return the shortage of the first filter that leaves no machine; filters apply one after another."""
     for rule, find_rejection in filters:
         if find_rejection is None:
             continue

@@ -70,7 +70,7 @@ class Counts(dict[int, int]):
         return Counts(self)
 
 
-# Figures by the number of a machine or rack: a live list, live counts, or a function.
+# Figures by machine or rack number: a live list, live counts, or a function.
 Figures = list[int] | Counts | Figure
 
 

@@ -223,9 +223,7 @@ class Ledger:
         unknown_vms.cells[handle] = cells
 
     def remove(self, handle: int) -> Record:
-        """Remove a VM from the counts and return its record. An already removed handle is a bug of the
-        caller.
-        """
+        """Remove a VM from the counts and return its record. Removing a handle twice is a bug."""
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED

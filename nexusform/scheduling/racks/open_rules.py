@@ -79,8 +79,7 @@ def pack_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> PackedKeys:
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     """Pack the figures into one whole number, the first in the highest bits."""
-    # This is asked several times for every VM: one function call for the usual numbers of keys, and none
-    # for lists and counts.
+    # Called several times per VM: one function call for the usual numbers of keys, none for lists and counts.
     if len(columns) == 3:
         first, second, third = columns
         shift_1, shift_2, shift_3 = shifts

@@ -131,9 +131,7 @@ class Queues:
         return self._full_racks.setdefault(shape.number, set())
 
     def mark_changed(self, machine: int, *, capacity_freed: bool) -> None:
-        """Record that a VM was added to or removed from the machine (with `capacity_freed` its rack may fit
-        VMs again).
-        """
+        """Record a changed machine (with `capacity_freed` its rack may fit VMs again)."""
         rack = self.ledger.site.rack_by_machine[machine]
         self.invalidate_machines(rack, (machine,))
         self.invalidate_racks((rack,))
@@ -274,9 +272,7 @@ class CandidateQueue:
         self.front += passing
 
     def release_items(self) -> list[int]:
-        """Release all items to the neutral ranking at the end of the session, and return those with possibly
-        changed VMs.
-        """
+        """Release all items to the neutral ranking and return those with possibly changed VMs."""
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]
         changed += self._rejected

@@ -49,9 +49,7 @@ class MachineVm(NamedTuple):
 
 
 class ShortageContext(Protocol):
-    """Context of a demand that fits on no machine, for the message of the filter that rejected the last
-    ones.
-    """
+    """Context of a demand without machine, for the message of the filter that rejected the last ones."""
 
     @property
     def demand(self) -> Demand:

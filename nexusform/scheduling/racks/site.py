@@ -24,9 +24,7 @@ SKU_MASK = (1 << SKU_BITS) - 1
 
 
 class Step(NamedTuple):
-    """Effect of one more VM of a shape on a capacity: the cells it takes (an id) and the remaining
-    capacity.
-    """
+    """Effect of one more VM of a shape on a capacity: its cells (an id) and the remaining capacity."""
 
     cells: int
     capacity: int
@@ -203,8 +201,8 @@ class Site(Layout):
         self.pools: list[PoolKey] = []
         self._pool_ids: dict[PoolKey, int] = {}
         self._shape_by_sku: dict[VmSku, Shape] = {}
-        # By identity: hashing a SKU costs as much as placing a VM. The SKU beside the shape keeps the
-        # identity alive.
+        # By identity, because hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep
+        # the id valid.
         self._shape_by_id: dict[int, tuple[VmSku, Shape]] = {}
         self._placements: dict[int, Placement] = {}
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
@@ -243,9 +241,7 @@ class Site(Layout):
         return number
 
     def get_placement(self, machine: int, cells: int) -> Placement:
-        """Return the placement on a machine and cells, by their numbers; one object for all VMs that share
-        it.
-        """
+        """Return the placement on a machine and cells, by numbers; all VMs there share the object."""
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:

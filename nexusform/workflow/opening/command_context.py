@@ -90,9 +90,7 @@ class CommandContext(Struct, frozen=True):
         return self.merge_limits(configured_limits).seconds
 
     def is_allowed(self, address: str) -> bool:
-        """Return whether the configuration may use a remote address; a confined run needs an allowed
-        prefix.
-        """
+        """Return whether the configuration may use a remote address (if confined: an allowed prefix)."""
         return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)
 
     def explain_rejection(self, subject: str) -> str:
@@ -148,9 +146,7 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at a prefix or below it, part by part: `https://a/b` is no prefix of
-    `https://a/bc`.
-    """
+    """Return whether a URL is at or below a prefix, part by part (`https://a/bc` is not)."""
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
         if (url.scheme, url.hostname, url.port) != (prefix_url.scheme, prefix_url.hostname, prefix_url.port):

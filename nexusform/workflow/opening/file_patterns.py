@@ -42,9 +42,7 @@ class DirectoryReader(Protocol):
 
 
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
-    """Return the matching files, sorted, relative to `base`, with slashes. Raises FileProblem,
-    NoDirectory.
-    """
+    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory."""
     paths: set[str] = set()
     for alternative in _expand_braces(pattern):
         names = posixpath.normpath(alternative.lstrip("/") or ".").split("/")

@@ -25,7 +25,7 @@ def replay_journal(
         return None, [], problems
     draft = build_draft(state, records)
     problems += _misfits_of(draft.build_state(), types, f"The {name}")
-    # What is only there to be kept needs no folding in.
+    # Records that are only preserved are not applied.
     changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | Progress)]
     return (None if has_errors(problems) else draft), changing, problems
 

@@ -76,8 +76,8 @@ def open_project(context: CommandContext) -> OpenResult:
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     if backend is None or has_errors(problems):
-        # A configuration that cannot be planned: all its mistakes are told at once. Only then is the checking
-        # of whole directories needed.
+        # For an invalid configuration, report all errors at once. Only this needs the checks of whole
+        # directories.
         from nexusform.workflow.opening.directory_validation import find_further_problems
 
         problems += find_further_problems(context, configuration, problems)
@@ -125,9 +125,7 @@ def open_backend(
 def prepare_backend(
     backend: StateBackend, problems: list[Diagnostic], settings: Settings | None, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Prepare an opened backend: add encryption if configured, and select the workspace. `problems` are those
-    of opening it.
-    """
+    """Prepare an opened backend: add encryption if configured, and select the workspace."""
     if (settings is not None and settings.encryption) or context.environment.get(ENCRYPTION_VARIABLE):
         from nexusform.workflow.opening.encryption_settings import wrap_backend
 

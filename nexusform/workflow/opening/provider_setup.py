@@ -97,9 +97,7 @@ def _prepare_provider(provider: Provider, key: str, state: State, context: Comma
 def check_addresses(
     block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
 ) -> list[Diagnostic]:
-    """Return errors for addresses in the settings of a block that a confined run must not use. Raises
-    ProviderProblem.
-    """
+    """Return errors for addresses that a confined run must not use. Raises ProviderProblem."""
     kind = PROVIDERS[block.name]
     rejected_addresses = [
         address for address in kind.list_addresses(settings) if not context.is_allowed(address)

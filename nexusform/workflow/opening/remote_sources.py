@@ -1,6 +1,4 @@
-"""Remote inputs of a plan: states of other configurations, read without locks, and server responses. Each is
-read once per run.
-"""
+"""Remote inputs of a plan: other states, read without locks, and server responses, each read once."""
 
 from __future__ import annotations
 
@@ -173,9 +171,7 @@ Reader: TypeAlias = Callable[[Mapping[str, Any], KubeconfigTrust], str]
 
 
 class Servers(Struct, frozen=True):
-    """Server responses, fetched once so that re-planning uses the same. `answers` may start with those of a
-    saved plan.
-    """
+    """Server responses, fetched once for all re-planning. `answers` may start with saved ones."""
 
     context: CommandContext
     answers: dict[str, str] = field(default_factory=dict)

@@ -369,9 +369,7 @@ def _refresh_encryption(run: Run) -> list[Diagnostic]:
 
 
 def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
-    """Write a state rejected by the backend to a file, by default next to the configuration. Return the
-    error.
-    """
+    """Write a state rejected by the backend to a file, by default next to the configuration."""
     context = run.project.context
     path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE
     try:

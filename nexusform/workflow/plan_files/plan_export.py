@@ -13,8 +13,8 @@ from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.saved_plans import read_plan
 
-# What writes a plan in another tool's form: the text ("" where the plan holds nothing of the kind), and what
-# of the plan it does not say.
+# Writer of a plan in another tool's format: the text ("" without matching content), and diagnostics about
+# omitted parts.
 Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
 
 _WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_targets("exports"))

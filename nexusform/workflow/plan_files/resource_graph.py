@@ -34,9 +34,7 @@ class Graph(Struct, frozen=True):
 
 
 def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool = False) -> Graph:
-    """Build the graph of the configuration's blocks or of a saved plan's instances. With `destroy` the edges
-    are reversed.
-    """
+    """Build the graph of the blocks, or of a saved plan's instances. `destroy` reverses the edges."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
         graph = (

@@ -197,9 +197,7 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
 
 
 def _is_current_configuration(context: CommandContext, saved: SavedPlan) -> bool:
-    """Return whether the plan's configuration is that of the directory. No variable determines the
-    backend.
-    """
+    """Return whether the directory has the plan's configuration. No variable determines the backend."""
     configuration, _ = load_project_configuration(context)
     return configuration is not None and _is_snapshot(configuration, saved.configuration_files)
 

@@ -49,9 +49,7 @@ class RemainingSteps(Struct, frozen=True):
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply, or None; with an error if they cannot be done any
-    more.
-    """
+    """Return the remaining steps of the last apply, or None; with an error if they are outdated."""
     remaining = stored.remaining
     if remaining is None:
         return None, []
@@ -107,9 +105,7 @@ def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
 
 
 def check_same_inputs(run: Run, remaining_steps: RemainingSteps) -> list[Diagnostic]:
-    """Return an error if the configuration or variables changed, so that the steps need an explicit
-    -resume.
-    """
+    """Return an error if the configuration or variables changed, which needs an explicit -resume."""
     from nexusform.workflow.plan_files.saved_plans import check_variables  # imported on demand
 
     project = run.project

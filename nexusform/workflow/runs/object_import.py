@@ -51,9 +51,7 @@ GENERATED_HEADER: Final = """\
 
 
 class ImportBlocksResult(Struct):
-    """The results of import blocks: the `objects` to import, and `generated_configuration` for those without
-    blocks.
-    """
+    """Results of import blocks: `objects` to import, and `generated_configuration` for missing blocks."""
 
     objects: dict[Address, ImportedObject] = field(default_factory=dict)
     generated_configuration: str = ""

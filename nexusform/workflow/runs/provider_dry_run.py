@@ -63,9 +63,7 @@ def validate_changes(
 def report_skipped_checks(
     result: PlanResult, providers: Mapping[str, Provider], reason: str
 ) -> list[Diagnostic]:
-    """Return the diagnostics of providers whose server is not queried; `reason` is a clause without a full
-    stop.
-    """
+    """Return the diagnostics of providers without server query; `reason` is a clause, no full stop."""
     diagnostics: list[Diagnostic] = []
     for name, provider in providers.items():
         if isinstance(provider, DryRunReporter):

@@ -159,9 +159,7 @@ class Run(Struct):
         return build_unchanged_plan(self.build_request(options), problems)
 
     def _has_observing_provider(self) -> bool:
-        """Return whether a provider observes a site; such a provider is read even without objects in the
-        state.
-        """
+        """Return whether a provider observes a site; it is read even without objects in the state."""
         return any(provider.observes_objects for provider in self.providers.values())
 
     def _check_state(self) -> list[Diagnostic]:

@@ -67,9 +67,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
 
 
 def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if planning with the same configuration, state, time and observations gives the same
-    plan.
-    """
+    """Accept the plan if planning with the same inputs gives the same plan."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)

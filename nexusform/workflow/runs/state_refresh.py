@@ -63,9 +63,7 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider and return those that differ from the state, None for missing ones.
-    Raises ProviderProblem.
-    """
+    """Read objects from one provider; return the different ones, None for missing. Raises ProviderProblem."""
     requests: list[ReadRequest] = []
     for address, recorded in objects:
         object_id = str(recorded.attributes.get("id", ""))

@@ -366,9 +366,7 @@ def _build_missing_result(
 
 
 def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
-    """Create the change of `state push`: replace the whole state. Reject another history and an older state
-    unless forced.
-    """
+    """Create the change of `state push`. Reject another history and an older state unless forced."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         if not force:

@@ -8,9 +8,7 @@ from nexusform.scheduling.racks.vms import Demand
 
 
 def _build_figures(usage: Usage, demand: Demand) -> Figure | None:
-    """Build figures: 0 on machines with an extra-large VM of another cluster (presence, not count), else
-    1.
-    """
+    """Build figures: 0 on machines with an extra-large VM of another cluster, else 1."""
     if not demand.sku.extra_large:
         return None
     site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large

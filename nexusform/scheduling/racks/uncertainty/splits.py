@@ -26,8 +26,8 @@ class Roomiest(NamedTuple):
     skus: tuple[VmSku, ...]
 
 
-# The two ways in which VMs may lie that are no draw: as the platform's own rule packs them in the order of
-# their creation, each in the cells with the least memory left; and each in those with the most.
+# Two split rules that are no samples. PACKED: as Azure packs VMs in order of creation, in the cells with the
+# least memory left. SPREAD: in the cells with the most memory left.
 PACKED: Final = "packed"
 SPREAD: Final = "spread"
 
