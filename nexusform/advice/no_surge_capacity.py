@@ -53,15 +53,14 @@ def _format_detail(pool: PoolFacts, needed: int, free: Interval) -> str:
         f"{free} {select_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"
     )
     if not free.is_exact:
-        capacity_text += " (the NUMA cells of VMs that stand are not known)"
-    remedies = [f"keep the room of {format_count(needed - free.minimum, 'VM')} free (a lower count)"]
+        capacity_text += " (the NUMA cells of existing VMs are unknown)"
+    remedies = [f"keep capacity free for {format_count(needed - free.minimum, 'VM')} (a lower count)"]
     if pool.zones:
         remedies.append("widen availability_zones")
     if not pool.is_control_plane:
-        remedies.append('set max_surge = "0" and max_unavailable = "1": an upgrade then takes VMs away first')
+        remedies.append('set max_surge = "0" and max_unavailable = "1": an upgrade then removes VMs first')
     return (
-        f"An upgrade of {pool.cluster} adds {format_count(needed, 'VM')} of {pool.sku.name} to {pool.pool} "
-        f"first, "
-        f"and {capacity_text}{zone_text}. The upgrade {_format_certainty(needed, free)} fail. Ways out: "
-        f"{'; or '.join(remedies)}."
+        f"An upgrade of {pool.cluster} adds {format_count(needed, 'VM')} of {pool.sku.name} to "
+        f"{pool.pool} first, and {capacity_text}{zone_text}. The upgrade "
+        f"{_format_certainty(needed, free)} fail. Suggested fixes: {'; or '.join(remedies)}."
     )

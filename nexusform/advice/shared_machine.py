@@ -47,12 +47,12 @@ def _format_quorum_loss(pools: Sequence[PoolFacts]) -> str:
     for machine, vms in sorted(on_machine.items()):
         if vms > 1 and 2 * (count - vms) <= count:
             share = f"{vms} of the {count} control-plane VMs"
-            return f" {machine} houses {share}: without it the control plane has no quorum."
+            return f" {machine} runs {share}: losing it breaks the quorum of the control plane."
     return ""
 
 
 def _format_quorum_summary(quorum_loss: str) -> str:
-    return "; the loss of one takes the control plane's quorum" if quorum_loss else ""
+    return "; losing one breaks control-plane quorum" if quorum_loss else ""
 
 
 def _find_first_new(pools: Sequence[PoolFacts]) -> PoolFacts:
@@ -88,15 +88,13 @@ def _format_detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], sit
         max_items=4,
     )
     reason = (
-        f"The site has {format_count(schedulable_count, 'machine')} that take VMs, and {cluster} has {vms} "
-        f"VMs."
+        f"The site has {format_count(schedulable_count, 'machine')} that accept VMs, but {cluster} has "
+        f"{vms} VMs."
         if vms > schedulable_count
-        else "A rack is chosen before a machine, and in the racks chosen no machine without a VM of this "
-        "cluster had the room left."
+        else "Racks are selected first. In the selected racks, no machine without a VM of this cluster had "
+        "enough capacity."
     )
     return (
         f"{format_count(len(shared), 'machine houses', 'machines house')} two or more VMs of {cluster}, "
-        f"which "
-        f"fail together: {examples}. {reason} A lower count, or larger clusters created first, keeps them "
-        f"apart."
+        f"which fail together: {examples}. {reason} Lower the count, or create larger clusters first."
     )

@@ -28,7 +28,8 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         detail = _format_detail(pool, site, machines, facts.vm_skus)
         if detail:
             summary = (
-                f"{pool.cluster}/{pool.pool}: {pool.sku.name} is made for other hardware than its zones have"
+                f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its "
+                "zones have"
             )
             findings.append(build_finding(ID, detail, pool, summary=summary))
     return findings
@@ -64,10 +65,9 @@ def _format_unlisted(
         )
     verb = "does not" if len(unlisted_machines) == 1 else "do not"
     return (
-        f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of {pool.pool} "
-        f"of "
-        f"{pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot house its VMs. Choose a SKU "
-        "that all of them list, or zones with one kind of hardware."
+        f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of "
+        f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot run its VMs. "
+        "Choose a SKU that all of them list, or zones with one kind of hardware."
     )
 
 
@@ -86,10 +86,9 @@ def _format_uneven(pool: PoolFacts, machines: Sequence[Machine], skus: Sequence[
     current_count, better_count = _count_per_cell(pool.sku, cpus, memory), _count_per_cell(best, cpus, memory)
     return (
         f"{pool_text} asks for {pool.sku.name}: {current_count} of them fit a NUMA cell of {hardware} "
-        f"({cpus} vCPUs, "
-        f"{memory} GiB) and leave {_format_remainder(pool.sku, cpus, memory)} of it. {best.name} is made for "
-        f"this "
-        f"hardware: {better_count} fit and leave {_format_remainder(best, cpus, memory)}."
+        f"({cpus} vCPUs, {memory} GiB) and leave {_format_remainder(pool.sku, cpus, memory)} of it. "
+        f"{best.name} is designed for this hardware: {better_count} fit and leave "
+        f"{_format_remainder(best, cpus, memory)}."
     )
 
 

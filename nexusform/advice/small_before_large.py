@@ -178,7 +178,7 @@ def _measure_order(
     summary = (
         f"in another order {_format_gains(current, alternative)}"
         if gains
-        else "another order would gain nothing today"
+        else "another order gains nothing now"
     )
     if is_hypothetical:
         lead = f"Were all VMs of the site placed again in the order {names}"
@@ -187,7 +187,7 @@ def _measure_order(
     lead = f"In the order {names}"
     if gains:
         return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", summary)
-    text = f"{lead} nothing would be gained today: as many VMs fit, and as many cells stay free."
+    text = f"{lead} nothing is gained now: as many VMs fit, and as many cells stay free."
     return _OrderGain(text, summary, is_zero=True)
 
 
@@ -229,8 +229,8 @@ def _list_gains(
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:
         gains.append(
-            f"room for {more_free:,} more {alternative.largest} "
-            f"{'would stay' if is_hypothetical else 'stays'} free "
-            f"({alternative.free_largest:,} instead of {current.free_largest:,})"
+            f"capacity for {more_free:,} more {alternative.largest} "
+            f"{'would stay' if is_hypothetical else 'stays'} free ({alternative.free_largest:,} instead "
+            f"of {current.free_largest:,})"
         )
     return gains

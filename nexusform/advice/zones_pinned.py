@@ -43,7 +43,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
             cost = _measure_cost(pool, facts, current_results[site.id], site.simulate)
             if not cost.summary and not facts.includes_costless:
                 continue
-        summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, which costs nothing today'}"
+        summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
         findings.append(
             build_finding(ID, _format_detail(pool, site, cost.text), pool, pool.zones_span, summary=summary)
         )
@@ -77,8 +77,8 @@ def _format_detail(pool: PoolFacts, site: SiteFacts, cost: str) -> str:
     rack_text = f"the {select_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
     target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
     return (
-        f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost or _format_reason(pool, site)} "
-        "Leave availability_zones out, or name as many zones as you can."
+        f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost or _format_reason(pool, site)} Omit "
+        "availability_zones, or name as many zones as possible."
     )
 
 
@@ -118,7 +118,7 @@ def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: 
         sentences.append(f"{format_count(shared, 'machine')} will house {vm_text}.")
     if not sentences:
         return _PinCost(
-            f"It costs nothing in this plan: no more machines house two VMs of {pool.cluster} than without "
+            f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than without "
             "it. Growth and repairs will find fewer machines."
         )
     if not free_result.unplaced_count:
@@ -146,8 +146,8 @@ def _format_hypothetical_cost(
         )
     if not costs:
         return _PinCost(
-            "Were all VMs of the site placed again, it would cost nothing: no more machines would house two "
-            f"VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
+            "Were all VMs of the site placed again, it would cost nothing: no more machines would run "
+            f"two VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
         )
     text = f"Were all VMs of the site placed again, {format_list(costs, MAXIMUM_ITEMS)}."
     summary = f"placed again, {' and '.join(costs)}"

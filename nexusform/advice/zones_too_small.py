@@ -29,8 +29,8 @@ def check(facts: LintFacts) -> list[Diagnostic]:
             format_list(sorted(pool.zones), MAXIMUM_ITEMS),
         )
         detail = (
-            f"The zones {zones} have {machine_text} that take new VMs, and {pool.pool} of {pool.cluster} has "
-            f"{pool.count:,} VMs: some machines must house several, and they fail together. "
+            f"The zones {zones} have {machine_text} that accept new VMs, but {pool.pool} of "
+            f"{pool.cluster} has {pool.count:,} VMs: some share a machine and fail together. "
             f"{_format_gain(pool, site, wider_zones, wider_count, facts)}"
         )
         summary = (

@@ -385,7 +385,7 @@ class _Execution:
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:
-            reason = "The journal could not be written any more."
+            reason = "The journal can no longer be written."
         else:
             reason = "An earlier step failed, and -fail-fast was given."
         for step in self._plan.steps:

@@ -47,7 +47,9 @@ def resolve_intents(
     for name, numbers in _group_by_provider(intents).items():
         provider = providers.get(name)
         if provider is None:
-            raise ProviderProblem(f'There is no provider "{name}" to ask what an interrupted apply did.')
+            raise ProviderProblem(
+                f'There is no provider "{name}" to check the result of an interrupted apply.'
+            )
         requests = [_build_request(intents[number]) for number in numbers]
         answers.update(zip(numbers, provider.read(requests), strict=True))
     instances: dict[Address, InstanceState | None] = {}

@@ -142,7 +142,7 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
     """Return a column with a value per VM; ValueError for a wrong number of values."""
     values = column if isinstance(column, list) else [column] * length
     if len(values) != length:
-        raise ValueError("a column of open claims is not as long as its VMs are many")
+        raise ValueError("a column of open predictions has another length than its VMs")
     return values
 
 

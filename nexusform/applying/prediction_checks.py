@@ -210,7 +210,7 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
         rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         text = (
-            f"{prediction.object} was sure to stand on {prediction.machine}, and stands on "
+            f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on "
             f"{placement.machine}"
         )
         is_rack_correct, is_machine_correct = (
@@ -247,8 +247,9 @@ def _verify_racks(
         measured = certainty.measured[2] if certainty.measured else None
         is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
         text = (
-            f"{format_count(number, 'new VM')} of {pool} {select_form(number, 'was', 'were')} sure "
-            f"to stand on rack {rack}, and {observed_count} {select_form(observed_count, 'does', 'do')}"
+            f"{format_count(number, 'new VM')} of {pool} {select_form(number, 'was', 'were')} predicted "
+            f"with certainty on rack {rack}, but {observed_count} "
+            f"{select_form(observed_count, 'runs', 'run')} there"
         )
         chance = 1 / max(certainty.tied[2], 1)
         yield VerifiedPrediction(

@@ -191,13 +191,13 @@ def _format_disagreement(
     sentences: list[str] = []
     for path in comparison.disagreements:
         planned, actual = _format_value(call, call.step.planned, path), _format_value(call, answer, path)
-        sentences.append(f"{format_path(path)} was planned as {planned}, and the provider answered {actual}.")
+        sentences.append(f"{format_path(path)} was planned as {planned}, but the provider returned {actual}.")
     sentences += [f"{format_path(path)} is still unknown in the answer." for path in unknown]
     if not sentences:
         return ""
     return (
-        f"The answer of provider {call.provider.name} does not agree with the plan. {' '.join(sentences)} "
-        "The answer was saved, so the next plan starts from it; the object is not marked for replacement."
+        f"The answer of provider {call.provider.name} does not match the plan. {' '.join(sentences)} The "
+        "answer was saved, so the next plan starts from it; the object is not marked for replacement."
     )
 
 

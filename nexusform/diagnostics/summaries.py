@@ -37,7 +37,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "duplicate-check": "Duplicate check configuration",
     "duplicate-resource": "Duplicate resource configuration",
     "even-control-plane": "Even number of control-plane nodes",
-    "guard-rail": "The plan breaks a guard rail",
+    "guard-rail": "Guard rail exceeded",
     "invalid-address-in-option": "Invalid address in an option",
     "invalid-azure-body": "Invalid body in an azure block",
     "invalid-backend-config": "Invalid -backend-config",

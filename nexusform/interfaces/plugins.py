@@ -133,7 +133,7 @@ StateReader: TypeAlias = Callable[[StateQuery], tuple[State | None, list[Problem
 
 
 def _reject_state_query(_query: StateQuery) -> tuple[State | None, list[Problem]]:
-    return None, [Problem((), "unreadable-state", "No other state can be read here.")]
+    return None, [Problem((), "unreadable-state", "Other states cannot be read here.")]
 
 
 class ServerQuery(Struct, frozen=True):
@@ -158,7 +158,7 @@ class ExternalProblem(Exception):
 
 
 def _reject_server_query(_question: ServerQuery) -> str:
-    raise ExternalProblem(Problem((), "unreadable-hub", "No server can be asked here."))
+    raise ExternalProblem(Problem((), "unreadable-hub", "Servers cannot be queried here."))
 
 
 class ReadContext(Struct, frozen=True):

@@ -104,7 +104,7 @@ def _find_kind(location_class: type[Location]) -> PlacementKind:
     for name in KINDS:
         if KINDS[name].location_class is location_class:
             return KINDS[name]
-    raise TypeError(f"{location_class} is the place of no kind")
+    raise TypeError(f"{location_class} is the location of no placement kind")
 
 
 def get_kind(location: Location) -> PlacementKind:

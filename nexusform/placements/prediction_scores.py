@@ -133,7 +133,7 @@ def add_predictions(
         key = (prediction.subject, prediction.share_class)
         record[key] = record.get(key, ClassScore()).add_prediction(prediction)
     if len({subject for subject, _ in record}) > MAX_SUBJECTS:
-        raise ValueError(f"a record holds claims about {MAX_SUBJECTS} things at most")
+        raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
     document: dict[str, dict[str, list[float]]] = {}
     for subject, number in sorted(record):
         score = record[subject, number]

@@ -130,7 +130,7 @@ class PlacementAction(StrEnum):
 
 
 # The reason of `forget` rows, for any trigger.
-FORGOTTEN_REASON: Final = "it runs on, and nobody manages it any more"
+FORGOTTEN_REASON: Final = "it keeps running, unmanaged"
 
 
 class PlacementChange(Struct, frozen=True):

@@ -105,11 +105,13 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     for amount_path, amount in amounts:
         if isinstance(amount, str) and _parse_amount(amount) is None:
             problems.append(
-                _build_problem((*path, *amount_path), f'"{amount}" is no amount such as "100Mi" or "500m".')
+                _build_problem(
+                    (*path, *amount_path), (f'"{amount}" is not an amount such as "100Mi" or "500m".')
+                )
             )
     cpus = values.get("reserved_cpus")
     if isinstance(cpus, str) and _parse_cpu_list(cpus) is None:
-        text = f'"{cpus}" is no list of CPU numbers such as "0-1" or "0,8" (the first CPU is 0).'
+        text = f'"{cpus}" is not a list of CPU numbers such as "0-1" or "0,8" (the first CPU is 0).'
         problems.append(_build_problem((*path, "reserved_cpus"), text))
     return problems + check_extended_resources(
         values.get("extended_resources"), (*path, "extended_resources")
@@ -126,7 +128,7 @@ def check_extended_resources(values: Any, path: Path) -> list[Problem]:
     for name, amount in values.items():
         if not _RESOURCE.match(name):
             text = (
-                f'"{name}" is no extended resource: write its full name, such as "nvidia.com/gpu", or '
+                f'"{name}" is not an extended resource: write its full name, such as "nvidia.com/gpu", or '
                 '"hugepages-1Gi". CPU, memory and disk are those of the VM SKU.'
             )
             problems.append(_build_problem((*path, name), text))

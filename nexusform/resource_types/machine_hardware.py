@@ -131,9 +131,9 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
             Problem(
                 (),
                 "missing-required-argument",
-                'Say what hardware this machine is: either "machine_sku" '
-                f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. '
-                "For a machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
+                'Specify the hardware of this machine: either "machine_sku" '
+                f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. For a '
+                "machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
                 '"machine_sku_by_id".',
             )
         ]

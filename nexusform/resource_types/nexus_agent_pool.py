@@ -96,8 +96,7 @@ def compute_demand(
                 ("kubernetes_cluster_id",),
                 "unknown-cluster",
                 f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
-                "nexus_kubernetes_cluster.NAME.id, or write the id of one that is declared: "
-                "<site>/<cluster>.",
+                "nexus_kubernetes_cluster.NAME.id, or use the id of a declared one: <site>/<cluster>.",
             )
         ]
     if name in (cluster.get("agent_pool") or {}):
@@ -105,8 +104,8 @@ def compute_demand(
             Problem(
                 ("name",),
                 "duplicate-agent-pool",
-                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Give one of the two '
-                "another name, or remove it.",
+                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove '
+                "one of them.",
             )
         ]
     pool, problems = build_pool_demand(

@@ -111,8 +111,8 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
         Problem(
             ("detailed_status",),
             "unknown-detailed-status",
-            f'"{status}" is not a detailed status that we know.{suggest_name(status, DETAILED_STATUSES)} '
-            f"The machine takes no new VMs. Known: {', '.join(DETAILED_STATUSES)}.",
+            f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
+            f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}.",
             Severity.WARNING,
         )
     ]
@@ -151,9 +151,9 @@ def _check_cells(cells: Sequence[int | float | Fraction], last: int | None, path
         if not isinstance(cell, int) or cell < 0 or (last is not None and cell > last):
             yield Problem(path, "invalid-numa-cell", f"There is no cell {cell}: the cells are {range_text}.")
     if len(set(cells)) != len(cells):
-        yield Problem(path, "invalid-numa-cell", f"The list {cells} names a cell twice. Name each once.")
+        yield Problem(path, "invalid-numa-cell", f"The list {cells} contains a cell twice. List each once.")
     elif not cells:
-        detail = '"cells" lists no cell, and a VM is in one at least. Leave it out to leave them unknown.'
+        detail = '"cells" is empty, but a VM uses at least one cell. Omit it if the cells are unknown.'
         yield Problem(path, "conflicting-numa-cells", detail)
 
 
@@ -252,8 +252,8 @@ def _find_clash(machine: Machine, rack: InventoryRack, address: str, inventory: 
         return Problem(
             ("slot",),
             "duplicate-slot",
-            f'{other_address} already stands in slot {machine.slot} of the rack "{rack.name}". '
-            "Give one of the two another slot.",
+            f'{other_address} is already in slot {machine.slot} of the rack "{rack.name}". Give one of '
+            "the two another slot.",
         )
     other_address = inventory.addresses_by_name.get(("machine", rack.site_id, machine.name), address)
     if other_address == address:
@@ -267,9 +267,9 @@ def _find_clash(machine: Machine, rack: InventoryRack, address: str, inventory: 
     return Problem(
         ("name",),
         "duplicate-machine",
-        f'{other_address} makes a machine "{rack_machine.name}" in slot {rack_machine.slot} already. To '
-        f"describe that machine, give "
-        f'this one rack_id = "{other_rack.id}" and slot = {rack_machine.slot}; else another name.',
+        f'{other_address} adds a machine "{rack_machine.name}" in slot {rack_machine.slot} already. To '
+        f'describe that machine, give this one rack_id = "{other_rack.id}" and slot = '
+        f"{rack_machine.slot}; else another name.",
     )
 
 

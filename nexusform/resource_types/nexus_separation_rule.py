@@ -98,7 +98,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 Problem(
                     ("group", index),
                     "empty-separation-group",
-                    "The group names nobody. Give it cluster_ids, pool_ids or a workload_selector.",
+                    "The group is empty. Set cluster_ids, pool_ids or a workload_selector.",
                 )
             )
     return problems

@@ -111,10 +111,10 @@ def _check_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
     kind, value = strategy.get("threshold_type"), strategy.get("threshold_value")
     path = ("update_strategy", "threshold_value")
     if (kind is None) != (value is None):
-        detail = "threshold_type and threshold_value belong together: write both, or neither."
+        detail = "threshold_type and threshold_value belong together: set both, or neither."
         return [Problem(path, "invalid-threshold", detail)]
     if kind == _PERCENT and isinstance(value, (int, float)) and value > _ALL:
-        return [Problem(path, "invalid-threshold", f"It is {value:g} per cent; 100 is all.")]
+        return [Problem(path, "invalid-threshold", f"It is {value:g} percent; the maximum is 100.")]
     return []
 
 

@@ -67,8 +67,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 ("name",),
                 "duplicate-vm-sku",
-                f'The built-in catalogue has a VM SKU "{name}" already; clusters may use it as it is. '
-                "Give a SKU of your own another name.",
+                f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly. '
+                "Rename your own SKU.",
             )
         )
     return problems

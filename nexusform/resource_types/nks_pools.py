@@ -98,7 +98,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                     default="1",
                     decides_placement=True,
                     pattern=r"\d+%?",
-                    pattern_hint='a count such as "1" or per cent such as "33%"',
+                    pattern_hint='a count such as "1" or percent such as "33%"',
                 ),
                 "max_unavailable": AttributeSchema(
                     STRING,
@@ -107,7 +107,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                     default="0",
                     decides_placement=True,
                     pattern=r"\d+%?",
-                    pattern_hint='a count such as "1" or per cent such as "33%"',
+                    pattern_hint='a count such as "1" or percent such as "33%"',
                 ),
                 "drain_timeout": AttributeSchema(
                     NUMBER,
@@ -169,8 +169,8 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
         yield Problem(
             (*path, "upgrade_settings"),
             "invalid-upgrade-settings",
-            "max_surge and max_unavailable are both zero, so no VM could ever be upgraded. Make one of "
-            "them at least 1.",
+            "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to "
+            "at least 1.",
         )
 
 
@@ -181,8 +181,8 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     if not rules:
         return []
     detail = (
-        f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it, and of '
-        f"their names Kubernetes says: {rules[0]}."
+        f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it. Kubernetes '
+        f"rule for names: {rules[0]}."
     )
     return [Problem(path, "invalid-agent-pool-name", detail)]
 

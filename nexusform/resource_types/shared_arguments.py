@@ -131,8 +131,7 @@ def build_duplicate_problem(kind: str, argument: str, noun: str, name: str, othe
     return Problem(
         (argument,),
         kind,
-        f'{other_address} already describes the {noun} "{name}". Give one of the two another name, or remove '
-        f"it.",
+        f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.',
     )
 
 
@@ -143,9 +142,8 @@ def build_unknown_sku_problem(name: str, path: Path, known: Collection[str]) -> 
     return Problem(
         path,
         "unknown-vm-sku",
-        f'There is no VM SKU "{name}".{suggest_name(name, sorted(known))}{nearest_text} A size of your own '
-        f"is "
-        "declared with nexus_vm_sku.",
+        f'There is no VM SKU "{name}".{suggest_name(name, sorted(known))}{nearest_text} Declare your own '
+        "sizes with nexus_vm_sku.",
     )
 
 
@@ -211,8 +209,8 @@ def check_azure_block(
     names += [("properties", name) for name in sorted(argument_properties) if name in known]
     for property_path in names:
         detail = (
-            f"{'.'.join(map(str, property_path))} follows from the arguments of the block: leave it "
-            f"out of the body."
+            f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from "
+            "the body."
         )
         yield Problem((*body_path, *property_path), "invalid-azure-body", detail)
 
@@ -222,9 +220,8 @@ def check_even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
     if not isinstance(count, int) or count < 2 or count % 2:
         return
     detail = (
-        f"etcd needs more than half of its members. {count} of them survive the loss of "
-        f"{count // 2 - 1}, no more than {count - 1} do, and there is one more that can fail. Take "
-        f"{count - 1} or {count + 1}."
+        f"etcd needs more than half of its members. {count} members survive the loss of {count // 2 - 1}, "
+        f"like {count - 1}, and one more member can fail. Use {count - 1} or {count + 1}."
     )
     summary = f"{count} control-plane nodes survive no more failures than {count - 1} would"
     yield Problem(path, "even-control-plane", detail, Severity.WARNING, brief=summary)

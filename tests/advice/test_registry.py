@@ -121,7 +121,7 @@ class TestTheDocument:
         findings = of("small-before-large", run_rules(planned(SITE, DOCUMENT)))
         assert [d.address[-1] for d in findings] == ["a", "c"]
         gain = re.search(
-            r"room for (\d+) more NC_P46_224_v1 stays free \((\d+) instead of (\d+)\)", findings[0].detail
+            r"capacity for (\d+) more NC_P46_224_v1 stays free \((\d+) instead of (\d+)\)", findings[0].detail
         )
         assert gain is not None
         more, then, now = map(int, gain.groups())
@@ -137,7 +137,7 @@ class TestTheDocument:
     def test_a_pin_that_costs_nothing_says_so(self) -> None:
         (finding,) = of("zones-pinned", run_rules(planned(SITE, UP_TO["c"])))
         assert "costs nothing in this plan" in finding.detail
-        assert finding.brief == "cluster-c/pool1: pinned, which costs nothing today"
+        assert finding.brief == "cluster-c/pool1: pinned, at no cost now"
 
     def test_a_plan_is_silent_about_what_changes_nothing_today(self) -> None:
         assert {d.id for d in run_rules(planned(SITE, UP_TO["c"]))} == {"zones-pinned", "small-before-large"}
@@ -151,7 +151,7 @@ class TestTheDocument:
         ]
         gain = "in another order 6 fewer machines are shared, 54 instead of 46 NC_P46_224_v1 stay free"
         assert [d.brief for d in told] == [
-            "cluster-d/pool1: 6 machines house two VMs of cluster-d because of it",
+            "cluster-d/pool1: 6 machines run two VMs of cluster-d because of it",
             f"cluster-a: {gain}",
             f"cluster-c: {gain}",
             "cluster-d/pool1: an upgrade would fail, no NC_P46_224_v1 fits in the zones 7 and 8",
@@ -204,7 +204,7 @@ class TestZonesTooSmall:
     def test_fewer_machines_than_vms(self) -> None:
         tight = pool("cluster-a", "np", "NC_G6_28_v1", 5, ["1"])
         (finding,) = of("zones-too-small", run_rules(planned(machines(3, 4), [tight])))
-        assert "The zones 1 have 4 machines that take new VMs" in finding.detail
+        assert "The zones 1 have 4 machines that accept new VMs" in finding.detail
         assert 'availability_zones = ["1", "2"]' in finding.detail
         assert "none does" in finding.detail
 
@@ -250,7 +250,7 @@ class TestSkuMismatch:
         (finding,) = run_rules(planned(machines(2, 4), [pool("cluster-a", "np", "NC_G14_56_v1", 4)]))
         assert finding.id == "sku-mismatch"
         assert "3 of them fit a NUMA cell of bom-1.7.3" in finding.detail
-        assert "NC_G12_56_v1 is made for this hardware: 4 fit" in finding.detail
+        assert "NC_G12_56_v1 is designed for this hardware: 4 fit" in finding.detail
 
     @pytest.mark.parametrize(
         ("sku", "hardware"),
@@ -293,7 +293,7 @@ class TestSharedMachine:
             "shared-machine", run_rules(planned(machines(1, 2), [pool("cluster-a", "np", "NC_G6_28_v1", 3)]))
         )
         assert "1 machine houses two or more VMs of cluster-a" in finding.detail
-        assert "2 machines that take VMs, and cluster-a has 3 VMs" in finding.detail
+        assert "2 machines that accept VMs, but cluster-a has 3 VMs" in finding.detail
 
     def test_silent_where_a_pin_is_the_reason(self) -> None:
         pinned = pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"])

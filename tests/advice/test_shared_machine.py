@@ -40,7 +40,7 @@ def test_that_other_racks_have_machines_left_is_not_denied(
     assert run_command_line(["plan", "-details"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
-    assert "A rack is chosen before a machine, and in the racks chosen no machine" in told
+    assert "In the selected racks, no machine" in told
 
 
 ONE_MACHINE_LEFT = """
@@ -81,4 +81,6 @@ def test_a_control_plane_that_loses_its_quorum_with_a_machine_is_told(
     assert run_command_line(["plan", "-details"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
-    assert ("houses 3 of the 3 control-plane VMs: without it the control plane has no quorum" in told) == lost
+    assert (
+        "runs 3 of the 3 control-plane VMs: losing it breaks the quorum of the control plane" in told
+    ) == lost

@@ -369,7 +369,7 @@ def test_an_answer_that_contradicts_a_configured_value_is_saved_and_told() -> No
     assert made is not None
     assert made.attributes["size"] == 7
     assert not made.tainted
-    assert "size was planned as 2, and the provider answered 7" in applied.end_events[0].error
+    assert "size was planned as 2, but the provider returned 7" in applied.end_events[0].error
     assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped"}
 
 

@@ -68,9 +68,9 @@ def test_what_a_pin_costs_is_measured_without_the_standing_vms(
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "Were all VMs of the site placed again, 2 machines would house two VMs of a because of it" in text
+    assert "Were all VMs of the site placed again, 2 machines would run two VMs of a because of it" in text
     assert "Without the pin all 7 VMs would fit on 7 machines" in text
-    assert "will house" not in text
+    assert "will run" not in text
     assert "this plan" not in text
     assert "not fit" not in text
 
@@ -110,7 +110,7 @@ def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.Capt
     assert findings(capsys) == ["zones-pinned"]
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["plan", "-out=first"]) == 0
-    assert "i zones-pinned        a/p: 2 machines house two VMs of a because of it" in capsys.readouterr().out
+    assert "i zones-pinned        a/p: 2 machines run two VMs of a because of it" in capsys.readouterr().out
     assert findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["plan", "-out=second"]) == 0

@@ -78,7 +78,9 @@ def project(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Project:
 def test_an_output_that_comes_out_otherwise_is_an_error(project: Project) -> None:
     code, said = project.apply(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     assert code == 1
-    assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
+    assert (
+        'Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.'
+    ) in said
     assert project.outputs() == {}
 
 
@@ -173,7 +175,9 @@ def test_moments_in_template_files_are_known_late_too(project: Project) -> None:
     text = 'output "n" {\n  value = templatefile("${path.module}/n.tftpl", {})\n}\n'
     code, said = project.apply(text)
     assert code == 1
-    assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
+    assert (
+        'Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.'
+    ) in said
 
 
 def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project: Project) -> None:
@@ -184,7 +188,9 @@ def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project:
     assert project.run("init") == 0
     code, said = project.apply(text)
     assert code == 1
-    assert 'Output "n" was known in the plan and came out otherwise. It was planned as 2 and is 1.' in said
+    assert (
+        'Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.'
+    ) in said
 
 
 def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(project: Project) -> None:

@@ -88,9 +88,10 @@ def packing(_: str, at: int) -> str:
 def test_a_platform_that_packs_breaks_what_was_sure_and_is_an_alarm(operator: Operator) -> None:
     assert operator.apply(0, packing) == 2
     assert "Apply complete! Resources: 1 added" in operator.printed
-    assert "Warning: Wrong certain predictions 1 new VM of c0/np was sure to stand on rack r4, and 0 do" in (
-        operator.printed
-    )
+    assert (
+        "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on rack r4, "
+        "but 0 do"
+    ) in (operator.printed)
     assert operator.record()["rack_count"]["100"] == [0, 4, 4.0, 4.0]
     tainted = [
         one

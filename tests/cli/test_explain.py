@@ -120,7 +120,7 @@ def test_what_fits_nowhere_says_what_would_have_to_change(
     assert "2 machines would have room if 1 VM left" in " ".join(text.split())
     # The plan, explain and advise offer the same.
     offered = "1. count = 4 fits with this SKU"
-    assert "Ways out, tried just now:" in text
+    assert "Suggested fixes (tested):" in text
     assert offered in text
     (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["ways_out"]
     assert first["counts"][0]["count"] == 4
@@ -284,4 +284,4 @@ def test_every_vm_that_finds_no_place_is_explained(ask: Any) -> None:
     for number in (4, 5, 8):
         text = ask(A, f"a-p-{number}")
         assert text.startswith(f"a-p-{number} (NC_P46_224_v1")
-        assert "Ways out, tried just now:" in text
+        assert "Suggested fixes (tested):" in text

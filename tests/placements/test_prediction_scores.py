@@ -134,5 +134,5 @@ def test_the_largest_record_is_below_4_kib() -> None:
         for number in range(MAX_SUBJECTS)
     }
     assert len(json.dumps({RECORD_KEY: record}, separators=(",", ":"))) <= 4096
-    with pytest.raises(ValueError, match="6 things"):
+    with pytest.raises(ValueError, match="6 subjects"):
         add_predictions({RECORD_KEY: record}, [VerifiedPrediction("one more", 1.0, 1.0, was_correct=True)])

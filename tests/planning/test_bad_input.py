@@ -154,7 +154,7 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         (
             with_pool('upgrade_settings {\n max_surge = "some"\n}'),
             "max_surge",
-            ["per cent"],
+            ["percent"],
         ),
         (
             RACKS + 'resource "nexus_rack" "x" {\n site_id = nexus_site.s.id\n machine_count = 1\n'

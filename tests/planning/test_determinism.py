@@ -15,9 +15,9 @@ from tests.planning.harness import RACKS, agent_pool, cluster, good, plan, pool,
 
 PROGRAM = """
 import sys
-from nexusform.plans.saved.plan_file import write
+from nexusform.plans.saved.plan_file import write_plan_file
 from tests.planning.test_determinism import plans
-sys.stdout.buffer.write(b"".join(write(p, {}) for p in plans(sys.argv[1])))
+sys.stdout.buffer.write(b"".join(write_plan_file(p, {}) for p in plans(sys.argv[1])))
 """
 TEXT = (
     RACKS

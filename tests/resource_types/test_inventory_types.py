@@ -272,7 +272,7 @@ class TestMachine:
         (problem,) = offer(MACHINE, machine(rack_id="lab/rack2", slot=1), lab, "nexus_bare_metal_machine.n")
         assert "nexus_bare_metal_machine.m" in problem.detail
         (problem,) = offer(MACHINE, machine(name="rack1-bm01", slot=4), lab, "nexus_bare_metal_machine.o")
-        assert "nexus_rack.r1 makes a machine" in problem.detail
+        assert "nexus_rack.r1 adds a machine" in problem.detail
         assert "slot = 1" in problem.detail
 
     def test_the_same_name_on_another_site_is_another_machine(self, lab: Inventory) -> None:

@@ -149,8 +149,8 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None) -> l
     return [
         build_error(
             "prevented-destroy",
-            f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to be "
-            "destroyed. Take prevent_destroy out if that is wanted, or keep the object out of the plan with "
+            f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to "
+            "be destroyed. Remove prevent_destroy, or exclude the object with "
             f"-exclude={instance.address}.",
             block.header_span,
             address=str(instance.address),
@@ -180,8 +180,7 @@ def _build_duplicate_error(instance: Instance, first: Instance, object_id: str) 
     noun = instance.type.noun
     return instance.build_error(
         "duplicate-object",
-        f'{first.address} already describes the {noun} "{object_id}". Give one of the two another '
-        "name, or remove it.",
+        f'{first.address} already describes the {noun} "{object_id}". Rename or remove one of them.',
         ("name",) if "name" in instance.type.schema.attributes else (),
         f"Duplicate {noun}",
     )

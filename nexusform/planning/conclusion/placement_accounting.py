@@ -72,7 +72,7 @@ def compute_totals(
             mistakes += of_kind.add_object(change, kind, kind_of_type, own_rows, before)
             if kind == VM and sites is not None:
                 mistakes += _check_missing_machines(change, kind_of_type, own_rows, sites)
-    mistakes += [f"{address} has rows of kind {kind} and no object of it." for address, kind in rows_of]
+    mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
     totals = tuple(
         totals_by_kind[kind].build_total(kind)
         for kind in sorted(totals_by_kind, key=get_order)
@@ -85,9 +85,8 @@ def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
     """Yield the error for a plan that does not account for all objects."""
     for mistake in mistakes:
         detail = (
-            f"{mistake} This is a mistake of nexusform, not of the configuration: such a plan would say "
-            "something that is not so, and it is not made. Nothing was changed. Please report it with the "
-            "configuration and the state."
+            f"{mistake} This is a bug in nexusform, not in the configuration. No changes were made. "
+            "Report it with the configuration and the state."
         )
         yield build_error("unbalanced-plan-totals", detail)
         return
@@ -162,7 +161,7 @@ class _KindTotals(Struct):
             if not row_counts.is_consistent(name, before[name], after[name]):
                 yield (
                     f'{change.address}: of {kind} "{name}" there {_format_count(before[name])} before and '
-                    f"{_format_count(after[name])} after, and the rows of the plan say otherwise."
+                    f"{_format_count(after[name])} after, but the rows of the plan differ."
                 )
 
     def _add_counts(self, row_counts: _RowCounts) -> None:
@@ -299,7 +298,10 @@ def _check_missing_machines(
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])
     for vm in family.list_existing_vms(change.after):
         if not _has_machine(vm, site) and vm.name not in lost_names:
-            yield f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which is gone.'
+            yield (
+                f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which no '
+                "longer exists."
+            )
 
 
 def _has_machine(vm: PlacedVm, site: SitePlan | None) -> bool:

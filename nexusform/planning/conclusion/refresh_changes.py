@@ -59,7 +59,7 @@ def report_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
             summary = str(unfinished.get("brief", ""))
             yield build_warning(
                 kind,
-                f"{unfinished['words']} It is due until it is done.",
+                f"{unfinished['words']} It stays pending until it is done.",
                 address=str(address),
                 block=str(address),
                 brief=summary,

@@ -132,10 +132,9 @@ def _is_compatible(before: Any, after: Any) -> bool:
 def _build_advice(instance: Instance, old: str, new: str, count: int) -> Diagnostic:
     subject = old if count == 1 else f"{old} ({format_count(count, 'instance')})"
     text = (
-        f"{subject} goes, and {new} comes, which is written alike. If it only has another name now, this "
-        f"keeps "
-        f"what stands:\n\n{indent(render_moved_block(old, new), '  ')}"
+        f"{subject} is removed and {new}, with the same arguments, is added. If it was only renamed, this "
+        f"keeps the object:\n\n{indent(render_moved_block(old, new), '  ')}"
     )
-    summary = f"{new}: is {old} under another name? This keeps what stands"
+    summary = f"{new}: is this {old} renamed? This keeps the object"
     advice = instance.build_diagnostic(Problem((), RENAMED, text, Severity.WARNING, brief=summary))
     return replace(advice, extra={"moved": {"from": old, "to": new}})

@@ -18,24 +18,21 @@ RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
 
 _REMEDIES: Final[Mapping[OtherResourceKind, str]] = {
     OtherResourceKind.NODE_ADDRESSES: (
-        "lower the count or the max_surge of a pool, or make the cluster on an L3 network with a larger "
-        "prefix (that of a network is fixed)"
+        "lower the count or the max_surge of a pool, or create the cluster on an L3 network with a "
+        "larger prefix (the prefix of a network is fixed)"
     ),
     OtherResourceKind.POD_BLOCKS: (
-        "lower the count or the max_surge of a pool, or make the cluster anew with more podCidrs (they are "
-        "fixed)"
+        "lower the count or the max_surge of a pool, or re-create the cluster with more podCidrs (they "
+        "are fixed)"
     ),
     OtherResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
-    OtherResourceKind.STORAGE: (
-        "delete volumes that nobody uses (a site that stands gets no second appliance)"
-    ),
+    OtherResourceKind.STORAGE: "delete unused volumes (an existing site gets no second appliance)",
     OtherResourceKind.VOLUMES: (
-        "delete volumes that nobody uses: more is promised than there is, and the last ones to write will "
-        "find no room"
+        "delete unused volumes: more is promised than exists, and late writes will fail"
     ),
     OtherResourceKind.CLAIMS: (
-        "ask for less in the claims, run fewer replicas of what claims a volume for each, or delete volumes "
-        "that nobody uses: more is asked than there is"
+        "request less in the claims, run fewer replicas of workloads with a volume each, or delete "
+        "unused volumes: requests exceed the capacity"
     ),
 }
 
@@ -61,9 +58,8 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
 def _build_warning(row: OtherCapacity, site: Change | None) -> Diagnostic:
     shortage = format_shortage(row)
     detail = (
-        f"On {row.site}, {shortage}. Neither Azure nor a plan refuses anything for it; it shows when nodes "
-        f"or "
-        f"volumes do not come up. Ways out: {_REMEDIES[row.kind]}."
+        f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
+        f"start. Suggested fixes: {_REMEDIES[row.kind]}."
     )
     was_insufficient = row.free_before is not None and row.free_before < row.surge
     return build_warning(

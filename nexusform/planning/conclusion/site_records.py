@@ -159,7 +159,7 @@ def compute_headroom(
 def _compute_site_capacity(before: OccupiedSite | None, after: OccupiedSite | None) -> Iterator[SiteCapacity]:
     """Compute the capacity of one site on both sides, for every SKU in use, the largest first."""
     present = after or before
-    assert present is not None, "a site stands on one side at least"
+    assert present is not None, "a site exists before or after the plan"
     site = present.site
     for sku in sorted({*_list_skus(before), *_list_skus(after)}, key=compute_size_key, reverse=True):
         capacity_before, capacity_after = (
@@ -356,7 +356,7 @@ def _build_site(
 ) -> SiteVms:
     """Build a site with its racks, machines and VMs on both sides."""
     present = after or before
-    assert present is not None, "a site stands on one side at least"
+    assert present is not None, "a site exists before or after the plan"
     unmanaged_vms = [*(before.unmanaged_vms if before else ()), *(after.unmanaged_vms if after else ())]
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     return SiteVms(

@@ -71,14 +71,14 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
         budgets = (
             f"{select_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
         )
-        lets = select_form(len(upgrade.budgets), "lets", "let")
+        verb = select_form(len(upgrade.budgets), "allows", "allow")
         detail = (
-            f"{budgets} {lets} no pod be evicted as things stand: nodes of {upgrade.cluster} that hold such "
-            "pods are not drained in time. Before the upgrade, let one pod go (minAvailable, "
-            "maxUnavailable), or run one replica more than the budget asks for. `nexusform simulate "
-            f"kubernetes-upgrade {upgrade.address}` shows every batch."
+            f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such pods time "
+            "out. Before the upgrade, allow one eviction (minAvailable, maxUnavailable), or run one more "
+            f"replica than the budget requires. `nexusform simulate kubernetes-upgrade {upgrade.address}` "
+            "shows every batch."
         )
-        summary = f"{upgrade.cluster}: {names} {lets} no pod be evicted, so drains time out"
+        summary = f"{upgrade.cluster}: {names} {verb} no eviction, so drains time out"
         problem = Problem((), "blocked-upgrade", detail, Severity.WARNING, brief=summary)
         yield instances[upgrade.address].build_diagnostic(problem)
 
@@ -207,7 +207,7 @@ def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
 def _restore_scale_in_vms(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
     """Occupy the capacity of the VMs removed by a scale-in of a pool."""
     owner = vms.prior.demand
-    assert owner is not None, "what stands was asked for"
+    assert owner is not None, "existing VMs have a demand"
     for key, trigger in vms.request.actions.removals.items():
         if key[0] == pool.pool and trigger == "scale_in" and key in vms.prior.existing:
             scheduler.add_existing(build_vm_name(owner, pool, *key), pool.sku, vms.get_prior_placement(key))

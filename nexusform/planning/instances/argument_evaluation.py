@@ -70,7 +70,7 @@ def _report_null_elements(instance: Instance, arguments: dict[str, Any]) -> list
     diagnostics = []
     for path in find_null_elements(instance.type.schema, arguments):
         detail = (
-            f'"{format_argument(path, instance.type.schema)}" holds a null value. Leave the element out, for '
+            f'"{format_argument(path, instance.type.schema)}" holds a null value. Remove the element, for '
             "example with compact()."
         )
         diagnostics.append(instance.build_error("null-value-in-a-collection", detail, path))
@@ -95,8 +95,8 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     return [
         build_error(
             "missing-required-argument",
-            'The argument "name" must be given where a block stands for several instances: the block\'s own '
-            f'name can only be used once. Write for example name = "{block.name}-${{{key}}}".',
+            'The argument "name" must be set for a block with several instances: the block\'s own name '
+            f'can be used only once. Example: name = "{block.name}-${{{key}}}".',
             block.header_span,
             address=str(instance.address),
             block=block.header,
@@ -138,8 +138,8 @@ def _report_placement_secrets(instance: Instance) -> list[Diagnostic]:
         if attribute.displayed_in or not (attribute.decides_placement and attribute.is_configurable):
             continue
         detail = (
-            f'"{format_argument(path, instance.type.schema)}" decides a name or a place, and those are '
-            "shown in every plan, so it cannot be sensitive. Wrap it in nonsensitive() if it may be shown."
+            f'"{format_argument(path, instance.type.schema)}" affects a name or a location, and every '
+            "plan shows those, so it cannot be sensitive. Wrap it in nonsensitive() if it may be shown."
         )
         diagnostics.append(instance.build_error(SENSITIVE_PLACEMENT, detail, path))
     return diagnostics
@@ -160,9 +160,9 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
     name = format_argument(path, instance.type.schema)
     return instance.build_error(
         UNKNOWN_PLACEMENT,
-        f'"{name}" decides where things land, so it must be known in the plan, and its value is known only '
-        "after apply. Use a literal, a variable, or an attribute that nexusform computes in the plan "
-        "(ids, names, placements); timestamp() and uuid() are known only after apply.",
+        f'"{name}" affects the placement, so it must be known in the plan. Its value is known only after '
+        "apply. Use a literal, a variable, or an attribute that nexusform computes in the plan (ids, "
+        "names, placements); timestamp() and uuid() are known only after apply.",
         path,
     )
 

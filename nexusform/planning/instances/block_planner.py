@@ -397,13 +397,13 @@ def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     if not unfinished or instance.action is not Action.UPDATE:
         return
     if unfinished.get("goes_on"):
-        detail = f"{unfinished['words']} It is due until it is done: apply goes on with it."
+        detail = f"{unfinished['words']} It is pending: apply continues it."
         summary = str(unfinished.get("brief", ""))
         yield instance.build_diagnostic(
             Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary)
         )
     else:
-        detail = f"{unfinished['words']} It is due until it is done: apply sends it once more."
+        detail = f"{unfinished['words']} It is pending: apply sends it again."
         yield instance.build_diagnostic(Problem((), "change-failed-before", detail, Severity.WARNING))
 
 
@@ -489,24 +489,23 @@ def _build_creation_key(instance: Instance) -> tuple[object, ...]:
 def _build_unknown_type_error(block: ConfigAddress) -> Diagnostic:
     return build_error(
         "unknown-resource-type-in-state",
-        f"The state holds {block}, and this version of nexusform knows no type "
-        f'"{block.type}". Use the version that made it, or forget the object with '
-        f"`nexusform state rm {block}`.",
+        f"The state contains {block}, but this version of nexusform does not know the type "
+        f'"{block.type}". Use the version that created it, or forget the object with `nexusform state rm '
+        f"{block}`.",
     )
 
 
 def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
     consequence = (
-        "what it has on the site runs on, and nobody manages it any more. No plan gives the room of its VMs "
-        "to others, until a provider or an inventory shows that it is free, or `nexusform state rm "
-        "'nexus_rack.NAME:VM'` says so."
+        "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
+        "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
     )
     summary = ""
     if kind is PlanningKind.MEMBER:
         consequence = (
-            "on the hub it stays a member, and what runs there runs on. To this plan it left the fleet all "
-            "the same: bindings and pods there leave the state as if they went."
+            "it stays a member on the hub, and its workloads keep running. The plan treats it as "
+            "removed: its bindings and pods are removed from the state."
         )
-        summary = f"{address}: stays a member on the hub, where all runs on"
-    text = f"{address} leaves the state and is not destroyed: {consequence}"
+        summary = f"{address}: stays a member on the hub; its workloads keep running"
+    text = f"{address} is removed from the state but not destroyed: {consequence}"
     return build_warning("object-to-forget", text, address=str(address), brief=summary)

@@ -168,6 +168,4 @@ class Instance(Struct):
 
 _NO_LIFECYCLE = Lifecycle()
 SENSITIVE_PLACEMENT = "sensitive-value-decides"
-_HIDDEN_DETAIL = (
-    "The value is sensitive, so what is wrong with it is not shown. nonsensitive() shows it while you look."
-)
+_HIDDEN_DETAIL = "The value is sensitive, so the problem is not shown. Wrap it in nonsensitive() to see it."

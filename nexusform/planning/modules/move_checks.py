@@ -146,9 +146,8 @@ def _build_still_exists_error(
 def _build_type_error(statement: MoveStatement, source: str) -> Diagnostic:
     return build_error(
         "moved-to-another-type",
-        f"{source} cannot move to a {statement.target.type}: an object keeps its type. Remove this block; to "
-        "go on without destroying the object, forget it with a removed block and import it under its new "
-        "type.",
+        f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "
+        "this block. To keep the object, forget it with a removed block and import it under its new type.",
         statement.span,
         address=source if statement.source.type else "",
         block="moved",
@@ -161,8 +160,7 @@ def _build_ambiguity_error(
     return build_error(
         "ambiguous-move-statements",
         f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this one that "
-        f"{this_move}. "
-        "An object moves to one address, and to an address moves one object. Remove one of the two.",
+        f"{this_move}. Each address can be the source or the target of one move only. Remove one of them.",
         statement.span,
         block="moved",
     )
@@ -172,8 +170,8 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
     lines = "".join(f"\n  {_format_location(statement.span)}: {statement}" for statement in statements)
     return build_error(
         "cyclic-dependency-in-move-statements",
-        "These moved blocks lead back to where they begin, so nobody can tell where the objects belong. To "
-        f"exchange two objects, move one to a third name in a plan of its own first.{lines}",
+        "These moved blocks form a cycle. To swap two objects, first move one to a third name in a "
+        f"separate plan.{lines}",
         statements[0].span,
         block="moved",
     )

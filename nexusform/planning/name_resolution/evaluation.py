@@ -383,9 +383,8 @@ def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBl
     expression = block.count if argument == "count" else block.for_each
     return build_error(
         UNKNOWN_REPETITION[argument],
-        f'The "{argument}" value is known only after apply, so the plan cannot tell how many '
-        "instances there will be or where they land. Use values that are known in the plan: literals, "
-        "variables, or attributes that nexusform computes.",
+        f'The "{argument}" value is known only after apply, so the instances cannot be planned. Use '
+        "values that are known in the plan: literals, variables, or attributes that nexusform computes.",
         expression.span if expression is not None else None,
         block=get_header(block),
     )

@@ -196,15 +196,15 @@ class ValueOrigins:
             return
         views = self._evaluation.get_resource(instance, block).items.values()
         if any(view.attributes is None for view in views):
-            yield f"unknown: {address} does not stand yet; what it is is known after apply"
+            yield f"unknown: {address} does not exist yet; known after apply"
         else:
             yield f"unknown: {format_traversal(traversal)} is known after apply"
 
 
 def _format_sensitive_reason(address: str, attribute: str, declared: AttributeSchema | None) -> str:
     if declared is not None and declared.sensitive:
-        return f'sensitive: "{attribute}" of {address} always is'
-    return f"sensitive: {address} was given a sensitive value"
+        return f'sensitive: "{attribute}" of {address} always is sensitive'
+    return f"sensitive: {address} has a sensitive value"
 
 
 def _explain_call(call: syntax.Call, trace: EvaluationTrace) -> Iterator[str]:

@@ -91,7 +91,7 @@ def _expand_count(
     if number < 0:
         return reject(f"{prefix} must be greater than or equal to zero.")
     if number > maximum:
-        return reject(f"{prefix} a block stands for at most {maximum} instances (-limit=instances=N).")
+        return reject(f"{prefix} a block has at most {maximum} instances (-limit=instances=N).")
     return Expansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
 
 

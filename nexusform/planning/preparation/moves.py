@@ -202,7 +202,7 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
 def _build_occupied_warning(source: str, target: str) -> Diagnostic:
     return build_warning(
         "unresolved-resource-instance-address-changes",
-        f"{source} could not move to {target}, because an object stands there already. It is planned "
+        f"{source} could not move to {target}, because an object already exists there. It is planned "
         "under its old address. Remove one of the two from the state, or correct the moved block.",
         address=source,
     )

@@ -203,8 +203,8 @@ def _build_cycle_errors(
         errors.append(
             build_error(
                 "cycle",
-                f"These refer to each other in a circle: {text}. Nothing in the circle can be planned "
-                "first; break it by writing one of the values out or by removing one reference.",
+                f"These blocks refer to each other in a cycle: {text}. Replace one reference by a literal "
+                "value, or remove it.",
                 _find_span(cycle[0], configuration),
             )
         )
@@ -254,10 +254,9 @@ def _build_phase_errors(
 def _build_phase_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
     return build_error(
         "cycle",
-        f"{block.address} refers to {need}, but every {need.type} is planned after all "
-        f"{block.type} blocks: {block.address} -> {need} -> {block.address}. Placement runs from "
-        "sites and racks to machines, then clusters and VMs, then fleet objects; write the value "
-        "out or turn the reference round.",
+        f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "
+        f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, racks, machines, "
+        "clusters and VMs, fleet objects. Use a literal value, or reverse the reference.",
         block.header_span,
         block=block.header,
     )

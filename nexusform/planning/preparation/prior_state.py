@@ -190,7 +190,7 @@ def _evaluate_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagno
         detail = "The import ID cannot be sensitive: it is shown in the plan."
         problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
     elif not isinstance(plain, str) or not plain:
-        detail = "The import ID must be a text that is not empty."
+        detail = "The import ID must be a non-empty string."
         problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
     else:
         return plain
@@ -199,8 +199,8 @@ def _evaluate_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagno
 
 def _build_unknown_error(kind: str, name: str, expression: Expression) -> Diagnostic:
     detail = (
-        f'The "{name}" of an import block must be known before anything is planned; it may refer to '
-        "variables, locals, and resources that the state holds already."
+        f'The "{name}" of an import block must be known before planning; it may refer to variables, '
+        "locals, and resources in the state."
     )
     return build_error(kind, detail, expression.span, block="import")
 
@@ -303,8 +303,8 @@ def add_imports(state: State, imports: Mapping[Address, ImportedObject]) -> Stat
 def build_missing_configuration_error(address: Address, span: Span) -> Diagnostic:
     """Build the error for an import without a configured target."""
     detail = (
-        f"The configuration for the given import target {address} does not exist. All target instances must "
-        "have an associated configuration to be imported. Write its block, or let -generate-config-out=FILE "
-        "write it (for resources of the root module without count and for_each)."
+        f"The configuration for the given import target {address} does not exist. All target instances "
+        "must have an associated configuration to be imported. Write its block, or generate it with "
+        "-generate-config-out=FILE (for resources of the root module without count and for_each)."
     )
     return build_error("missing-import-target-configuration", detail, span, block="import")

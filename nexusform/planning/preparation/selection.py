@@ -99,14 +99,13 @@ def check_moved_selection(selection: Selection, previous: Mapping[Address, Addre
             missing_options |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in patterns}
     if not missing_options:
         return []
-    option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or leave out these")
+    option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or omit these")
     lines = "".join(f"\n  {missing_option}" for missing_option in sorted(missing_options))
     return [
         build_error(
             "moved-resource-instances-excluded-by-targeting",
-            "Objects of the state have moved to other addresses in this configuration. A plan must see both "
-            f"addresses of each to be right, and {option} leaves some of them out. Plan without {option}, "
-            f"{remedy}:{lines}",
+            "This configuration moves objects of the state to other addresses. A plan must include both "
+            f"addresses of each, but {option} excludes some. Plan without {option}, {remedy}:{lines}",
         )
     ]
 
@@ -168,9 +167,8 @@ def _build_partial_warning(is_target: bool) -> Diagnostic:
     option = "-target" if is_target else "-exclude"
     return build_warning(
         PARTIAL,
-        f"The plan was made with {option}, so it may not hold all the changes that the configuration asks "
-        "for. What is left out keeps what it has, its room included. Run `nexusform plan` without it "
-        "afterwards.",
+        f"The plan was created with {option}, so it may lack changes of the configuration. Excluded "
+        "objects stay unchanged and keep their capacity. Run `nexusform plan` without it afterwards.",
     )
 
 
@@ -285,8 +283,8 @@ def _check_replacements(
         existing_names = list(chain.from_iterable(names_by_instance))
         if name not in existing_names:
             detail = (
-                f'-replace={pattern}:{name} names no VM that stands: {pattern} has none called "{name}".'
-                f"{suggest_name(name, existing_names)}"
+                f"-replace={pattern}:{name} names no existing VM: {pattern} has none named "
+                f'"{name}".{suggest_name(name, existing_names)}'
             )
             problems.append(build_error("nothing-to-replace", detail))
     return problems

@@ -109,9 +109,7 @@ def _check_arguments(
     if change.after is None:
         return
     if final is None or final.after is None:
-        yield _build_inconsistency_error(
-            f"{change.address}", "It is not planned any more.", str(change.address)
-        )
+        yield _build_inconsistency_error(f"{change.address}", "It is no longer planned.", str(change.address))
         return
     for name, value in change.after.items():
         actual = final.after.get(name)
@@ -240,7 +238,9 @@ def _format_value(value: Any) -> str:
 
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
-    detail = f"{subject} was known in the plan and came out otherwise. {difference} Make a new plan."
+    detail = (
+        f"{subject} was known in the plan and has another value after apply. {difference} Create a new plan."
+    )
     return build_error("plan-changed-before-apply", detail, address=address)
 
 
@@ -349,9 +349,8 @@ class _FinalOutputs(Struct):
 
 def _build_unknown_output_error(name: str) -> Diagnostic:
     detail = (
-        f'Output "{name}" was planned as (known after apply), and what it is cannot be told although '
-        "everything was done: something that it refers to is in error or does not stand. The state keeps "
-        "its last value. Plan again."
+        f'Output "{name}" was planned as (known after apply), and is still unknown after apply: an object '
+        "that it refers to failed or does not exist. The state keeps its last value. Plan again."
     )
     return build_error("output-unknown-after-apply", detail, block=f'output "{name}"')
 

@@ -130,20 +130,20 @@ def _format_repack_hint(result: PlanResult) -> str:
     zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     want = len(pool.numbers) - pools[0].existing_count
     command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
-    return f"\nWhether re-creating a few VMs elsewhere would make room: `{command}`"
+    return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
 
 
 def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str) -> Plan:
     """Add the remedies as data to every capacity error; the first also gets their text."""
     lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
     advice = (
-        "\n".join(["Ways out, tried just now:", *lines])
+        "\n".join(["Suggested fixes (tested):", *lines])
         if remedies
-        else "No way out was found: " + trial_summary
+        else "No fix was found. Tested: " + trial_summary
     )
     advice += repack_hint
     data = [build_remedy_document(remedy) for remedy in remedies]
-    closing = f"\n\n{advice}\nNothing was changed."
+    closing = f"\n\n{advice}\nNo changes were made."
     diagnostics: list[Diagnostic] = []
     for diagnostic in plan.diagnostics:
         if diagnostic.id != DOES_NOT_FIT:
@@ -164,9 +164,9 @@ def build_remedy_document(remedy: Remedy) -> dict[str, Any]:
     return {"kind": remedy.kind, "text": remedy.text, **remedy.change, "edits": edits}
 
 
-_TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs were tried."
+_TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs."
 _TRIAL_SUMMARY_WITH_HINTS = (
-    "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs were tried."
+    "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
 )
 
 
@@ -193,8 +193,8 @@ def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
         names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
-            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade takes a VM '
-            f"away before its successor comes, and fits.{format_certainty_note(outcome)}"
+            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade removes a '
+            f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
         )
         data = [
             {"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)}
@@ -326,13 +326,13 @@ def _build_zone_remedy(pools: Sequence[UnplacedPool], new_zones: Sequence[str], 
             {"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones}
         )
     moved_count = count_moved_vms(plan, "zones_changed")
-    cost = f" {moved_count:,} VMs that stand are re-placed by it." if moved_count else ""
+    cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
     # An upgrade re-places them as well, but batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
         cost = (
-            f" Other zones make the pool anew: {format_count(concurrent_count, 'node')} away at once, "
-            f"not in batches."
+            f" Other zones re-create the pool: {format_count(concurrent_count, 'node')} down at once, not "
+            "in batches."
         )
     return Remedy(
         "zones",
@@ -456,7 +456,7 @@ def _try_replacing_hint_owners(
     if _is_successful(outcome):
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_form(len(vms), "that VM is", "those VMs are")
-        text = f"{options}: {subject} placed anew as well, and {_format_fit(shortage.pools)}."
+        text = f"{options}: {subject} re-placed as well, and {_format_fit(shortage.pools)}."
         yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
 
@@ -486,8 +486,7 @@ def _try_hint_argument(
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
-    verb = select_form(moved_count, "stands is", "stand are")
-    cost = f" {format_count(moved_count, 'VM')} that {verb} re-placed by it." if moved_count else ""
+    cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = (
         f'{argument} = "{value}" in {subject}: '

@@ -54,7 +54,7 @@ def format_certain_count_note(
         else:
             lower, best = middle, smaller
     if not lower:
-        return " No count fits in every draw."
+        return " No count fits in every sample."
     if best is None or is_certain_fit(best.sites):
         return f" {lower} is certain."
     return f" {lower} fits in all of them."

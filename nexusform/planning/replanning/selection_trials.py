@@ -50,5 +50,5 @@ def _add_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:
     if SELECTION_KEY not in problem.extra:
         return problem
     prefix = f"{reason.address}: " if reason.address else ""
-    addition = f"That plan is refused as well, and this is to be put right first: {prefix}{reason.detail}"
+    addition = f"That plan is rejected too. Fix this first: {prefix}{reason.detail}"
     return replace(problem, detail=f"{problem.detail} {addition}")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, select_form
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan_request import Adjustment, PlanRequest
 from nexusform.planning.replanning.remedies import Remedy, build_remedy_document, count_moved_vms
@@ -96,17 +96,17 @@ def _add_advice(plan: Plan, rule: OpenRule, remedies: Sequence[Remedy]) -> Plan:
     """Add the successful remedies, or the reason for none, to the diagnostic of the rule."""
     if remedies:
         lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
-        advice = "\n".join(["Zones that satisfy it, tried just now:", *lines])
+        advice = "\n".join(["Zones that satisfy it (tested):", *lines])
     elif rule.verdict.scope == "site":
-        advice = "Zones cannot part what shares a site: give one of the groups another site."
+        advice = "Zones cannot separate groups on one site. Move one of the groups to another site."
     else:
-        advice = "No zone sets were found that satisfy it and have room for everything."
+        advice = "No zones were found that satisfy it and fit everything."
     data = [build_remedy_document(remedy) for remedy in remedies]
     address = str(rule.instance.address)
     diagnostics = list(plan.diagnostics)
     for index, diagnostic in enumerate(diagnostics):
         if diagnostic.id == SEPARATION_VIOLATED and diagnostic.address == address:
-            detail = f"{diagnostic.detail}\n\n{advice}\nNothing was changed."
+            detail = f"{diagnostic.detail}\n\n{advice}\nNo changes were made."
             extra = {**diagnostic.extra, "fit": {"ways_out": data}}
             diagnostics[index] = replace(diagnostic, detail=detail, extra=extra)
     return replace(plan, diagnostics=tuple(diagnostics))
@@ -180,8 +180,8 @@ def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> It
     ]
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
     text = (
-        f"{'; '.join(parts)}, as "
-        f"now.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
+        f"{'; '.join(parts)}, "
+        f"unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
     )
     data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in names.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
@@ -351,12 +351,7 @@ def _format_zones(zones: Sequence[str]) -> str:
 
 def _format_cost(moved_count: int, plan: Plan) -> str:
     """Format the number of VMs that a remedy re-creates, and the rules that stay violated."""
-    cost = (
-        f" {format_count(moved_count, 'VM')} that {select_form(moved_count, 'stands is', 'stand are')} "
-        f"re-placed by it."
-        if moved_count
-        else ""
-    )
+    cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
     denying = [rule for rule in plan.separation_verdicts if rule.enforcement == "deny"]
     open_rules = [str(rule.address) for rule in denying if rule.satisfied != "always"]
-    return cost + (f" {', '.join(open_rules)} still would not hold." if open_rules else "")
+    return cost + (f" {', '.join(open_rules)} would still be violated." if open_rules else "")

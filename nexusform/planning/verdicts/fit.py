@@ -128,7 +128,7 @@ def _build_pin_warning(vms: VmObject, reason: str) -> Diagnostic:
         Problem(
             ("machine",),
             PINNED_DOES_NOT_FIT,
-            f"The rule would not put {vms.instance.address} there: {reason}. It is counted on that "
+            f"The rule does not allow {vms.instance.address} there: {reason}. It is counted on that "
             "machine anyway.",
             Severity.WARNING,
         )
@@ -170,12 +170,12 @@ def _format_batches(pool: PoolDemand) -> str:
     """Format the batches of an upgrade without enough capacity."""
     prefix = "A new kubernetes_version re-places the VMs in batches"
     if not pool.surge_size:
-        return f"{prefix}, and one finds no room after the old one left."
+        return f"{prefix}, and one does not fit after the old one is removed."
     source = "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
-    subject = select_form(pool.surge_size, "it finds", "they find")
+    subject = select_form(pool.surge_size, "it does", "they do")
     return (
-        f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before old ones leave, and "
-        f"{subject} no room."
+        f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before it removes old ones, "
+        f"and {subject} not fit."
     )
 
 
@@ -184,7 +184,7 @@ def _format_outside_targets(addresses: Sequence[str]) -> str:
         return ""
     names = ", ".join(addresses[:MAXIMUM_NAMED])
     more = f" and {len(addresses) - MAXIMUM_NAMED} more" if len(addresses) > MAXIMUM_NAMED else ""
-    return f" -target or -exclude leave these out of the plan, so that their room is not seen: {names}{more}."
+    return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}{more}."
 
 
 def _format_forgotten(addresses: Sequence[str]) -> str:
@@ -192,9 +192,8 @@ def _format_forgotten(addresses: Sequence[str]) -> str:
         return ""
     names, pronoun = format_first(addresses, MAXIMUM_NAMED), select_form(len(addresses), "it", "them")
     return (
-        f" This plan forgets {names}, so that no machine of {pronoun} is known any more: leave out the "
-        f"removed "
-        f"{select_form(len(addresses), 'block', 'blocks')} of {pronoun}, or forget what stands there, too."
+        f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed "
+        f"{select_form(len(addresses), 'block', 'blocks')} of {pronoun}, or forget the objects there too."
     )
 
 
@@ -253,9 +252,8 @@ def _build_heal_warning(vms: VmObject, rule: GroupRule, excess: list[tuple[str, 
         Problem(
             (),
             VIOLATED_GROUP,
-            f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, and more stand on "
-            f"{location_text}. "
-            f"A rule moves no VM that stands. To part them, heal: {heal}{more}.",
+            f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
+            f"{location_text}. Rules do not move existing VMs. To separate them, re-place: {heal}{more}.",
             Severity.WARNING,
         )
     )
@@ -328,8 +326,8 @@ def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagno
         Problem(
             (),
             "machine-smaller-than-vms",
-            f"With these figures {names}{more} of {instance.address} cannot hold the VMs that stand there. "
-            "They stay and are counted; the machine takes no new VM until there is room again.",
+            f"With these figures {names}{more} of {instance.address} cannot hold their existing VMs. The "
+            "VMs stay and are counted; the machine accepts no new VM until it has capacity again.",
             Severity.WARNING,
         )
     )
@@ -370,8 +368,8 @@ def _build_vf_warning(instance: Instance, pool: PoolDemand, machines: list[str])
         Problem(
             (*pool.path, "sriov_vfs"),
             "insufficient-cell-vfs",
-            f"With {pool.sku.vfs} VFs for each VM, cells of {names}{more} have fewer than VMs there take. "
-            "They stay and are counted; such a cell takes no new VM with VFs until there are enough again.",
+            f"With {pool.sku.vfs} VFs for each VM, cells of {names}{more} have fewer than their VMs use. "
+            "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free.",
             Severity.WARNING,
         )
     )

@@ -64,12 +64,12 @@ def format_numa_sampling(numa_sampling: NumaSampling) -> str:
     machines = format_count(numa_sampling.machines, "machine")
     rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))
     if not numa_sampling.sample_count:
-        layout = rule or "in one draw at least"
-        return f"{layout}, of the NUMA cells that nobody told ({machines}); no others were tried"
+        layout = rule or "in at least one sample"
+        return f"{layout} of the unknown NUMA cells ({machines}); no others were tested"
     share = f"{numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,}"
     if rule is None:
-        return f"in {share} draws of the NUMA cells that nobody told ({machines})"
-    return f"{rule}, and in {share} draws of the NUMA cells that nobody told ({machines})"
+        return f"in {share} samples of the unknown NUMA cells ({machines})"
+    return f"{rule}, and in {share} samples of the unknown NUMA cells ({machines})"
 
 
 def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
@@ -116,15 +116,13 @@ def check_uncertain_fit(
         return
     placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
     detail = (
-        f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not tell the cells of VMs that "
-        f"stand: on the "
-        f"site some of the new VMs may find no room. {_format_capacity(sites)} Lower counts are more "
-        f"certain, and "
-        "`nexusform simulate capacity` says how many of a SKU are."
+        f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells of "
+        f"existing VMs: some of the new VMs may not fit on the site. {_format_capacity(sites)} Lower "
+        "counts are more certain; `nexusform simulate capacity` shows the certain count of a SKU."
     )
     if placing_objects:
-        share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} draws of NUMA cells"
-        condition = share if numa_sampling.sample_count else "for some ways in which VMs that stand may lie"
+        share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of NUMA cells"
+        condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
         summary = f"{_format_names(placing_objects)}: everything fits {condition}"
         yield placing_objects[0].instance.build_diagnostic(
             Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)

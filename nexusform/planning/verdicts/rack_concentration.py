@@ -42,16 +42,12 @@ def _build_warning(racks: _ClusterRacks) -> Diagnostic:
     demand = racks.first_object.request.demand
     assert demand is not None
     (rack,) = racks.after
-    summary = (
-        f"{demand.cluster}: all of its VMs are on {rack} from now on; the loss of that rack takes it down"
-    )
+    summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
     detail = (
-        f"{demand.cluster} stands on {format_count(len(racks.before), 'rack')}, and this plan leaves all of "
-        f"its "
-        f"{format_count(racks.vms, 'VM')} on {rack}: the loss of that rack takes the whole of it down. A "
-        f"rule "
-        "moves no VM back when another rack opens: heal some then (-replace=ADDRESS:VM), or give it another "
-        "rack before this one is emptied."
+        f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of "
+        f"its {format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. "
+        "Rules do not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another "
+        "rack first."
     )
     return racks.first_object.instance.build_diagnostic(
         Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)

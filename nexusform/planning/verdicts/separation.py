@@ -27,7 +27,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import Token
 from nexusform.scheduling.racks.vms import Placement
 
 SEPARATION_VIOLATED: Final = "separation"
-_PACKING_REASON: Final = "extra-large VMs are packed onto machines that house one of another cluster"
+_PACKING_REASON: Final = "extra-large VMs are packed onto machines that run one of another cluster"
 _NAMED_LOCATIONS: Final = 5
 _NAMED_MEMBERS: Final = 4
 _LISTED_LOCATIONS: Final = 100
@@ -233,8 +233,7 @@ def _build_overlap_problem(group: int, member: GroupMember) -> Problem:
     return Problem(
         ("group", group),
         "overlapping-separation-groups",
-        f"{member.label} belongs to two groups of this rule, so it could never be apart from itself. "
-        "Name it in one group only.",
+        f"{member.label} belongs to two groups of this rule. List it in one group only.",
     )
 
 
@@ -445,7 +444,7 @@ def _format_frequency(verdict: SeparationVerdict) -> str:
 
 def _format_sample(verdict: SeparationVerdict) -> str:
     seed = verdict.violations[0].sample if verdict.violations else None
-    return " in the plan" if seed is None else f" with tie-break seed {seed} (none in the plan itself)"
+    return " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
 
 
 def format_violation(violation: SeparationViolation) -> str:
@@ -455,7 +454,7 @@ def format_violation(violation: SeparationViolation) -> str:
     member_text = ", ".join(names) + (f" and {more} more" if more else "")
     location = _get_shared_location(violation)
     rack_text = f" ({violation.rack})" if violation.machine else ""
-    trigger = violation.trigger or "stands there already"
+    trigger = violation.trigger or "already runs there"
     reason = f": {violation.reason}" if violation.reason else ""
     return f"{location}{rack_text}: {member_text}; joined by {violation.violating_member} ({trigger}{reason})"
 

@@ -155,18 +155,17 @@ def check_lost_forgotten_vms(
         names = [f"{name} on {machine}" for _, machine, name in vms]
         verb = "loses machines"
         if instance.is_replaced:
-            verb = "is made anew"
+            verb = "is re-created"
         elif instance.is_removed:
             verb = "is destroyed"
         run_verb, removal_clause = (
             select_form(len(names), "runs", "run"),
-            select_form(len(names), "It goes", "They go"),
+            select_form(len(names), "It is", "They are"),
         )
         text = (
-            f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages any "
-            f"more {run_verb} there: {format_first(names, _MAXIMUM_NAMED)}. {removal_clause} with it. Take "
-            f"them over with an "
-            f"import block, or say that one is gone: nexusform state rm '{address}:NAME'."
+            f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages {run_verb} "
+            f"there: {format_first(names, _MAXIMUM_NAMED)}. {removal_clause} lost with it. Import them "
+            f"with an import block, or remove a deleted one: nexusform state rm '{address}:NAME'."
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(
@@ -197,14 +196,11 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         locations = [f"{name} on {running[name]}" for name in duplicates]
         run_verb, subject = select_form(number, "runs", "run"), select_form(number, "it is", "they are")
         text = (
-            f"{format_count(number, 'VM')} {run_verb} already under {select_form(number, 'a name', 'names')} "
-            f"that {address} "
-            f"gives, and no resource manages {select_form(number, 'it', 'them')}: "
-            f"{format_first(locations, _MAXIMUM_NAMED)}. A "
-            f"platform refuses a name that is taken. If {subject} meant, take "
-            f"{select_form(number, 'it', 'them')} over "
-            f"with an import block (to = {address}); if {subject} gone, say so: nexusform state rm 'ADDRESS "
-            f"OF "
+            f"{format_count(number, 'VM')} {run_verb} already under "
+            f"{select_form(number, 'a name', 'names')} that {address} uses, and no resource manages "
+            f"{select_form(number, 'it', 'them')}: {format_first(locations, _MAXIMUM_NAMED)}. Platforms "
+            f"reject a name in use. If {subject} meant, import {select_form(number, 'it', 'them')} with "
+            f"an import block (to = {address}). If {subject} deleted, run: nexusform state rm 'ADDRESS OF "
             "THE RACK:NAME'."
         )
         summary = (
@@ -276,26 +272,21 @@ def _format_rejection(
     total = sum(map(len, lost_names.values()))
     consequence = select_form(total, "it would lose its machine", "they would lose their machines")
     if instance.action is Action.FORGET:
-        consequence = f"nexusform would not know the {select_form(total, 'machine', 'machines')}"
-    problem = (
-        f"{_format_affected_vms(instance, lost_names)}: {consequence} and nothing would be done for "
-        f"{select_form(total, 'it', 'them')}."
-    )
+        consequence = f"nexusform would no longer know the {select_form(total, 'machine', 'machines')}"
+    problem = f"{_format_affected_vms(instance, lost_names)}: {consequence}."
     if mode is Mode.DESTROY and selection.excludes:
-        return f"{problem} Add -exclude='{address_text}', so that the machines stay, too."
+        return f"{problem} Add -exclude='{address_text}' to keep the machines."
     if mode is Mode.DESTROY:
         return (
-            f"{problem} To take the machines out of service, take {address_text} out of the configuration "
-            f"(or set "
-            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere before it "
-            "goes."
+            f"{problem} To remove the machines, remove {address_text} from the configuration (or set "
+            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere first."
         )
     result = "created again" if _is_recreated(instance) else "placed elsewhere"
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost_names)
-        return f"{problem} Add {options}, so that the VMs are {result} in the same plan."
+        return f"{problem} Add {options}: the VMs are then {result} in the same plan."
     options = " ".join(f"-exclude='{pattern}'" for pattern in _find_excludes(lost_names, selection))
-    return f"{problem} Drop {options}, so that the VMs are {result} in the same plan."
+    return f"{problem} Omit {options}: the VMs are then {result} in the same plan."
 
 
 def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequence[str]]) -> str:
@@ -304,15 +295,14 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
     if instance.action is Action.FORGET:
         verb = "is forgotten"
     elif instance.is_removed:
-        verb = "goes"
+        verb = "is removed"
     elif _is_recreated(instance):
-        verb = "is made anew"
+        verb = "is re-created"
     total = sum(map(len, lost_names.values()))
     names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_key)
     return (
         f"{instance.address} {verb} with this plan, and {_format_owners(lost_names)} "
-        f"{select_form(total, 'stands', 'stand')} "
-        f"on its machines ({format_first(names, _MAXIMUM_NAMED)})"
+        f"{select_form(total, 'runs', 'run')} on its machines ({format_first(names, _MAXIMUM_NAMED)})"
     )
 
 
@@ -326,10 +316,10 @@ def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, 
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_form(len(forgotten), "the removed block", "the removed blocks")
     return (
-        f"{_format_affected_vms(instance, forgotten)}: {owners} {select_form(len(forgotten), 'is', 'are')} "
-        f"only forgotten, and "
-        f"{select_form(total, 'the VM is', 'the VMs are')} to run on. Forget {instance.address}, too "
-        f"(`nexusform state rm '{instance.address}'`), or leave out {blocks} of {owners}, so that the VMs go."
+        f"{_format_affected_vms(instance, forgotten)}: {owners} "
+        f"{select_form(len(forgotten), 'is', 'are')} only forgotten, so "
+        f"{select_form(total, 'the VM keeps', 'the VMs keep')} running. Forget {instance.address} too "
+        f"(`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to delete the VMs."
     )
 
 
@@ -355,9 +345,8 @@ def _find_excludes(addresses: Iterable[Address], selection: Selection) -> list[s
 def _build_missing_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
     total = sum(map(len, lost_names.values()))
     detail = (
-        f"{_format_owners(lost_names)} {select_form(total, 'stands', 'stand')} on machines that neither the "
-        f"configuration nor "
-        "the state has any more, and this plan leaves them alone. A plan without -target and -exclude places "
-        "them elsewhere."
+        f"{_format_owners(lost_names)} {select_form(total, 'runs', 'run')} on machines that neither the "
+        "configuration nor the state contains. This plan does not change them. A plan without -target "
+        "and -exclude places them elsewhere."
     )
     return build_diagnostic(Severity.WARNING, MISSING_MACHINE, detail)

@@ -62,9 +62,7 @@ def check_consistency(
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
         problems.append(
-            _build_contradiction_error(
-                f"{len(contradictions) - MAXIMUM_NAMED} more of its parts cannot be so."
-            )
+            _build_contradiction_error(f"{len(contradictions) - MAXIMUM_NAMED} more parts of it are invalid.")
         )
     impossible = [reason for state_vm, reason in invalid_cells if state_vm.vm.provenance == OBSERVED]
     if impossible:
@@ -86,8 +84,8 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
     return [
         build_warning(
             "missing-dependency",
-            f"{_format_names(addresses)} is said to depend on {block}, of which nothing stands. The next "
-            "apply writes its dependencies anew.",
+            f"{_format_names(addresses)} depends on {block}, which has no object. The next apply updates "
+            "its dependencies.",
         )
         for block, addresses in dependents_by_block.items()
     ]
@@ -109,9 +107,9 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
     return [
         build_warning(
             "vms-without-machine",
-            f"No rack or machine of the state offers {_format_names(missing)}, where these stand: {vm_text}. "
-            "`nexusform import ADDRESS ID` takes a rack back; the next plan makes one that is only written "
-            "in the configuration.",
+            f"No rack or machine of the state offers {_format_names(missing)}, which run {vm_text}. "
+            "Import the rack with `nexusform import ADDRESS ID`, or let the next plan create it from the "
+            "configuration.",
         )
     ]
 
@@ -119,9 +117,8 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
 def _build_contradiction_error(contradiction: str) -> Diagnostic:
     return build_error(
         "inconsistent-state",
-        f"{contradiction} Somebody changed the state by hand, or it was damaged. `nexusform state history` "
-        f"lists the "
-        "versions that are kept, and `nexusform state rollback SERIAL` goes back to one.",
+        f"{contradiction} The state was edited by hand or damaged. `nexusform state history` lists its "
+        "versions; `nexusform state rollback SERIAL` restores one.",
     )
 
 
@@ -161,7 +158,7 @@ def _check_providers(state: State, providers: Collection[str]) -> Iterator[str]:
     """Yield contradictions for objects of an unknown kind of provider."""
     for address, current in _iterate_objects(state):
         if current.provider.partition(".")[0] not in providers:
-            yield f'{address} was made by the provider "{current.provider}", which there is not.'
+            yield f'{address} was created by the provider "{current.provider}", which does not exist.'
 
 
 def _check_cycles(state: State) -> Iterator[str]:
@@ -185,7 +182,7 @@ def _check_cycles(state: State) -> Iterator[str]:
                 ready.append(block)
     cyclic = [block for block, block_needs in open_needs.items() if block_needs]
     if cyclic:
-        yield f"These depend on each other in a circle: {_format_names(cyclic)}."
+        yield f"These objects depend on each other in a cycle: {_format_names(cyclic)}."
 
 
 def _check_duplicates(
@@ -205,7 +202,7 @@ def _check_duplicates(
         demand, vm = state_vm.demand, state_vm.vm
         same_name = names.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
         if same_name is not state_vm:
-            yield f"There are two of {state_vm.display_name}: the other is of {same_name.address}."
+            yield f"{state_vm.display_name} exists twice: also in {same_name.address}."
         same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
         if same_number is not state_vm:
             yield (
@@ -264,18 +261,17 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield (
                 state_vm,
                 (
-                    f"{placement.machine} has no cell {missing_cells[0]}, where {state_vm.display_name} is "
-                    f"said "
-                    f"to be."
+                    f"{placement.machine} has no cell {missing_cells[0]}, which the state records for "
+                    f"{state_vm.display_name}."
                 ),
             )
         elif len(set(cells)) != len(cells):
-            yield state_vm, f"{state_vm.display_name} is said to be twice in one cell."
+            yield state_vm, f"{state_vm.display_name} is recorded twice in one cell."
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
             yield (
                 state_vm,
-                f"{state_vm.display_name} is said to be in {len(cells)} cells, and its size takes {size}.",
+                f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}.",
             )
 
 
@@ -329,18 +325,20 @@ def _find_impossible_layouts(
 
 
 def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
-    more = f" {len(reasons) - 1} more are so." if len(reasons) > 1 else ""
+    more = f" {len(reasons) - 1} more are impossible." if len(reasons) > 1 else ""
     return build_warning(
         "impossible-numa-cells",
-        f"{reasons[0]}{more} That was observed. These cells count as not known, and the room is held.",
+        (
+            f"{reasons[0]}{more} This was observed. These cells count as unknown, and the capacity stays "
+            "reserved."
+        ),
     )
 
 
 def _build_overcommit_warning(names: list[str]) -> Diagnostic:
     return build_warning(
         "overcommitted-site",
-        f"More VMs are said to stand in a cell than it has room for, on {_format_names(names)}. That is so "
-        f"after a "
-        "machine was made smaller, an import or a pinned VM; otherwise somebody changed the state. They "
-        "are counted; the cells take no new VM until there is room again.",
+        f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller machine, an import, "
+        "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM until they "
+        "have capacity again.",
     )

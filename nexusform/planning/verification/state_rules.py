@@ -100,7 +100,7 @@ def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
 def _format_heal(address: Address, vms: Iterable[PlacedVm]) -> str:
     """Format a sentence with the options to re-create these VMs of one object."""
     options = [f"-replace='{address}:{vm.name}'" for vm in vms]
-    return f"A rule moves no VM that stands. To place anew: {format_first(options, _MAXIMUM_NAMED, ' ')}."
+    return f"Rules do not move existing VMs. To re-place: {format_first(options, _MAXIMUM_NAMED, ' ')}."
 
 
 # --- the filters of placement ------------------------------------------------------------------
@@ -137,8 +137,8 @@ def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -
         locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
         yield _build_warning(
             rejected_vms[0].vms,
-            f"{pool} in {address}: {reason}. Against it {select_form(len(locations), 'stands', 'stand')} "
-            f"{format_first(locations, _MAXIMUM_NAMED)}. {_format_heal(address, vms)}",
+            f"{pool} in {address}: {reason}. Violated by {format_first(locations, _MAXIMUM_NAMED)}. "
+            f"{_format_heal(address, vms)}",
         )
 
 
@@ -184,9 +184,8 @@ def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
             )
             yield _build_warning(
                 vms,
-                f"{name} keeps its VMs on one {group.scope}, and they stand on {location_text}. A rule moves "
-                f"no VM "
-                "that stands; heal those that are to move, with -replace.",
+                f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
+                "not move existing VMs; re-place some with -replace.",
             )
 
 
@@ -228,7 +227,7 @@ def _check_separation(
 def _format_separation(verdict: SeparationVerdict) -> str:
     count = len(verdict.violations)
     noun = select_form(count, verdict.scope)
-    lines = [f"{verdict.address} does not hold as things stand. Its groups share {count} {noun}:"]
+    lines = [f"{verdict.address} does not hold now. Its groups share {count} {noun}:"]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
     if count > _MAXIMUM_NAMED:
         lines.append(f" - and {count - _MAXIMUM_NAMED} more")

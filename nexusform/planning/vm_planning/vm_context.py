@@ -233,14 +233,13 @@ def _build_clash_error(clash: MachineConflict, instances: Mapping[Address, Insta
     """Build the error for two descriptions of one machine, at the second."""
     if clash.attribute == "name":
         detail = (
-            f'The machine "{clash.name}" stands twice on site {clash.site_id}: {clash.first} and '
-            f"{clash.second} both describe it. A machine is known by its site and name; give one of them "
-            "another name, or remove it."
+            f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
+            f"{clash.second} both describe it. Site and name identify a machine; rename or remove one of "
+            "them."
         )
     else:
         detail = (
-            f"{clash.first} and {clash.second} describe the same slot of one rack. Give one of them "
-            "another slot."
+            f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."
         )
     by_text = {str(address): instance for address, instance in instances.items()}
     second = by_text.get(clash.second)
@@ -321,8 +320,8 @@ def _build_unknown_zones_problem(
     return Problem(
         (*pool.path, "availability_zones"),
         "unknown-availability-zone",
-        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. "
-        "Name one of these, or leave availability_zones out to allow all.",
+        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. Use one of these, "
+        "or omit availability_zones to allow all.",
     )
 
 
@@ -374,8 +373,8 @@ def _check_lost_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic
             continue
         if before[prior.owner] and not after[prior.owner]:
             detail = (
-                f"The change leaves {prior.cluster} without a pool of mode System, and Azure does not "
-                "delete the last: a cluster needs one at all times. Keep one, or add another."
+                f"The change leaves {prior.cluster} without a pool of mode System. Azure does not delete "
+                "the last one. Keep one, or add another."
             )
             warning = Problem((), "system-pools-removed", detail, Severity.WARNING)
             yield instance.build_diagnostic(warning)
@@ -396,8 +395,8 @@ def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
 def _build_system_pool_error(instance: Instance, cluster: str, pool: PoolDemand) -> Diagnostic:
     return instance.build_error(
         "last-system-pool-replacement",
-        f"The change deletes and creates {pool.pool}, the only pool of {cluster} with mode System, and a "
-        "cluster needs one at all times. Take two steps: add a second pool with mode System and apply; then "
+        f"The change deletes and creates {pool.pool}, the only pool of {cluster} with mode System. A "
+        "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
         f"change {pool.pool} and apply again.",
         pool.path,
     )

@@ -131,7 +131,7 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
     Effect.FORGOTTEN: ("is forgotten", "are forgotten"),
     Effect.UNCHANGED: ("stays", "stay"),
     Effect.UPDATED: ("is updated", "are updated"),
-    Effect.NOT_CREATED: ("is not made", "are not made"),
+    Effect.NOT_CREATED: ("is not created", "are not created"),
 }
 
 

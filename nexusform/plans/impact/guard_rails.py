@@ -93,7 +93,7 @@ def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
     errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}
     if limits and plan.errored and errors != {STRANDED}:
         names = format_list([_format_limit(limit) for limit in limits])
-        text = f"{names} {select_form(len(limits), 'was', 'were')} not judged, as planning failed."
+        text = f"{names} {select_form(len(limits), 'was', 'were')} not checked because planning failed."
         return replace(plan, diagnostics=(*plan.diagnostics, build_warning(NOT_CHECKED, text)))
     broken = _check_limits(plan, limits)
     return replace(plan, diagnostics=(*plan.diagnostics, *broken)) if broken else plan
@@ -150,8 +150,7 @@ def _measure_moved(plan: Plan, maximum: float) -> Iterable[str]:
     if substitutions:
         subjects = format_list([format_count(count, get_noun(kind)) for kind, count in substitutions.items()])
         clauses.append(
-            f"{subjects} {select_form(sum(substitutions.values()), 'goes', 'go')} while others come in their "
-            f"stead"
+            f"{subjects} {select_form(sum(substitutions.values()), 'is', 'are')} replaced by others"
         )
     return [format_list([*clauses, *_format_lost_unmanaged(plan)])]
 
@@ -190,7 +189,7 @@ def _measure_certainty(plan: Plan, minimum: float) -> Iterable[str]:
     if not placed_count or is_fully_decided(plan.placement_tables):
         return []
     if not plan.samples:
-        return ["Certainty was not computed: no samples were repeated"]
+        return ["Certainty was not computed: there are no samples"]
     certain = sum(table.racks_certain for table in plan.placement_tables)
     if certain >= minimum * placed_count:
         return []
@@ -198,9 +197,9 @@ def _measure_certainty(plan: Plan, minimum: float) -> Iterable[str]:
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
-    "moved": GuardRail(_measure_moved, "{} at most"),
-    "removed": GuardRail(_measure_removed, "{} at most"),
-    "capacity": GuardRail(_measure_capacity, "no fewer than {}"),
-    "certainty": GuardRail(_measure_certainty, "no smaller part than {}", is_fraction=True),
+    "moved": GuardRail(_measure_moved, "at most {}"),
+    "removed": GuardRail(_measure_removed, "at most {}"),
+    "capacity": GuardRail(_measure_capacity, "at least {}"),
+    "certainty": GuardRail(_measure_certainty, "at least {}", is_fraction=True),
 }
 _EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9"}

@@ -44,11 +44,11 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
             key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
             items.setdefault(key, []).append(replace(change, creation=0, prior_creation=0, source=None))
     for row in plan.placements:
-        items.setdefault(f"where {row.object} of {row.address} is", []).append(row)
+        items.setdefault(f"placement of {row.object} of {row.address}", []).append(row)
     for output in plan.outputs:
         items[f"output.{output.name}"] = [output]
     for upgrade in plan.upgrades:
-        items.setdefault(f"how {upgrade.cluster} is made anew", []).append(upgrade)
+        items.setdefault(f"upgrade of {upgrade.cluster}", []).append(upgrade)
     items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}
     return items
 

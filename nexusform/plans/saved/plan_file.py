@@ -47,9 +47,9 @@ _PRIOR: Final = "prior-state.json"
 _SIGNATURE: Final = "signature.json"
 MULTI_SITE_PLAN: Final = "sites.json"  # the first member of the file written by `sites plan -out`
 _MULTI_SITE_MESSAGE: Final = (
-    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. The plan "
-    "of one site is a part of it, for show, explain and all others: `unzip -p F.nfsites plans/SITE.nfplan > "
-    "SITE.nfplan`."
+    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. For "
+    "show, explain and other commands, extract the plan of one site: `unzip -p F.nfsites "
+    "plans/SITE.nfplan > SITE.nfplan`."
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
@@ -192,7 +192,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     if not isinstance(configuration_files, dict) or not all(
         isinstance(text, str) for text in configuration_files.values()
     ):
-        raise _build_damage_error(name, f'Its part "{_CONFIGURATION}" does not hold files.')
+        raise _build_damage_error(name, f'Its part "{_CONFIGURATION}" does not contain files.')
     prior_state = documents.pop(_PRIOR)
     if not isinstance(prior_state, dict):
         raise _build_damage_error(name, f'Its part "{_PRIOR}" is not an object.')
@@ -200,7 +200,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         plan = read_record(Plan, record | {part: documents.pop(f"{part}.json") for part in _LARGE})
     except ConversionProblem as problem:
         location = format_json_path(problem.path)
-        raise _build_damage_error(name, f"It does not fit at {location}: {problem.message}.") from None
+        raise _build_damage_error(name, f"It is invalid at {location}: {problem.message}.") from None
     unsigned = data if signature is None else pack_archive(members)
     return SavedPlan(
         plan,
@@ -223,7 +223,7 @@ def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name
         raise _build_damage_error(name, "Its parts are not those of a plan.")
     for member in _MEMBERS:
         if digests[member] != compute_digest(members[member]):
-            raise _build_damage_error(name, f'Its part "{member}" is not what was saved.')
+            raise _build_damage_error(name, f'Its part "{member}" was changed after it was saved.')
 
 
 def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
@@ -234,7 +234,7 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
     except json_codec.JsonProblem:
         signature = None
     if not isinstance(signature, dict):
-        raise _build_damage_error(name, "Its signature is not one that nexusform wrote.")
+        raise _build_damage_error(name, "Its signature was not written by nexusform.")
     return signature
 
 
@@ -243,13 +243,13 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     first = read_member_at(data, 0)
     if first is None or first[0] != _MANIFEST:
         if not data.startswith(b"PK"):
-            raise _build_rejection("not-a-plan-file", f"{name} is not a plan that nexusform plan -out wrote.")
+            raise _build_rejection("not-a-plan-file", f"{name} was not written by nexusform plan -out.")
         if b"tfplan" in data[:200]:
             reason = "It is a saved plan of Terraform or OpenTofu."
             raise _build_rejection("not-a-plan-file", f"{name} cannot be used. {reason}")
         if first is not None and first[0] == MULTI_SITE_PLAN:
             raise _build_rejection("not-a-plan-file", f"{name} {_MULTI_SITE_MESSAGE}")
-        raise _build_damage_error(name, "It is a ZIP file, but not one that nexusform wrote.")
+        raise _build_damage_error(name, "It is a ZIP file, but was not written by nexusform.")
     try:
         manifest = json_codec.parse_json(first[1])
     except json_codec.JsonProblem:
@@ -257,20 +257,19 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     if isinstance(manifest, dict) and manifest.get("format") == _OF_DEVELOPMENT:
         raise DiagnosticsError(development_file(name, "run plan again"))
     if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
-        raise _build_damage_error(name, "Its first part does not say what it is.")
+        raise _build_damage_error(name, "Its manifest has no format.")
     return manifest
 
 
 def _check_version(manifest: Mapping[str, Any], name: str, own_version: str) -> None:
     version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
-        raise _build_damage_error(name, "Its first part does not say which version it is of.")
+        raise _build_damage_error(name, "Its manifest has no format version.")
     if version > VERSION or _parse_version_numbers(writer_version) > _parse_version_numbers(own_version):
         raise _build_rejection(
             "newer-plan-format",
-            f"{name} was made by nexusform {writer_version}; this is nexusform {own_version}. Apply it with "
-            f"the version that "
-            "made it, or plan again with this one.",
+            f"{name} was created by nexusform {writer_version}; this is nexusform {own_version}. Apply it "
+            "with that version, or plan again with this one.",
         )
 
 
@@ -284,7 +283,7 @@ def _read_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], n
     """Return the members of a plan with shared and unknown values resolved. Raises DiagnosticsError."""
     mark = manifest.get("mark")
     if not isinstance(mark, str) or not mark:
-        raise _build_damage_error(name, "It does not say how shared and unknown values are written.")
+        raise _build_damage_error(name, "It does not define the notation of shared and unknown values.")
     parts = [part for part in _MEMBERS if part != _VALUES]
     try:
         sharing = DocumentExpander(mark, _read_document(members, _VALUES, name))
@@ -306,7 +305,7 @@ def _build_rejection(kind: str, detail: str) -> DiagnosticsError:
 
 def _build_damage_error(name: str, reason: str) -> DiagnosticsError:
     return _build_rejection(
-        "damaged-plan-file", f"{name} cannot be used. {reason} Fetch it again, or plan again."
+        "damaged-plan-file", f"{name} cannot be used. {reason} Download it again, or plan again."
     )
 
 
@@ -341,7 +340,7 @@ def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
             raise FileProblem(
-                "A plan file holds 4 GiB at most, and this plan has more. Plan a part: -target."
+                "This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with -target."
             )
         yield from (index.add_member(name.encode(), content), content)
     yield index.build_directory()

@@ -238,13 +238,13 @@ class DocumentExpander:
 
     def _parse_number(self, name: str, below: int) -> int:
         if not (name.isascii() and name.isdecimal()) or len(name) > _DIGITS or int(name) >= below:
-            raise SharedValuesError("It points at a shared value that is not there.")
+            raise SharedValuesError("It refers to a missing shared value.")
         return int(name)
 
     def _count_parts(self, parts: int) -> None:
         self._size += parts
         if self._size > self._maximum_parts:
-            raise SharedValuesError("Written out, its values are more than any plan holds.")
+            raise SharedValuesError("Its expanded values exceed the maximum of a plan.")
 
 
 def _validate_keys(keys: Any) -> list[list[str]]:
@@ -256,5 +256,5 @@ def _validate_keys(keys: Any) -> list[list[str]]:
 
 def _validate_values(values: Any) -> list[Any]:
     if not isinstance(values, list):
-        raise SharedValuesError("The values that its parts share are no list.")
+        raise SharedValuesError("Its shared values are not a list.")
     return values

@@ -171,19 +171,19 @@ def format_spare(row: OtherCapacity, free: int | None) -> str:
     """Format `3 of 30 (net-a)` or `not captured`, with a shortage for an upgrade."""
     if free is None:
         return "not captured"
-    shortage = f", an upgrade takes {row.surge:,}" if free < row.surge and row.surge else ""
+    shortage = f", an upgrade needs {row.surge:,}" if free < row.surge and row.surge else ""
     return f"{free:,} of {row.total:,} ({row.name}{shortage})"
 
 
 def format_shortage(row: OtherCapacity) -> str:
-    """Format `addresses for nodes of net-a: 3 of 30 are left, and an upgrade takes 5`."""
+    """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`."""
     free = row.free or 0
     of = f" of {row.name}" if row.name else ""
     if free < 0:
         gib = " GiB" if row.unit == "GiB" else ""
-        return f"{LABELS[row.kind]}{of}: {row.used:,}{gib} are needed, and there are {row.total:,} at most"
-    spare = f"{free:,} of {row.total:,} are left at most"
-    return f"{LABELS[row.kind]}{of}: {spare}, and an upgrade takes {row.surge:,}"
+        return f"{LABELS[row.kind]}{of}: {row.used:,}{gib} needed, at most {row.total:,} exist"
+    spare = f"at most {free:,} of {row.total:,} free"
+    return f"{LABELS[row.kind]}{of}: {spare}, but an upgrade needs {row.surge:,}"
 
 
 def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
@@ -363,7 +363,7 @@ def _compute_claims(supplies: Supplies, before: NodeCounts, after: NodeCounts) -
     unknown = [cluster for cluster in after.counts if cluster not in claims]
     unsized = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
     notes = [f"not of {format_first(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
-    notes += [f"{unsized[0]} does not say how much"] if unsized else []
+    notes += [f"{unsized[0]} has no size"] if unsized else []
     name = format_first(sorted(claims), _MAXIMUM_NAMES)
     return OtherCapacity(
         site_id="",

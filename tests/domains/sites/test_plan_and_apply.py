@@ -274,6 +274,6 @@ def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
     assert "called sure did not hold. lon1: " in plain(err)
-    assert "sure to stand on rack r4" in plain(err)
+    assert "predicted with certainty on rack r4" in plain(err)
     assert Path("states/lon1.nfstate").exists()
     assert not Path("states/par1.nfstate").exists()

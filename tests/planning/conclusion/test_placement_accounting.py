@@ -94,14 +94,14 @@ def test_with_the_clusters_the_same_plan_moves_them(state: State) -> None:
 def test_an_exclusion_that_strands_vms_is_named(state: State) -> None:
     (problem,) = errors(plan(two_racks(TEXT), state, excludes=("nexus_kubernetes_cluster.b",)))
     assert problem.id == STRANDED
-    assert "Drop -exclude='nexus_kubernetes_cluster.b'" in problem.detail
+    assert "Omit -exclude='nexus_kubernetes_cluster.b'" in problem.detail
 
 
 def test_a_destroyed_rack_asks_to_be_taken_out_of_the_configuration(state: State) -> None:
     result = plan(TEXT, state, mode=Mode.DESTROY, targets=("nexus_rack.r[2]",))
     (problem,) = errors(result)
     assert problem.id == STRANDED
-    assert "take nexus_rack.r[2] out of the configuration" in problem.detail
+    assert "remove nexus_rack.r[2] from the configuration" in problem.detail
     assert "-target" not in problem.detail
     assert balanced(total(result))
 
@@ -266,7 +266,7 @@ def test_a_target_that_is_proposed_and_would_be_refused_says_why(state: State) -
     standing = state_of(zoned)
     result = plan(two_racks(zoned), standing, targets=("nexus_rack.r",), ways_out=True)
     (problem,) = errors(result)
-    assert "That plan is refused as well" in problem.detail
+    assert "That plan is rejected too" in problem.detail
     assert 'No rack of site s is in zone "r2"' in problem.detail
     plain = plan(two_racks(TEXT), state, targets=("nexus_rack.r",), ways_out=True)
     (problem,) = errors(plain)

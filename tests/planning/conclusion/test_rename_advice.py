@@ -12,7 +12,7 @@ def told(before: str, after: str) -> list[str]:
 
 def test_a_block_under_another_name_is_said_with_the_block_to_write() -> None:
     (detail,) = told(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)))
-    assert detail.startswith("nexus_kubernetes_cluster.a goes, and nexus_kubernetes_cluster.b comes")
+    assert detail.startswith("nexus_kubernetes_cluster.a is removed and nexus_kubernetes_cluster.b")
     moved = "  moved {\n    from = nexus_kubernetes_cluster.a\n    to   = nexus_kubernetes_cluster.b\n  }"
     assert detail.endswith(moved)
     # With that block nothing is destroyed, and nothing is said.
@@ -51,5 +51,5 @@ def test_all_instances_of_a_block_go_with_it() -> None:
         for name in ("a", "b")
     )
     (detail,) = told(old, new)
-    assert detail.startswith("nexus_kubernetes_cluster.a (2 instances) goes")
+    assert detail.startswith("nexus_kubernetes_cluster.a (2 instances) is removed")
     assert "from = nexus_kubernetes_cluster.a\n" in detail

@@ -178,14 +178,14 @@ def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
     (refused,) = errors(plan(full(NEW), state_of(full(OLD)), ways_out=True))
     ways = refused.extra["fit"]["ways_out"]
     assert any(way["kind"] == "zones" for way in ways)
-    assert "Other zones make the pool anew: 4 nodes away at once, not in batches." in refused.detail
+    assert "Other zones re-create the pool: 4 nodes down at once, not in batches." in refused.detail
 
 
 @pytest.mark.of_domains("fleet")
 def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
     result = good(plan(text(NEW, SHOP), state_of(text(OLD, SHOP))))
     (warning,) = [each for each in result.diagnostics if each.id == "blocked-upgrade"]
-    assert "a: default/shop lets no pod be evicted" in warning.brief
+    assert "a: default/shop allows no eviction" in warning.brief
     assert "simulate kubernetes-upgrade nexus_kubernetes_cluster.a" in warning.detail
     assert warning.subject is not None
     plain = good(plan(text(NEW), state_of(text(OLD))))

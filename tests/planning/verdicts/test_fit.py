@@ -175,7 +175,7 @@ def test_widening_says_how_many_standing_vms_it_re_places() -> None:
     state = state_of(text)
     result = plan(text.replace("count       = 3", "count       = 6"), state, ways_out=True)
     assert ways(result)["zones"]["replaced_vms"] == 3
-    assert "3 VMs" in errors(result)[0].detail
+    assert "3 existing VMs" in errors(result)[0].detail
 
 
 def test_a_planned_rack_made_active() -> None:
@@ -201,7 +201,7 @@ def test_a_smaller_sku_comes_last() -> None:
     kinds = list(ways(result))
     assert kinds == ["count", "sku"]
     good(plan(text.replace(BIG, ways(result)["sku"]["vm_sku_name"])))
-    assert "Nothing was changed" in errors(result)[0].detail
+    assert "No changes were made" in errors(result)[0].detail
 
 
 def test_nothing_is_offered_that_does_not_work() -> None:
@@ -404,7 +404,7 @@ def test_a_standing_vms_hard_hint_in_the_way_may_be_made_soft() -> None:
     way = ways(result)["hint"]
     assert way["text"] == (
         'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it fits. '
-        "1 VM that stands is re-placed by it."
+        "It re-places 1 existing VM."
     )
     assert way["edits"] == [
         {

@@ -31,7 +31,7 @@ def told(before: str, after: str) -> list[Diagnostic]:
 def test_a_rack_that_is_emptied_leaves_a_cluster_on_the_other(racks: str) -> None:
     (warning,) = told(TWO + WEB, racks + WEB)
     assert warning.address == "nexus_kubernetes_cluster.web"
-    assert "web stands on 2 racks, and this plan leaves all of its 7 VMs on right" in warning.detail
+    assert "web runs on 2 racks, and this plan leaves all of its 7 VMs on right" in warning.detail
     assert not warning.is_preexisting
 
 

@@ -79,21 +79,24 @@ def test_a_state_as_it_was_applied_is_well() -> None:
 def test_seven_vms_in_one_cell_warn() -> None:
     errors, (warning,) = told(with_nodes(all_in_one_cell))
     assert errors == []
-    assert "More VMs are said to stand in a cell than it has room for" in warning
+    assert "A cell runs more VMs than fit" in warning
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (with_nodes(in_a_cell_that_is_not_there), 'has no cell 2, where the VM "a-p-1"'),
-        (with_nodes(in_too_many_cells), "in 2 cells, and its size takes 1"),
+        (
+            with_nodes(in_a_cell_that_is_not_there),
+            'has no cell 2, which the state records for the VM "a-p-1"',
+        ),
+        (with_nodes(in_too_many_cells), "in 2 cells, but its size needs 1"),
         (with_nodes(under_one_number), "have the same number in one pool, 0"),
         (under_a_name_of_another(standing()), "have the same id"),
         (edited(standing(), CLUSTER, creation=1), "have the creation number 1"),
         (edited(standing(), CLUSTER, provider="mine.second"), 'the provider "mine.second"'),
         (
             edited(standing(), "nexus_site.s", dependencies=(CLUSTER,)),
-            "in a circle",
+            "in a cycle",
         ),
     ],
 )

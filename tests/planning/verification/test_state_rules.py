@@ -73,7 +73,7 @@ def test_hard_hints_hold_between_what_stands() -> None:
     assert told(apart) == []
     (detail,) = told(beside(apart, SECOND, FIRST))
     machine, rack = value(apart, FIRST, "machine"), value(apart, FIRST, "rack")
-    assert f"not on the same machine as s/first. Against it stands second on {machine} ({rack})." in detail
+    assert f"not on the same machine as s/first. Violated by second on {machine} ({rack})." in detail
     assert f"-replace='{SECOND}:second'" in detail
     together = state_of(hinted("Affinity", "Rack"))
     assert told(together) == []
@@ -101,7 +101,7 @@ def test_a_filter_that_somebody_adds_is_asked_of_what_stands(monkeypatch: pytest
     # Each of the three stands beside two others, and those of q are not counted.
     (detail,) = told(state)
     assert detail.startswith(
-        "p in nexus_kubernetes_cluster.a: 2 VMs of p already. Against it stand a-p-0 on r0-bm"
+        "p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm"
     )
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS[:-1], limit(3)))
     assert told(state) == []
@@ -135,11 +135,11 @@ def test_groups_of_a_vnf_hold_among_what_stands() -> None:
     apart = state_of(vnf("anti-affinity"))
     assert told(apart) == []
     (detail,) = told(parted(apart, together=True))
-    assert "allows 1 of its VMs on one machine, and more stand on" in detail
+    assert "allows 1 of its VMs on one machine, but more run on" in detail
     together = state_of(vnf("affinity"))
     assert told(together) == []
     (detail,) = told(parted(together, together=False))
-    assert "keeps its VMs on one machine, and they stand on elsewhere, r" in detail
+    assert "keeps its VMs on one machine, but they run on elsewhere, r" in detail
 
 
 def rule(first: str, second: str) -> str:
@@ -169,7 +169,7 @@ def test_separation_rules_hold_between_what_stands() -> None:
     (other,) = value(state, "nexus_kubernetes_cluster.a", "nodes").values()
     node.update({name: other[name] for name in ("machine", "rack", "availability_zone")})
     (detail,) = told(edited(state, "nexus_kubernetes_cluster.b", nodes=nodes))
-    assert "nexus_separation_rule.apart does not hold as things stand. Its groups share 1 machine:" in detail
+    assert "nexus_separation_rule.apart does not hold now. Its groups share 1 machine:" in detail
     assert "a-control-plane-0, b-control-plane-0" in detail
 
 

@@ -109,7 +109,7 @@ def test_vms_that_are_managed_again_are_counted_once() -> None:
     ("text", "options", "happens"),
     [
         (SMALL, {"mode": Mode.DESTROY}, "is destroyed"),
-        (SMALL, {"replaces": ("nexus_rack.r[0]",)}, "is made anew"),
+        (SMALL, {"replaces": ("nexus_rack.r[0]",)}, "is re-created"),
         ('resource "nexus_site" "s" {}', {}, "is destroyed"),
         (SMALL.replace("machine_count = 4", "machine_count = 0"), {}, "loses machines"),
     ],
@@ -158,7 +158,7 @@ def test_vms_that_come_under_forgotten_names_are_others() -> None:
     result = good(plan(SMALL + OLD, forgotten()))
     (told,) = [each for each in warnings(result) if each.id == "duplicate-running-vms"]
     assert told.brief == "nexus_kubernetes_cluster.old: 3 VMs of the same names run already"
-    assert "3 VMs run already under names that nexus_kubernetes_cluster.old gives" in told.detail
+    assert "3 VMs run already under names that nexus_kubernetes_cluster.old uses" in told.detail
     assert [each.id for each in warnings(good(plan(SMALL + NEW.replace("= 6", "= 5"), forgotten())))] == []
     room = add_capacity(result, all_types()).plan.capacity
     (row,) = [each for each in room if each.sku == BIG]

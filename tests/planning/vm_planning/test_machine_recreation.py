@@ -185,7 +185,7 @@ def test_a_machine_that_takes_no_vms_gets_none_back() -> None:
     ("options", "remedy"),
     [
         ({"targets": ("nexus_rack.r",)}, "Add -target='nexus_kubernetes_cluster.a'"),
-        ({"excludes": ("nexus_kubernetes_cluster.b",)}, "Drop -exclude='nexus_kubernetes_cluster.b'"),
+        ({"excludes": ("nexus_kubernetes_cluster.b",)}, "Omit -exclude='nexus_kubernetes_cluster.b'"),
     ],
 )
 def test_vms_that_the_selection_leaves_out_forbid_it(
@@ -194,7 +194,7 @@ def test_vms_that_the_selection_leaves_out_forbid_it(
     result = plan(TEXT, state, replaces=("nexus_rack.r[0]",), **options)
     (problem,) = errors(result)
     assert problem.id == "deleted-machine-with-vms"
-    assert "nexus_rack.r[0] is made anew with this plan" in problem.detail
+    assert "nexus_rack.r[0] is re-created with this plan" in problem.detail
     assert remedy in problem.detail
     figures = total(result)
     assert figures.loses_machine > 0

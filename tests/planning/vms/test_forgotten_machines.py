@@ -73,7 +73,7 @@ def test_nor_does_one_that_was_taken_out_of_the_state(state: State) -> None:
     result = good(plan(TWO + CLUSTER, without, targets=("nexus_rack.r",)))
     assert {row.reason for row in rows(result).values()} == {"its machine is no longer managed"}
     (warning,) = [each for each in warnings(result) if each.id == "vms-on-missing-machine"]
-    assert "neither the configuration nor the state has any more" in warning.detail
+    assert "neither the configuration nor the state contains" in warning.detail
     refreshed = good(plan(TWO + CLUSTER, without, mode=Mode.REFRESH_ONLY))
     assert {row.trigger for row in rows(refreshed).values()} == {"machine_forgotten"}
 
@@ -101,5 +101,5 @@ def test_nor_on_one_that_is_made_anew(state: State) -> None:
     text = TWO + LAST + FORGET.format("nexus_kubernetes_cluster.a")
     assert total(good(plan(text, state))).forgotten == len(places(state))
     (problem,) = errors(plan(text, state, replaces=("nexus_rack.last",)))
-    assert "nexus_rack.last is made anew with this plan" in problem.detail
+    assert "nexus_rack.last is re-created with this plan" in problem.detail
     assert "is only forgotten" in problem.detail

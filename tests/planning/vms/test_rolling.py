@@ -198,10 +198,10 @@ def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
     upgraded = text.replace('"1"\n', '"2"\n', 1)
     [refused] = errors(plan(upgraded, state_of(text), ways_out=True))
     assert refused.summary == f"The upgrade of a/p does not fit: 0 of 2 x {BIG} re-placed"
-    assert 'max_surge = "1" adds 1 surge VM before old ones leave, and it finds no room' in refused.detail
+    assert 'max_surge = "1" adds 1 surge VM before it removes old ones, and it does not fit' in refused.detail
     first = refused.extra["fit"]["ways_out"][0]
     assert first["kind"] == "upgrade"
-    assert "takes a VM away before its successor comes" in first["text"]
+    assert "removes a VM before it adds the next" in first["text"]
     assert [edit["path"][-2:] for edit in first["edits"]] == [
         ["upgrade_settings", "max_surge"],
         ["upgrade_settings", "max_unavailable"],

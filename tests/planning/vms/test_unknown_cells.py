@@ -192,7 +192,7 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     draws = result.plan.numa_sampling
     assert draws is not None
     [detail] = some_draws(result)
-    assert f"in {draws.fitting_count} of 50 draws" in detail
+    assert f"in {draws.fitting_count} of 50 samples" in detail
     comment = render_markdown(result.plan, {})
     assert (
         f"> Everything fits in {draws.fitting_count} of 50 draws of unknown NUMA cells, not in all."
@@ -202,7 +202,7 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
     assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50))
     [detail] = some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=0))
-    assert "no others were tried" in detail
+    assert "no others were tested" in detail
 
 
 # The first draw leaves a cell of this machine whole.
@@ -219,7 +219,9 @@ def count_way(files: str, state: State = EMPTY) -> dict[str, Any]:
 def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -> None:
     way = count_way(TWO + cluster("a", plane=BIG, count=5))
     assert way["counts"][0]["count"] == 3
-    assert re.search(r"It fits in \d+ of 50 draws of the NUMA cells .*\. 2 is certain\.$", way["text"])
+    assert re.search(
+        r"It fits in \d+ of 50 samples of the unknown NUMA cells .*\. 2 is certain\.$", way["text"]
+    )
     unlucky = TWO.replace('"a"', '"m"')
     assert count_way(unlucky + cluster("a", plane=BIG, count=5))["counts"][0]["count"] == 3
     # With another SKU in the plan a count is not told exactly, only in all draws.
@@ -229,7 +231,7 @@ def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -
 
 def test_where_no_count_is_certain_a_way_out_says_so() -> None:
     way = count_way(LUCKY + cluster("a", plane=BIG, count=2))
-    assert way["text"].endswith("No count fits in every draw.")
+    assert way["text"].endswith("No count fits in every sample.")
 
 
 # --- ways in which VMs may lie that are no draw ---------------------------------------------------

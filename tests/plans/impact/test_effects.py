@@ -43,7 +43,7 @@ def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
     assert list_broken_limits(made) == ()
     (note,) = made.diagnostics
     assert get_level(note) is Level.NOTE
-    assert note.detail == "moved:0 and certainty:0.9 were not judged, as planning failed."
+    assert note.detail == "moved:0 and certainty:0.9 were not checked because planning failed."
     assert apply_limits(plan, ()) == plan
 
 

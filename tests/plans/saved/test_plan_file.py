@@ -425,7 +425,7 @@ def test_a_part_that_is_not_the_saved_one_is_rejected() -> None:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
     problem = reject(plan_file.pack_archive(members | {"configuration.json": b"{}"}))
-    assert '"configuration.json" is not what was saved' in problem.detail
+    assert '"configuration.json" was changed after it was saved' in problem.detail
 
 
 def test_a_plan_of_a_newer_nexusform_is_rejected() -> None:
@@ -486,7 +486,7 @@ def test_an_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
             b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}',
             "type: a type expected",
         ),
-        ("configuration.json", b'{"main.tf": 1}', "does not hold files"),
+        ("configuration.json", b'{"main.tf": 1}', "does not contain files"),
     ],
 )
 def test_invalid_parts_are_rejected_with_their_path(name: str, content: bytes, message: str) -> None:

@@ -85,5 +85,5 @@ def test_a_small_file_does_not_unfold_into_a_large_plan() -> None:
     """Each value holds the one before it ten times: twenty of them are 10^20 parts."""
     values: list[Any] = [[1] * 10]
     values += [[f"&{before}"] * 10 for before in range(20)]
-    with pytest.raises(SharedValuesError, match="more than any plan holds"):
+    with pytest.raises(SharedValuesError, match="exceed the maximum of a plan"):
         DocumentExpander("&", {"keys": [], "values": values}).expand(["&20"])

@@ -48,15 +48,15 @@ def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
     assert format_shortage(row) == (
-        "addresses for nodes of net-a: 0 of 30 are left at most, and an upgrade takes 2"
+        "addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2"
     )
-    assert format_spare(row, row.free) == "0 of 30 (net-a, an upgrade takes 2)"
+    assert format_spare(row, row.free) == "0 of 30 (net-a, an upgrade needs 2)"
 
 
 def test_more_than_there_is() -> None:
     row = rows(after=NodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert row.free == -1
-    assert format_shortage(row) == "addresses for nodes of net-a: 31 are needed, and there are 30 at most"
+    assert format_shortage(row) == "addresses for nodes of net-a: 31 needed, at most 30 exist"
 
 
 def test_a_cluster_that_goes_gives_its_addresses_back() -> None:
@@ -144,7 +144,7 @@ def test_clusters_claim_of_the_same_appliances() -> None:
     row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(45 * GIB, 45 * GIB))
     assert row.is_insufficient
     assert format_shortage(row) == (
-        "storage for claims of pods of a, b; not of quiet: 155 GiB are needed, and there are 150 at most"
+        "storage for claims of pods of a, b; not of quiet: 155 GiB needed, at most 150 exist"
     )
     assert format_spare(row, row.free) == "-5 of 150 (a, b; not of quiet)"
 

@@ -65,7 +65,7 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
 
 
 def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
-    detail = "No cell is free.\n\nWays out, tried just now:\n 1. count = 3 fits.\nNothing was changed."
+    detail = "No cell is free.\n\nSuggested fixes (tested):\n 1. count = 3 fits.\nNo changes were made."
     plan = replace(
         plans.added_cluster(),
         errored=True,
@@ -83,7 +83,7 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
     head = "### nexusform: planning failed: d/p does not fit\n> [!CAUTION]\n"
     denied = "> **Denied** by an error: d/p does not fit; guard rail moved:0.\n> Nothing is changed.\n"
     assert text.startswith(head + denied)
-    assert text.index("do not fit**") < text.index("**The plan breaks a guard rail**")
+    assert text.index("do not fit**") < text.index("**Guard rail exceeded**")
     shown = text.split("<details>")[0]
     assert "\n**3 x NC\\_P46\\_224\\_v1 do not fit**\n\nNo cell is free.\n" in shown
     assert "\n\n1. count = 3 fits.\n\n" in shown

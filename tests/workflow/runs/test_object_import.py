@@ -181,7 +181,7 @@ def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFi
     ("block", "words"),
     [
         ('to = nexus_site.s\n  id = "nowhere"', "Cannot import non-existent remote object"),
-        ('to = nexus_site.s\n  id = ""', "must be a text that is not empty"),
+        ('to = nexus_site.s\n  id = ""', "must be a non-empty string"),
         ("to = nexus_site.s\n  id = timestamp()", 'The "id" of an import block must be known'),
         ('to = nexus_site.s\n  id = sensitive("lab")', "cannot be sensitive"),
         ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Missing import target configuration"),

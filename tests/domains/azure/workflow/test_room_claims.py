@@ -99,7 +99,7 @@ def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture
     assert (used(row), row["lacks"]) == ((200, 560), True)
     [warning] = warnings_of("plan.json")
     assert (
-        "storage for claims of pods of ssh-test-3d38: 560 GiB are needed, and there are 500 at most"
+        "storage for claims of pods of ssh-test-3d38: 560 GiB are needed, at most 500 exist"
         in (warning["detail"])
     )
     assert not warning.get("held_before")
@@ -124,7 +124,7 @@ def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.Captu
     row = claims(capsys)
     assert used(row) == (200, None)
     assert row["free_after_at_most"] is None
-    assert row["name"] == "ssh-test-3d38; core/data-db-0 does not say how much"
+    assert row["name"] == "ssh-test-3d38; core/data-db-0 has no size"
     assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
     capsys.readouterr()
     assert "| not captured |" in next(

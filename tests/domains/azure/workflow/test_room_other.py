@@ -105,7 +105,7 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
     text, rows = planned(capsys)
     after = rows["l3_network", "l3network-504"]["used_after"]
     assert after > 6
-    assert f"{after} are needed, and there are 6 at most" in text
+    assert f"{after} are needed, at most 6 exist" in text
     assert text.count("at most") == text.count("and there are 6 at most") == 1
     [warning] = warnings_of("plan.json")
     assert warning["level"] == "warning"
@@ -124,7 +124,7 @@ def test_state_remembers_and_questions_tell(site: Path, capsys: pytest.CaptureFi
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
-    assert "prefix (that of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
+    assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
     [answer] = json.loads(Path("room.json").read_text())["sites"]
     assert {row["kind"] for row in answer["capacity_other"]} >= {
         "l3_network",

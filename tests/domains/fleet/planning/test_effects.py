@@ -120,4 +120,4 @@ def test_what_goes_while_others_come_in_its_stead_does_not_run_on(
     made = apply_limits(Plan(placements=tuple(row(*each) for each in rows)), parse_limits("moved:0"))
     assert list_broken_limits(made) == (("moved:0",) if denied else ())
     if denied:
-        assert "goes while others come in their stead" in made.diagnostics[0].detail
+        assert "is replaced by others" in made.diagnostics[0].detail

@@ -487,7 +487,7 @@ resource "nexus_separation_rule" "apart" {
     assert violation.machine == "r0-bm01"
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
     (problem,) = errors(plan(together, ways_out=True))
-    assert "No zone sets were found" in problem.detail
+    assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
     (verdict,) = plan(elsewhere, samples=5).plan.separation_verdicts
     assert (verdict.satisfied, verdict.violations) == ("always", ())

@@ -143,7 +143,7 @@ def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
     outline = build_kubernetes_upgrade_report(upgrade, "state")
     for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
-        assert f"It goes through in {fitting} of 100 draws of NUMA cells that nobody told" in words
+        assert f"It goes through in {fitting} of 100 samples of NUMA cells that nobody told" in words
         assert "no room for the surge of p." in words
     assert KUBERNETES_UPGRADE(upgrade)["samples"]["fitting"] == fitting
     assert KUBERNETES_UPGRADE(upgraded(world(3, KNOWN[0], more=TWO)))["samples"] is None
