@@ -129,7 +129,7 @@ def test_a_plan_is_signed_once_it_was_approved(encryption: str, capsys: pytest.C
         Path("encryption.nf.hcl").write_text(encryption)
     write_keys("mallory")
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
-    assert "signed with another key" in refused(capsys, "-verify=key:team.pub")
+    assert "It was signed with the key" in refused(capsys, "-verify=key:team.pub")
     assert run_command_line(["sign", "-key=team.key", "p.nfplan"]) == 0
     assert (b"signature" in Path("p.nfplan").read_bytes()) == (not encryption)
     assert Path("p.nfplan").stat().st_mode & 0o777 == 0o600
@@ -162,10 +162,10 @@ def odd_keys() -> dict[str, tuple[bytes, str]]:
     mine = Ed25519PrivateKey.generate()
     public = serialization.PublicFormat.SubjectPublicKeyInfo
     return {
-        "nothing": (b"", "not in PEM form"),
-        "text": (b"my key\n", "not in PEM form"),
+        "nothing": (b"", "not a PEM file"),
+        "text": (b"my key\n", "not a PEM file"),
         "damaged": (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "is damaged"),
-        "curve": (curve.private_bytes(PEM, pkcs8, plain), "no Ed25519 key"),
+        "curve": (curve.private_bytes(PEM, pkcs8, plain), "not an Ed25519 key"),
         "passphrase": (mine.private_bytes(PEM, pkcs8, secret), "protected by a passphrase"),
         "public": (mine.public_key().public_bytes(PEM, public), "is a public key"),
         "openssh": (curve.private_bytes(PEM, openssh, plain), "a key of OpenSSH"),
@@ -192,7 +192,7 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
     assert "is a private key" in refused(capsys, "-verify=key:team.key")
     curve = ec.generate_private_key(ec.SECP256R1()).public_key()
     Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
-    assert "no Ed25519 key" in refused(capsys, "-verify=key:odd.pub")
+    assert "not an Ed25519 key" in refused(capsys, "-verify=key:odd.pub")
     Path("odd.pub").write_bytes(b"ssh-ed25519 AAAA me\n")
     assert "a key of OpenSSH" in refused(capsys, "-verify=key:odd.pub")
     assert 'There is no file "absent"' in refused(capsys, "-verify=key:absent")
